@@ -1,0 +1,1 @@
+"""The HTTP face: parse, one call of `mediaserver.server.Server`, serialise."""

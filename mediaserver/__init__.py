@@ -1,0 +1,1 @@
+"""The server: settings, store, dispatch, and the calls and rooms of one process."""

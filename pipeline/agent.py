@@ -1,0 +1,136 @@
+"""What an agent is: something that is told what happened and says what to do next.
+
+The conversation (`pipeline.session`) owns time, audio and interruption; the agent owns content. An agent is
+created per call and is used from one task at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pipeline.speech import Expected
+
+
+# What happened -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """The call was answered and nobody has said anything yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaid:
+    """The caller's turn ended. `text` may be "" (speech that was not understood);
+    `heard` is how much of the agent's previous words the caller had heard when they began."""
+
+    text: str
+    confidence: float
+    heard: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UserKeyed:
+    """Digits keyed by the caller, collected until the terminator, the expected count or a pause."""
+
+    digits: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserSilent:
+    """The caller has said nothing for the reprompt time. `count` is 1 for the first time in a row."""
+
+    count: int
+
+
+AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent
+
+
+# What to do next ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words for the caller. With `interruptible=False` speech over them does not stop them."""
+
+    text: str
+    interruptible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What the next answer may be: given to the recogniser and to end-pointing."""
+
+    expected: Expected
+
+
+@dataclass(frozen=True, slots=True)
+class SendDigits:
+    """DTMF for the far end (an IVR, an extension)."""
+
+    digits: str
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End the call when everything said so far has been heard. `disposition` goes to the analysis."""
+
+    disposition: str = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Hand the caller to `target` (a number of the company or a room) when the words have been heard."""
+
+    target: str
+
+
+AgentAct = Say | Expect | SendDigits | HangUp | Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What the agent knows at the end. `reached_goal` is None for an agent without a notion of one."""
+
+    disposition: str = ""
+    reached_goal: bool | None = None
+    answers: Mapping[str, str] = field(default_factory=dict)
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What an agent is born with. `variables` are the promptVariables, `metadata` the call's own."""
+
+    call_id: str
+    language: str
+    greeting: str
+    variables: Mapping[str, str]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Conversation(Protocol):
+    """One agent in one call."""
+
+    def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
+        """What to do about `event`. The iterator is closed in the middle when the caller interrupts; the next
+        event then says what was heard. Raises `EngineError`."""
+
+    def report(self) -> AgentReport:
+        """What came of it; may be asked at any time."""
+
+
+class Agent(Protocol):
+    """An agent's definition, shared by its calls; made by `from_settings(mapping)`."""
+
+    async def start(self) -> None:
+        """Checks and warms what it needs. Raises `EngineMissing`."""
+
+    def join(self, context: AgentContext) -> Conversation:
+        """A conversation for one call."""
+
+    async def close(self) -> None:
+        """Frees what it holds."""

@@ -1,0 +1,114 @@
+"""What a speech engine is: protocols of one or two methods, found by name through entry points.
+
+Somebody else's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in the
+entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see `pipeline.registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.audio import Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the agent's question can be answered with; engines that can bias towards it do.
+
+    `phrases`: whole answers, lower-case words. `kinds`: built-in shapes, any of "yes_no", "digits", "date",
+    "time", "name", "number", "free". `digits`: how many digits make the answer complete; 0: not known.
+    """
+
+    phrases: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    digits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeardWord:
+    """A recognised word. Times are milliseconds from the first sample pushed; -1 where the engine has none."""
+
+    text: str
+    start_ms: int = -1
+    end_ms: int = -1
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """What an engine understood. `text` is lower case without punctuation and "" for no speech;
+    `confidence` is 0 to 1 and comparable only within one engine."""
+
+    text: str
+    confidence: float = 0.0
+    words: tuple[HeardWord, ...] = ()
+
+
+class Listening(Protocol):
+    """One utterance being listened to."""
+
+    def push(self, samples: Pcm) -> None:
+        """More audio, in order, at the rate given to `listen`. On the media path: returns within 0.2 ms,
+        copies what it keeps, never raises."""
+
+    def partial(self) -> str:
+        """The stable text so far; "" where the engine has none."""
+
+    async def result(self) -> Hypothesis:
+        """Decodes everything pushed so far. May be called again after more `push`es (a pause that was not
+        the end), and may be cancelled. Raises `EngineError`."""
+
+    def close(self) -> None:
+        """Frees what the utterance holds; a `result` under way is dropped."""
+
+
+class SpeechToText(Protocol):
+    """A recogniser, shared by all calls of the process."""
+
+    async def start(self) -> None:
+        """Loads and warms the engine. Raises `EngineMissing` with what to install or configure."""
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
+        """Starts listening to one utterance."""
+
+    async def close(self) -> None:
+        """Ends helper processes and threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenWord:
+    """A word of synthesised speech: its place in the text and when it sounds, in samples of the engine's
+    `rate_hz` from the start of the utterance."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechChunk:
+    """A piece of synthesised speech; `words` are those that begin in it (empty where the engine has no word
+    times: they are then estimated from the text's length)."""
+
+    samples: Pcm
+    words: tuple[SpokenWord, ...] = ()
+
+
+class TextToSpeech(Protocol):
+    """A voice, shared by all calls of the process."""
+
+    @property
+    def rate_hz(self) -> int:
+        """The rate of every chunk."""
+
+    async def start(self) -> None:
+        """Loads and warms the engine. Raises `EngineMissing`."""
+
+    def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        """Synthesises `text`, chunk by chunk as they become ready. Closing the iterator stops the engine.
+        Raises `EngineError`."""
+
+    async def close(self) -> None:
+        """Ends helper processes and threads."""
