@@ -1,0 +1,159 @@
+"""The called person as a process: PJSIP for a telephone, a voice of their own, ears of their own.
+
+`python -m mediaserver.demo.callee --dir DIR` answers the first call, talks as `mediaserver.demo.persona` says,
+and reports what it heard and said as JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import wave
+from pathlib import Path
+
+import click
+import numpy as np
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.faster_whisper import FasterWhisper
+
+from mediaserver.demo.persona import PATIENT, Persona
+from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
+from pipeline.audio import FRAME_MS, Pcm, frame_samples
+from pipeline.resample import resample
+from pipeline.vad import EnergyVad
+
+END_OF_UTTERANCE_MS = 700
+WAV_HEADER_BYTES = 44
+MODEL = Path(__file__).parent / "micro_whisper"
+
+
+class Ears:
+    """Follows the recording that PJSIP is writing and cuts it into utterances."""
+
+    def __init__(self, recording: Path) -> None:
+        self._recording, self._offset = recording, WAV_HEADER_BYTES
+        self._vad = EnergyVad(CLOCK_RATE_HZ)
+        self._utterance: list[Pcm] = []
+        self._quiet_ms = 0
+        self.speaking_ms = 0
+
+    def listen(self) -> list[Pcm]:
+        """Utterances that ended since the last call: int16 at `CLOCK_RATE_HZ`."""
+        ended = []
+        for frame in self._new_frames():
+            self._vad.push(frame)
+            if self._vad.active:
+                self.speaking_ms += self._quiet_ms + FRAME_MS
+                self._quiet_ms = 0
+            elif self.speaking_ms:
+                self._quiet_ms += FRAME_MS
+            self._utterance.append(frame)
+            if not self.speaking_ms:
+                del self._utterance[:-15]  # 300 ms before the first sound belong to it
+            elif self._quiet_ms >= END_OF_UTTERANCE_MS:
+                ended.append(np.concatenate(self._utterance))
+                self._utterance, self._quiet_ms, self.speaking_ms = [], 0, 0
+        return ended
+
+    def _new_frames(self) -> list[Pcm]:
+        if not self._recording.exists():
+            return []
+        size = frame_samples(CLOCK_RATE_HZ)
+        with self._recording.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = len(data) // (2 * size)
+        self._offset += whole * 2 * size
+        return list(np.frombuffer(data, np.int16, whole * size).reshape(whole, size))
+
+
+class Callee:
+    """One person, one call."""
+
+    def __init__(self, directory: Path, phone: Softphone, report: Events) -> None:
+        self._directory, self._phone, self._report = directory, phone, report
+        self._persona = Persona()
+        self._recogniser = FasterWhisper.from_settings({"model": str(MODEL)})
+        self._voice = Espeak.from_settings({"voice": "en-us+f3", "pitch": 60})
+
+    async def start(self) -> None:
+        """Warms the ears and prepares every sentence, so that answers are not slower than a person's."""
+        await self._recogniser.start()
+        await self._voice.start()
+        for line in PATIENT:
+            await self._synthesise(line.say)
+
+    def _file(self, text: str) -> Path:
+        return self._directory / f"say-{text.replace(' ', '-')}.wav"
+
+    async def _synthesise(self, text: str) -> None:
+        chunks = [chunk.samples async for chunk in self._voice.speak(text, language="en")]
+        samples = resample(np.concatenate(chunks), self._voice.rate_hz, CLOCK_RATE_HZ)
+        with wave.open(str(self._file(text)), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(CLOCK_RATE_HZ)
+            file.writeframes(samples.tobytes())
+
+    async def talk(self) -> None:
+        """From the ring to the hang-up."""
+        while not self._phone.lines:
+            await self._tick()
+        line = self._phone.lines[0]
+        ears = Ears(line.recording)
+        while not line.ended:
+            await self._tick()
+            for utterance in ears.listen():
+                await self._answer(line, utterance)
+            if sentence := self._persona.hears_voice(ears.speaking_ms):
+                self._say(line, sentence, over=True)
+        self._report("ended", {"finished": self._persona.finished, "misheard": self._persona.misheard})
+
+    async def _tick(self) -> None:
+        self._phone.poll(5)
+        await asyncio.sleep(0.01)
+
+    async def _answer(self, line: Line, utterance: Pcm) -> None:
+        listening = self._recogniser.listen(rate_hz=CLOCK_RATE_HZ, language="en", expected=None)
+        listening.push(utterance)
+        heard = await listening.result()
+        listening.close()
+        self._report("heard", {"text": heard.text, "confidence": round(heard.confidence, 3)})
+        if sentence := self._persona.hears(heard.text):
+            self._say(line, sentence, over=False)
+
+    def _say(self, line: Line, sentence: str, *, over: bool) -> None:
+        self._report("said", {"text": sentence, "over": over})
+        self._phone.play(line.number, str(self._file(sentence)))
+
+    async def close(self) -> None:
+        """Ends the helper processes."""
+        await self._recogniser.close()
+        await self._voice.close()
+
+
+async def live(directory: Path, port: int, report: Events) -> None:
+    """The whole life of the callee."""
+    phone = Softphone(directory, report, port=port, options={"answer_after_s": 0.4})
+    callee = Callee(directory, phone, report)
+    await callee.start()
+    report("ready", {"port": phone.port})
+    try:
+        await callee.talk()
+    finally:
+        await callee.close()
+        phone.close()
+
+
+@click.command()
+@click.option("--dir", "directory", type=click.Path(path_type=Path), required=True)
+@click.option("--port", default=0)
+def main(directory: Path, port: int) -> None:
+    """Waits for one call and has it."""
+    gc.disable()  # a cycle collected on a recogniser's thread could free a PJSIP object there, which aborts
+    directory.mkdir(parents=True, exist_ok=True)
+    asyncio.run(live(directory, port, Events()))
+
+
+if __name__ == "__main__":
+    main()

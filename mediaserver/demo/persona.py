@@ -1,0 +1,62 @@
+"""The called person of the demo: what they know, what they say to what they hear, and when they butt in.
+
+Pure logic on words and times: the process around it (`mediaserver.demo.callee`) owns the voice, the ears and
+the telephone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that the person says: to an utterance holding all the words of `to`, or - where
+    `butt_in_after_ms` is set - over the other's voice, that long after it began."""
+
+    say: str
+    to: tuple[str, ...] = ()
+    butt_in_after_ms: int = 0
+
+
+PATIENT = (
+    Line("that is correct", to=("john", "smith")),
+    Line("no thank you", to=("appointment", "monday")),
+    Line("next friday morning", to=("what", "morning")),
+    Line("five five five zero one four two", to=("account",)),
+    Line("can you repeat that please", butt_in_after_ms=2200),
+    Line("yes", to=("five", "four", "two", "right")),
+)
+"""John Smith, who cannot come on Monday and does not listen to opening hours."""
+
+FACTS = {"day": "next friday morning", "account": "5550142"}
+"""What the agent must have understood when it is done."""
+
+
+class Persona:
+    """Goes through its lines in order; a line waits for its words, or for its moment."""
+
+    def __init__(self, lines: tuple[Line, ...] = PATIENT) -> None:
+        self._lines = list(lines)
+        self.misheard: list[str] = []
+
+    @property
+    def finished(self) -> bool:
+        """Everything has been said."""
+        return not self._lines
+
+    def hears(self, text: str) -> str | None:
+        """The answer to a whole utterance of the other side; None for none."""
+        if not self._lines or self._lines[0].butt_in_after_ms:
+            return None
+        words = set(text.split())
+        if not words.issuperset(self._lines[0].to):
+            self.misheard.append(text)
+            return None
+        return self._lines.pop(0).say
+
+    def hears_voice(self, speaking_ms: int) -> str | None:
+        """What to say over a voice that has been speaking for `speaking_ms`; None to let it speak."""
+        if self._lines and 0 < self._lines[0].butt_in_after_ms <= speaking_ms:
+            return self._lines.pop(0).say
+        return None
