@@ -1,0 +1,215 @@
+"""The one clock that everything we send is paced by: 20 ms per frame, one loop timer for all streams.
+
+Deadlines are absolute (`loop.time()`), so that nothing drifts: a stream's n-th frame is due at start + n * 20
+ms whatever happened to the frames before it.
+
+**Slots.** New streams are spread over `SLOTS` phases of the 20 ms, fewest members first: a hundred streams in
+one phase would leave as one burst of several milliseconds in which the last packets are late and nothing is
+received; a phase per stream would wake the process up to 5000 times a second.
+
+**Lead.** An agent's first words should not wait for the next tick (10 ms on average). When audio arrives
+after silence the source wakes its stream: the frame due next leaves at once and the following ones 20 ms
+after it, so the stream is ahead of its regular clock, by 20 ms at most. Its RTP timestamps stay those of the
+regular clock: to the receiver the packets merely had a faster journey, which no jitter buffer minds. (The
+contrary, sending late, is what makes a jitter buffer grow.) The lead cannot be kept: the next wake needs it
+again. In the silence that follows it is given back by `GIVE_BACK_S` per packet, slower than a jitter buffer
+notices. The lead is rounded up to a slot, so that talking streams still share wake-ups.
+
+**Stalls.** After the loop stood still, the frames missed are sent in one go up to `CATCH_UP_FRAMES` (a
+receiver's jitter buffer absorbs these); of a longer stall the rest is skipped and counted in `Pace.skipped`,
+by which the sender moves its timestamps: time passed, nothing was said.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pipeline.audio import FRAME_MS
+
+PERIOD_S = FRAME_MS / 1000
+SLOTS = 4
+SLOT_S = PERIOD_S / SLOTS
+GIVE_BACK_S = 0.0005
+"""Gaps of 20.5 ms: a whole lead is given back in 0.8 s of silence."""
+CATCH_UP_FRAMES = 3
+COALESCE_S = 0.0005
+"""Deadlines this close are served in the same wake-up: the resolution of epoll is 1 ms anyway."""
+
+_ROUNDING_S = 1e-6  # float sums: a lead of 5.0000001 ms is one slot, not two
+_REMOVED = -1
+
+
+class Timer(Protocol):
+    """What a loop's `call_at` returns."""
+
+    def cancel(self) -> None:
+        """The call will not happen."""
+
+
+class Clock(Protocol):
+    """What the pacer needs of an event loop."""
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+
+    def call_at(self, when: float, callback: Callable[[], Any], /) -> Timer:
+        """Calls `callback` at `when`."""
+
+
+class Pace:
+    """One stream's place on the pacer's clock; made by `Pacer.add`."""
+
+    __slots__ = ("_lead_s", "_pacer", "_regular_s", "_serial", "_slot", "_tick", "_ticking", "skipped")
+
+    def __init__(self, pacer: Pacer, tick: Callable[[float], None], slot: int, first_s: float) -> None:
+        self._pacer = pacer
+        self._tick = tick
+        self._slot = slot
+        self._regular_s = first_s
+        self._lead_s = 0.0
+        self._serial = 0
+        self._ticking = False
+        self.skipped = 0
+        """Frames whose time passed without a tick, since the owner last set this to 0."""
+
+    @property
+    def lead_s(self) -> float:
+        """How far the stream is ahead of its regular clock: 0 to 0.02."""
+        return self._lead_s
+
+    @property
+    def due_s(self) -> float:
+        """When the next tick is due."""
+        return self._regular_s - self._lead_s
+
+    def wake(self) -> None:
+        """Audio is there after silence: ticks before it returns, or as soon as the stream is no more than a
+        frame ahead. From within the stream's own tick it does nothing: that tick is the answer."""
+        if self._serial == _REMOVED or self._ticking:
+            return
+        now = self._pacer.clock.time()
+        ahead_s = max(self._regular_s - now, self._lead_s)
+        if ahead_s > PERIOD_S + _ROUNDING_S:
+            self._lead_s = PERIOD_S
+            self._pacer.schedule(self)
+            return
+        self._lead_s = min(math.ceil((ahead_s - _ROUNDING_S) / SLOT_S) * SLOT_S, PERIOD_S)
+        try:
+            self._fire(now)
+        finally:
+            self._pacer.schedule(self)
+
+    def relax(self) -> None:
+        """For a tick that had nothing to say: gives a little of the lead back."""
+        if self._lead_s:
+            self._lead_s = max(0.0, self._lead_s - GIVE_BACK_S)
+
+    def remove(self) -> None:
+        """No tick after this. Idempotent."""
+        if self._serial != _REMOVED:
+            self._serial = _REMOVED
+            self._pacer.forget(self._slot)
+
+    def run(self, now: float) -> None:
+        """Every frame that is due; called by the pacer."""
+        late_s = now - self._regular_s + self._lead_s
+        frames = 1
+        if late_s >= PERIOD_S:
+            due = int(late_s / PERIOD_S) + 1
+            frames = min(due, CATCH_UP_FRAMES)
+            self.skipped += due - frames
+            self._regular_s += (due - frames) * PERIOD_S
+        while frames and self._serial != _REMOVED:
+            frames -= 1
+            self._fire(now)
+
+    def _fire(self, now: float) -> None:
+        self._regular_s += PERIOD_S  # first: a tick that raises must not be repeated for ever
+        self._ticking = True
+        try:
+            self._tick(now)
+        finally:
+            self._ticking = False
+
+
+class Pacer:
+    """Calls every stream's `tick(now)` each 20 ms of `clock` (the event loop)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.worst_late_s = 0.0
+        """Largest lateness of a wake-up since the owner last set this to 0: how busy the loop is."""
+        self._anchor_s = clock.time()
+        self._members = [0] * SLOTS
+        self._serials = itertools.count(1)
+        # (due, serial, pace): an entry whose serial is no longer its pace's own is stale and dropped when it
+        # comes up, 20 ms later at most; bounded by two entries for each stream.
+        self._heap: list[tuple[float, int, Pace]] = []
+        self._timer: Timer | None = None
+        self._timer_s = math.inf
+        self._running = False
+
+    def __len__(self) -> int:
+        """How many streams are paced."""
+        return sum(self._members)
+
+    def add(self, tick: Callable[[float], None], now: float) -> Pace:
+        """Starts calling `tick` with the loop's time, every 20 ms, the first time within 20 ms from `now`."""
+        slot = self._members.index(min(self._members))
+        self._members[slot] += 1
+        phase_s = self._anchor_s + slot * SLOT_S
+        first_s = phase_s + math.ceil((now - phase_s) / PERIOD_S) * PERIOD_S
+        pace = Pace(self, tick, slot, first_s)
+        self.schedule(pace)
+        return pace
+
+    def schedule(self, pace: Pace) -> None:
+        """Puts `pace` at its (changed) deadline; for `Pace`."""
+        if pace._serial == _REMOVED:
+            return
+        pace._serial = next(self._serials)
+        heapq.heappush(self._heap, (pace.due_s, pace._serial, pace))
+        if not self._running:
+            self._arm()
+
+    def forget(self, slot: int) -> None:
+        """A member of `slot` left; for `Pace`."""
+        self._members[slot] -= 1
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        due_s = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_s <= due_s:
+                return
+            self._timer.cancel()
+        self._timer_s = due_s
+        self._timer = self.clock.call_at(due_s, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        now = self.clock.time()
+        self.worst_late_s = max(self.worst_late_s, now - self._timer_s)
+        heap = self._heap
+        horizon_s = now + COALESCE_S
+        self._running = True
+        try:
+            while heap and heap[0][0] <= horizon_s:
+                _, serial, pace = heapq.heappop(heap)
+                if pace._serial == serial:
+                    self._run_one(pace, now)
+        finally:
+            # A tick that raised reaches the loop's exception handler; the other streams must not fall silent.
+            self._running = False
+            self._arm()
+
+    def _run_one(self, pace: Pace, now: float) -> None:
+        try:
+            pace.run(now)
+        finally:
+            self.schedule(pace)
