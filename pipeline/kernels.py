@@ -1,0 +1,487 @@
+"""Everything that is compiled: the loops over samples, in numba, with explicit signatures.
+
+Explicit signatures compile (or load from numba's cache) when this module is imported, never on the first
+frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.4 s
+from a warm cache and some seconds from nothing; `warm()` then runs each kernel once, for the page faults.
+
+The cache lies beside this file unless the environment variable NUMBA_CACHE_DIR, read by numba when it is
+first imported, names another directory: set it to a writable one before importing anything of this package
+(the server points it at its data directory). Where no directory is writable the kernels are compiled
+without a cache.
+
+All arrays are one-dimensional and contiguous. Inputs may be read-only (`np.frombuffer` of a packet).
+Nothing is allocated, no exception is raised and indices are not checked: where a docstring states a size,
+it is the caller's to keep. The GIL is kept: a kernel takes a microsecond or three, and a thread that lets go
+of the GIL may wait 5 ms (the switch interval) to have it back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_TYPES: Final[Any] = numba.types  # its own stubs cover a part of it only
+_U8_IN: Final = _TYPES.Array(_TYPES.uint8, 1, "C", readonly=True)
+_U8: Final = _TYPES.uint8[::1]
+_I16_IN: Final = _TYPES.Array(_TYPES.int16, 1, "C", readonly=True)
+_I16: Final = _TYPES.int16[::1]
+_F32: Final = _TYPES.float32[::1]
+_F32_2D: Final = _TYPES.float32[:, ::1]
+_I64: Final = _TYPES.int64
+_F64: Final = _TYPES.float64
+_VOID: Final = _TYPES.void
+_STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
+
+
+def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
+    """`numba.njit` with the types kept for mypy, and without the cache where there is nowhere to put it."""
+
+    def decorate(function: _F) -> _F:
+        try:
+            compiled = numba.njit(list(signatures), cache=True, fastmath=fastmath)(function)
+        except RuntimeError:  # numba: "no locator available": nothing writable to cache in
+            compiled = numba.njit(list(signatures), fastmath=fastmath)(function)
+        return cast(_F, compiled)
+
+    return decorate
+
+
+# --- G.711 (ITU-T G.711; the bit manipulation of the ITU-T G.191 software tool library) -----------
+
+
+def _ulaw_expanded() -> Pcm:
+    code = ~np.arange(256, dtype=np.int32) & 0xFF
+    magnitude = ((((code & 0x0F) << 1) + 33) << ((code >> 4) & 7)) - 33
+    return (np.where(code & 0x80, -magnitude, magnitude) << 2).astype(np.int16)
+
+
+def _alaw_expanded() -> Pcm:
+    code = np.arange(256, dtype=np.int32) ^ 0x55
+    exponent, mantissa = (code >> 4) & 7, code & 0x0F
+    first, others = (mantissa << 4) + 8, ((mantissa << 4) + 0x108) << np.maximum(exponent - 1, 0)
+    magnitude = np.where(exponent == 0, first, others)
+    return np.where(code & 0x80, magnitude, -magnitude).astype(np.int16)
+
+
+_ULAW_LINEAR: Final = _ulaw_expanded()
+_ALAW_LINEAR: Final = _alaw_expanded()
+
+
+@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+def ulaw_decode(src: Octets, dst: Pcm) -> None:
+    """µ-law octets to linear, as many as both hold."""
+    for i in range(min(src.shape[0], dst.shape[0])):
+        dst[i] = _ULAW_LINEAR[src[i]]
+
+
+@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+def alaw_decode(src: Octets, dst: Pcm) -> None:
+    """A-law octets to linear, as many as both hold."""
+    for i in range(min(src.shape[0], dst.shape[0])):
+        dst[i] = _ALAW_LINEAR[src[i]]
+
+
+@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+def ulaw_encode(src: Pcm, dst: Octets) -> None:
+    """Linear to µ-law (silence is 0xFF), as many as both hold."""
+    for i in range(min(src.shape[0], dst.shape[0])):
+        x: Any = np.int32(src[i])  # Any: numba's arithmetic is not what numpy's stubs say
+        sign = x >> 31  # -1 for the negative half: one's complement, as ITU-T G.191 has it
+        magnitude = min(((x ^ sign) >> 2) + 33, 0x1FFF)
+        # The segment by comparisons instead of a loop, which lets the compiler work on many samples at once.
+        segment = np.int32(magnitude > 0x3F) + np.int32(magnitude > 0x7F) + np.int32(magnitude > 0xFF)
+        segment += np.int32(magnitude > 0x1FF) + np.int32(magnitude > 0x3FF) + np.int32(magnitude > 0x7FF)
+        segment += np.int32(magnitude > 0xFFF)
+        code = (segment << 4) | ((magnitude >> (segment + 1)) & 0x0F)
+        dst[i] = np.uint8(~(code | (sign & 0x80)) & 0xFF)
+
+
+@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+def alaw_encode(src: Pcm, dst: Octets) -> None:
+    """Linear to A-law (silence is 0xD5), as many as both hold."""
+    for i in range(min(src.shape[0], dst.shape[0])):
+        x: Any = np.int32(src[i])
+        sign = x >> 31
+        magnitude = (x ^ sign) >> 4
+        segment = np.int32(magnitude > 0x0F) + np.int32(magnitude > 0x1F) + np.int32(magnitude > 0x3F)
+        segment += np.int32(magnitude > 0x7F) + np.int32(magnitude > 0xFF) + np.int32(magnitude > 0x1FF)
+        segment += np.int32(magnitude > 0x3FF)
+        code = (segment << 4) | ((magnitude >> max(segment - 1, 0)) & 0x0F)
+        dst[i] = np.uint8((code | (~sign & 0x80)) ^ 0x55)
+
+
+# --- levels and mixing ----------------------------------------------------------------------------
+
+
+@_compiled(_F64(_I16), _F64(_I16_IN))
+def rms(samples: Pcm) -> float:
+    """Root mean square in sample steps; 0.0 for no samples."""
+    if samples.shape[0] == 0:
+        return 0.0
+    total = np.int64(0)
+    for i in range(samples.shape[0]):
+        x = np.int64(samples[i])
+        total += x * x
+    return math.sqrt(total / samples.shape[0])
+
+
+@_compiled(_F64(_I16), _F64(_I16_IN))
+def rms_dbfs(samples: Pcm) -> float:
+    """Level in dBov (see `pipeline.levels`), -100.0 for silence."""
+    value = rms(samples)
+    return 20.0 * math.log10(value / 32768.0) if value > 0.0 else -100.0
+
+
+@_compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
+def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
+    """The sum of two frames of the same length, saturating; `out` may be one of them."""
+    for i in range(min(a.shape[0], b.shape[0], out.shape[0])):
+        total: Any = np.int32(a[i]) + np.int32(b[i])
+        out[i] = min(max(total, -32768), 32767)
+
+
+# --- resampling -----------------------------------------------------------------------------------
+
+
+@_compiled(
+    _VOID(_I16, _F32, _F32_2D, _I16, _STEP),
+    _VOID(_I16_IN, _F32, _F32_2D, _I16, _STEP),
+    fastmath=True,
+)
+def polyphase(samples: Pcm, buffer: Floats, phases: Floats, out: Pcm, step: tuple[int, int]) -> None:
+    """One chunk through a polyphase filter; saturating, rounded to the nearest sample.
+
+    `buffer`: the last `taps - 1` samples in front, room for `samples` behind; the new history is left in
+    front. `phases`: (up, taps). `step`: the position of the first output in 1/up samples, and the distance
+    to the next. The filter is cut into its phases, so an output costs `taps` products, the same whatever
+    the chunk: results are bit-equal however a stream is cut.
+    """
+    up, taps = phases.shape
+    size = samples.shape[0]
+    for i in range(size):
+        buffer[taps - 1 + i] = samples[i]
+    position, down = step
+    first = position // up
+    phase = position - first * up
+    for k in range(out.shape[0]):
+        row, heard = (
+            phases[phase],
+            buffer[first : first + taps],
+        )  # as slices the loop is vectorised: five times faster
+        total: Any = np.float32(0.0)
+        for t in range(taps):
+            total += row[t] * heard[t]
+        rounded: Any = np.int32(total + np.float32(32768.5)) - 32768  # truncation of what is positive: floor
+        out[k] = min(max(rounded, -32768), 32767)
+        phase += down
+        while phase >= up:
+            phase -= up
+            first += 1
+    for i in range(taps - 1):
+        buffer[i] = buffer[size + i]
+
+
+# --- voice activity -------------------------------------------------------------------------------
+
+# One call's detector is one row of float32. The first columns are settings, the rest is what it has heard.
+VAD_COLUMNS: Final = 24
+VAD_ACTIVE: Final = 8
+VAD_SNR_DB: Final = 9
+_HIGH_PASS, _LOW_PASS, _ON_DB, _OFF_DB, _QUIETEST_DB, _MIN_ON, _HANG = range(7)
+_SMOOTHED, _ACTIVE, _SNR, _RUN, _LEFT, _HEARD = range(7, 13)
+_X1, _Y1, _LOW1, _NOISE_LOW, _NOISE_HIGH = range(13, 18)
+_MIN_LOW, _MIN_HIGH, _WAS_LOW, _WAS_HIGH, _WINDOW = range(18, 23)
+_WINDOW_FRAMES: Final = 38  # the minimum is taken over the last one to two windows of 0.76 s
+_SETTLING_FRAMES: Final = 50  # a call that begins in noise: until the floor is found, rise to it quickly
+_MINIMUM_BIAS_DB: Final = 1.5  # the minimum of a noise's frames lies this far below its mean
+_START_AT_MOST_DB: Final = -45.0  # who speaks in the very first frame must not become the noise floor
+
+
+def energy_vad_init(
+    state: Floats, rate_hz: int, decibels: tuple[float, float, float], frames: tuple[int, int]
+) -> None:
+    """Prepares a row of VAD_COLUMNS: `decibels` are on, off and quietest floor; `frames` are min-on and
+    hang."""
+    state[:] = 0.0
+    state[_HIGH_PASS] = 1.0 - 2.0 * math.pi * 120.0 / rate_hz  # DC and mains hum
+    corner = 2.0 * math.pi * 1000.0 / rate_hz
+    state[_LOW_PASS] = corner / (1.0 + corner)
+    state[_ON_DB], state[_OFF_DB], state[_QUIETEST_DB] = decibels
+    state[_MIN_ON], state[_HANG] = frames
+
+
+@_compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True)
+def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
+    """Follows the noise floor of both bands: the smoothed minimum of the last two windows."""
+    state[_HEARD] += 1.0
+    if state[_HEARD] == 1.0:
+        state[_NOISE_LOW] = min(low_db, _START_AT_MOST_DB)
+        state[_NOISE_HIGH] = min(high_db, _START_AT_MOST_DB)
+        state[_MIN_LOW] = state[_WAS_LOW] = low_db
+        state[_MIN_HIGH] = state[_WAS_HIGH] = high_db
+    state[_MIN_LOW] = min(low_db, state[_MIN_LOW])
+    state[_MIN_HIGH] = min(high_db, state[_MIN_HIGH])
+    state[_WINDOW] += 1.0
+    if state[_WINDOW] > _WINDOW_FRAMES:
+        state[_WAS_LOW], state[_WAS_HIGH] = state[_MIN_LOW], state[_MIN_HIGH]
+        state[_MIN_LOW], state[_MIN_HIGH] = low_db, high_db
+        state[_WINDOW] = 0.0
+    up = 0.05 if state[_ACTIVE] > 0.0 else 0.10  # under speech the floor rises slowly
+    if state[_HEARD] < _SETTLING_FRAMES:
+        up = 0.15
+    low_to = min(state[_MIN_LOW], state[_WAS_LOW]) + _MINIMUM_BIAS_DB - state[_NOISE_LOW]
+    high_to = min(state[_MIN_HIGH], state[_WAS_HIGH]) + _MINIMUM_BIAS_DB - state[_NOISE_HIGH]
+    state[_NOISE_LOW] += (0.3 if low_to < 0.0 else up) * low_to
+    state[_NOISE_HIGH] += (0.3 if high_to < 0.0 else up) * high_to
+
+
+@_compiled(_TYPES.int64(_F32), fastmath=True)
+def _vad_verdict(state: Floats) -> int:
+    """Hysteresis and times: bit 0 voiced, bit 1 active."""
+    snr = state[_SNR]
+    voiced = snr > (state[_OFF_DB] if state[_ACTIVE] > 0.0 else state[_ON_DB])
+    # Clipped first: one loud click must not keep the smoothed value above the threshold for frames to come.
+    state[_SMOOTHED] += 0.5 * (min(snr, 2.0 * state[_ON_DB]) - state[_SMOOTHED])
+    if state[_ACTIVE] == 0.0:
+        state[_RUN] = state[_RUN] + 1.0 if state[_SMOOTHED] > state[_ON_DB] and snr > state[_OFF_DB] else 0.0
+        if state[_RUN] >= state[_MIN_ON]:
+            state[_ACTIVE] = 1.0
+            state[_LEFT] = state[_HANG]
+    elif state[_SMOOTHED] > state[_OFF_DB]:
+        state[_LEFT] = state[_HANG]
+    else:
+        state[_LEFT] -= 1.0
+        if state[_LEFT] <= 0.0:
+            state[_ACTIVE] = 0.0
+            state[_RUN] = 0.0
+    return int(voiced) + 2 * int(state[_ACTIVE] > 0.0)
+
+
+@_compiled(_TYPES.int64(_I16, _F32), _TYPES.int64(_I16_IN, _F32), fastmath=True)
+def energy_vad_step(frame: Pcm, state: Floats) -> int:
+    """One frame of one call, `state` its row: bit 0 voiced, bit 1 active (see `pipeline.vad`)."""
+    if frame.shape[0] == 0:
+        return 0
+    high_pass, low_pass = state[_HIGH_PASS], state[_LOW_PASS]
+    x1, y1, low = state[_X1], state[_Y1], state[_LOW1]
+    energy_low = np.float32(0.0)
+    energy_high = np.float32(0.0)
+    for i in range(frame.shape[0]):
+        x = np.float32(frame[i]) * np.float32(1.0 / 32768.0)
+        y1 = high_pass * (y1 + x - x1)
+        x1 = x
+        low += low_pass * (y1 - low)
+        high = y1 - low
+        energy_low += low * low
+        energy_high += high * high
+    state[_X1], state[_Y1], state[_LOW1] = x1, y1, low
+    low_db = np.float32(10.0) * np.log10(energy_low / np.float32(frame.shape[0]) + np.float32(1e-9))
+    high_db = np.float32(10.0) * np.log10(energy_high / np.float32(frame.shape[0]) + np.float32(1e-9))
+    _vad_floor(state, low_db, high_db)
+    quietest = state[_QUIETEST_DB]
+    state[_SNR] = max(low_db - max(state[_NOISE_LOW], quietest), high_db - max(state[_NOISE_HIGH], quietest))
+    return _vad_verdict(state)
+
+
+# --- loss concealment -----------------------------------------------------------------------------
+
+
+@_compiled(_I64(_F32, _I64, _I64, _I64), fastmath=True)
+def pitch_period(history: Floats, shortest: int, longest: int, window: int) -> int:
+    """The lag at which the end of `history` is most like itself (normalised cross-correlation).
+
+    `history` is at least `window + longest` long; lags `shortest` to `longest` inclusive are tried.
+    """
+    recent = history[history.shape[0] - window :]
+    best_lag, best = longest, np.float32(-1.0)
+    for lag in range(shortest, longest + 1):
+        earlier = history[history.shape[0] - window - lag : history.shape[0] - lag]
+        product = np.float32(0.0)
+        energy = np.float32(1.0)
+        for i in range(window):
+            product += recent[i] * earlier[i]
+            energy += earlier[i] * earlier[i]
+        score = product / np.sqrt(energy)
+        if score > best:
+            best, best_lag = score, lag
+    return best_lag
+
+
+# --- DTMF -----------------------------------------------------------------------------------------
+
+# At 8 kHz a window of 20 ms every 5 ms. One detector's row: what was decided, then two spectra.
+DTMF_RATE_HZ: Final = 8000
+DTMF_WINDOW: Final = 160
+DTMF_HOP: Final = 40
+DTMF_BINS: Final = 8
+DTMF_COLUMNS: Final = 4 + 4 * DTMF_BINS  # the decision, the last spectrum, and room for the next
+DTMF_HIT, DTMF_RUN, DTMF_MISSES, DTMF_KEY = range(4)
+DTMF_HZ: Final = np.array((697, 770, 852, 941, 1209, 1336, 1477, 1633), np.float64)
+_QUIETEST: Final = (32768.0 * 10 ** (-40 / 20)) ** 2  # -40 dBov together: below what Q.24 has networks accept
+_PURITY: Final = (
+    0.8  # share of the two tones in all energy of the window; speech has it for a window, not for five
+)
+_DEVIATION: Final = 0.025  # midway between the 1.5 % to be accepted and the 3.5 % to be refused
+_HIGH_AT_MOST: Final = 10 ** (
+    6 / 10
+)  # Q.24: 4 dB of twist with the high tone louder, 8 dB with the low one, and
+_LOW_AT_MOST: Final = 10 ** (10 / 10)  # two more for a line that is worse than it should be
+_HITS: Final = (
+    5  # consecutive windows that make a digit: tones of 28 to 33 ms and longer (Q.24: 23 no, 40 yes)
+)
+_MISSES: Final = 7  # that end it: a pause of about 25 ms and longer; drop-outs of 10 ms do not split a digit
+
+
+@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+def _dtmf_spectrum(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats) -> float:
+    """Real parts, then imaginary parts at the eight frequencies; returns the energy under the taper (row
+    0)."""
+    energy: Any = np.float32(0.0)
+    taper = cosines[0]
+    for i in range(DTMF_WINDOW):
+        x = window[i] * taper[i]
+        energy += x * x
+    for k in range(DTMF_BINS):
+        cosine, sine = cosines[k + 1], sines[k + 1]
+        real = np.float32(0.0)
+        imaginary = np.float32(0.0)
+        for i in range(DTMF_WINDOW):
+            real += window[i] * cosine[i]
+            imaginary += window[i] * sine[i]
+        spectrum[k] = real
+        spectrum[DTMF_BINS + k] = imaginary
+    return float(energy)
+
+
+@_compiled(_I64(_F32, _I64), fastmath=True)
+def _dtmf_strongest(spectrum: Floats, first: int) -> int:
+    """Which of the four frequencies from `first` on has most power."""
+    best, best_power = first, np.float32(-1.0)
+    for k in range(first, first + 4):
+        power = spectrum[k] * spectrum[k] + spectrum[DTMF_BINS + k] * spectrum[DTMF_BINS + k]
+        if power > best_power:
+            best, best_power = k, power
+    return best
+
+
+@_compiled(_F64(_F32, _F32, _I64), fastmath=True)
+def _dtmf_power(now: Floats, before: Floats, k: int) -> float:
+    """Power of the tone near frequency `k`, -1.0 if it is off frequency.
+
+    The frequency comes from the turn of the phase between two windows 5 ms apart (unambiguous to 100 Hz); the
+    power is corrected for the taper's response at that distance from the bin.
+    """
+    real = now[k] * before[k] + now[DTMF_BINS + k] * before[DTMF_BINS + k]
+    imaginary = now[DTMF_BINS + k] * before[k] - now[k] * before[DTMF_BINS + k]
+    if real == 0.0 and imaginary == 0.0:
+        return -1.0
+    hop_s = DTMF_HOP / DTMF_RATE_HZ
+    turns = math.atan2(imaginary, real) / (2.0 * math.pi) - DTMF_HZ[k] * hop_s
+    off_hz = (turns - math.floor(turns + 0.5)) / hop_s
+    if abs(off_hz) > _DEVIATION * DTMF_HZ[k]:
+        return -1.0
+    bins_off = off_hz * DTMF_WINDOW / DTMF_RATE_HZ
+    response = 1.0
+    if abs(bins_off) > 1e-3:  # of a raised cosine, beside its bin
+        response = math.sin(math.pi * bins_off) / (math.pi * bins_off) / (1.0 - bins_off * bins_off)
+    power: float = now[k] * now[k] + now[DTMF_BINS + k] * now[DTMF_BINS + k]
+    return power / (response * response)
+
+
+@_compiled(_I64(_F32, _F32_2D, _F32_2D, _F32, _F32), fastmath=True)
+def _dtmf_hit(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats, before: Floats) -> int:
+    """The key (0 to 15, row by row) that this window shows, or -1. `before`: the last spectrum, replaced."""
+    energy = _dtmf_spectrum(window, cosines, sines, spectrum)
+    row, column = _dtmf_strongest(spectrum, 0), _dtmf_strongest(spectrum, 4)
+    low, high = _dtmf_power(spectrum, before, row), _dtmf_power(spectrum, before, column)
+    for k in range(2 * DTMF_BINS):
+        before[k] = spectrum[k]
+    if energy < _QUIETEST or low <= 0.0 or high <= 0.0:
+        return -1
+    if high > _HIGH_AT_MOST * low or low > _LOW_AT_MOST * high or low + high < _PURITY * energy:
+        return -1
+    return 4 * row + column - 4
+
+
+@_compiled(_I64(_F32, _I64))
+def _dtmf_decide(state: Floats, hit: int) -> int:
+    """Counts hits and misses: the key that is confirmed by this window, or -1."""
+    state[DTMF_RUN] = state[DTMF_RUN] + 1 if hit >= 0 and hit == state[DTMF_HIT] else 1
+    state[DTMF_HIT] = hit
+    if state[DTMF_KEY] >= 0:
+        state[DTMF_MISSES] = 0 if hit == state[DTMF_KEY] else state[DTMF_MISSES] + 1
+        if state[DTMF_MISSES] >= _MISSES:
+            state[DTMF_KEY] = -1
+    if hit < 0 or hit == state[DTMF_KEY] or state[DTMF_RUN] < _HITS:
+        return -1
+    state[DTMF_KEY] = hit
+    state[DTMF_MISSES] = 0
+    return hit
+
+
+@_compiled(
+    _I64(_I16, _F32, _F32_2D, _F32_2D, _F32),
+    _I64(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
+    fastmath=True,
+)
+def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state: Floats) -> int:
+    """One frame of 20 ms: the key (0 to 15) confirmed in it, or -1.
+
+    `frame`: a whole multiple of 160 samples; a higher rate is averaged down to 8 kHz, which is all that
+    eight tones below 1.7 kHz need. `buffer`: 120 samples of the past and room for 160. `state`:
+    DTMF_COLUMNS, the first four -1, 0, 0, -1 at the start. `cosines`, `sines`: (9, 160), tapered; row 0 of
+    `cosines` is the taper itself.
+    """
+    past = DTMF_WINDOW - DTMF_HOP
+    ratio = frame.shape[0] // DTMF_WINDOW
+    if ratio == 0:
+        return -1
+    for i in range(DTMF_WINDOW):
+        total = np.float32(0.0)
+        for j in range(ratio):
+            total += frame[i * ratio + j]
+        buffer[past + i] = total / ratio
+    before, spectrum = state[4 : 4 + 2 * DTMF_BINS], state[4 + 2 * DTMF_BINS :]
+    confirmed = -1
+    for hop in range(DTMF_WINDOW // DTMF_HOP):
+        window = buffer[hop * DTMF_HOP : hop * DTMF_HOP + DTMF_WINDOW]
+        key = _dtmf_decide(state, _dtmf_hit(window, cosines, sines, spectrum, before))
+        if key >= 0:
+            confirmed = key
+    for i in range(past):
+        buffer[i] = buffer[DTMF_WINDOW + i]
+    return confirmed
+
+
+def warm() -> None:
+    """Runs every kernel once on real shapes; call it before saying ready."""
+    octets = np.zeros(160, np.uint8)
+    for rate_hz in LINE_RATES_HZ:
+        frame = np.zeros(frame_samples(rate_hz), np.int16)
+        state = np.zeros(VAD_COLUMNS, np.float32)
+        energy_vad_init(state, rate_hz, (7.0, 4.5, -62.0), (3, 160 // FRAME_MS))
+        energy_vad_step(frame, state)
+        mix(frame, frame, frame)
+        rms(frame)
+        rms_dbfs(frame)
+    pcm = np.zeros(160, np.int16)
+    ulaw_decode(octets, pcm)
+    alaw_decode(octets, pcm)
+    ulaw_encode(pcm, octets)
+    alaw_encode(pcm, octets)
+    polyphase(pcm, np.zeros(163, np.float32), np.ones((2, 4), np.float32), np.empty(320, np.int16), (0, 1))
+    pitch_period(np.zeros(480, np.float32), 40, 120, 160)
+    tables = np.zeros((DTMF_BINS + 1, DTMF_WINDOW), np.float32)
+    dtmf_step(pcm, np.zeros(280, np.float32), tables, tables, np.zeros(DTMF_COLUMNS, np.float32))
