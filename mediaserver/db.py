@@ -1,0 +1,124 @@
+"""SQL written once, run by a driver: SQLite here, PostgreSQL beside it later.
+
+Work on the database is a plain function of a transaction, `work(tx) -> result`, run as a whole or not at all,
+on a thread of the driver. Three tokens keep the text the same for every engine: `{now}` (the database's
+clock, in milliseconds since 1970 UTC), `{skip_locked}` (row locks, where an engine has them) and `{serial}`
+(an ascending identity column). Values are named, `:like_this`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from mediaserver.errors import SchemaTooNew, StoreError
+from mediaserver.sqlite import Sqlite
+
+T = TypeVar("T")
+
+SCHEMA = Path(__file__).with_name("schema")
+
+
+class Row(Protocol):
+    """One row of a result, by column name."""
+
+    def __getitem__(self, column: str, /) -> Any:
+        """The value in `column`."""
+
+
+class Tx(Protocol):
+    """A transaction under way; valid only inside the function that it was given to."""
+
+    def rows(self, sql: str, **values: Any) -> Sequence[Row]:
+        """Runs a statement and returns all its rows."""
+
+    def row(self, sql: str, **values: Any) -> Row | None:
+        """Runs a statement and returns its first row, None for none."""
+
+    def run(self, sql: str, **values: Any) -> int:
+        """Runs a statement and returns how many rows it changed."""
+
+
+class Db(Protocol):
+    """A database. Both verbs raise `StoreError`, and whatever `work` raises (nothing is written then)."""
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """Runs `work` in a transaction; returns after it is on disk."""
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        """Runs `work`, which only reads, on one consistent state."""
+
+    async def close(self) -> None:
+        """Finishes what is under way; later verbs raise `StoreUnavailable`. Closing again does nothing."""
+
+
+async def open_database(url: str, data_dir: Path) -> Db:
+    """The database at `url` (`sqlite:///relative/path`, `sqlite:////absolute/path`, "" for one in
+    `data_dir`), created and migrated. Raises `StoreError`."""
+    path = sqlite_path(url, data_dir)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # It holds what people said on the phone: for nobody else's eyes. WAL files take the same mode.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    db = await Sqlite.open(path)
+    try:
+        await db.write(lambda tx: migrate(tx, migrations(SCHEMA)))
+    except BaseException:
+        await db.close()
+        raise
+    return db
+
+
+def sqlite_path(url: str, data_dir: Path) -> Path:
+    """Where a `sqlite:` URL leads. Raises `StoreError` for another kind."""
+    if not url:
+        return data_dir / "mediaserver.db"
+    scheme, separator, path = url.partition(":///")
+    if scheme != "sqlite" or not separator or not path:
+        raise StoreError(f'{scheme}: this version stores in SQLite only, "sqlite:///PATH"')
+    return Path(path)
+
+
+def migrations(folder: Path) -> list[tuple[int, str, str]]:
+    """Number, name and text of every `NNN_name.sql`, in order."""
+    found = []
+    for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
+        number, _, name = path.stem.partition("_")
+        found.append((int(number), name, path.read_text(encoding="utf-8")))
+    return found
+
+
+def migrate(tx: Tx, steps: Sequence[tuple[int, str, str]]) -> None:
+    """Brings the schema to the newest of `steps`, each recorded in `schema_version`. Raises
+    `SchemaTooNew`."""
+    tx.run(
+        "CREATE TABLE IF NOT EXISTS schema_version"
+        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at_ms BIGINT NOT NULL)"
+    )
+    row = tx.row("SELECT COALESCE(MAX(version), 0) AS version FROM schema_version")
+    have = row["version"] if row is not None else 0
+    newest = steps[-1][0]
+    if have > newest:
+        raise SchemaTooNew(
+            f"the database has schema version {have}, this program knows versions up to {newest}:"
+            " run the newer program, or go back to a copy of the database from before the upgrade"
+        )
+    for number, name, text in steps:
+        if number > have:
+            for statement in statements(text):
+                tx.run(statement)
+            tx.run(
+                "INSERT INTO schema_version (version, name, applied_at_ms) VALUES (:number, :name, {now})",
+                number=number,
+                name=name,
+            )
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a migration: comments are whole lines, a statement ends with ";" at a line's end."""
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip().rstrip(";")]

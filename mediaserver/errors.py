@@ -1,0 +1,49 @@
+"""What can go wrong in the server, as one tree: ours, theirs, the database's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MediaServerError(Exception):
+    """Root of every exception that this package raises on purpose."""
+
+
+class LocalError(MediaServerError):
+    """Something on this side stands against it: wrong use, a wrong setting, a request that is refused."""
+
+
+class SettingsError(LocalError):
+    """The configuration cannot be used. `problems` holds every one found, as "FILE: key: reason"."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class InvalidNumber(LocalError):
+    """Not a telephone number, or not one of the given country."""
+
+
+class RemoteError(MediaServerError):
+    """The far end of an HTTP request failed, or may not be asked."""
+
+
+class TargetRefused(RemoteError):
+    """The URL leads to an address that this server does not connect to (server.allow_networks)."""
+
+
+class RequestFailed(RemoteError):
+    """No usable answer: not resolved, not connected, too slow, too long."""
+
+
+class StoreError(MediaServerError):
+    """The database cannot do what it was asked. Nothing of the transaction was written."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot do it now (locked, full, closed); the same request may succeed later."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer version of this program, which alone understands it."""

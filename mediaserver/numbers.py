@@ -1,0 +1,97 @@
+"""Telephone numbers: one spelling inside (E.164 with "+"), the carrier's spelling outside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import phonenumbers
+from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat
+
+from mediaserver.errors import InvalidNumber
+
+_SPELLING = re.compile(r"\+?[0-9][0-9 ().\-/]{0,38}")
+_FORMAT = re.compile(r"\+?\d{0,8}\{(?:e164|national)\}")
+
+
+def normalise(text: str, region: str | None = None) -> str:
+    """A number as people and programs write it to E.164 with "+".
+
+    `region` is the company's country (ISO 3166, "SA"). With "+" or "00" the number is international. Without,
+    in this order: digits that begin with the region's own country code; a number of the region (with or
+    without its trunk prefix "0"); digits with any other country code. Raises `InvalidNumber`.
+    """
+    text = text.strip()
+    if _SPELLING.fullmatch(text) is None:
+        raise InvalidNumber("Invalid phone number format")
+    digits = re.sub(r"\D", "", text)
+    if text.startswith("+") or digits.startswith("00"):
+        return _checked(_parse("+" + digits.removeprefix("00"), None))
+    number = _guess(digits, region)
+    if number is None:
+        raise InvalidNumber("Invalid phone number format")
+    return _e164(number)
+
+
+def _guess(digits: str, region: str | None) -> PhoneNumber | None:
+    """The reading of `digits` that is a number in use, in the order that `normalise` promises."""
+    readings: list[PhoneNumber | None] = []
+    if region is not None:
+        if digits.startswith(calling_code(region)):
+            readings.append(_parse("+" + digits, None))
+        readings.append(_parse(digits, region))
+    if not digits.startswith("0"):
+        readings.append(_parse("+" + digits, None))
+    return next((number for number in readings if number and phonenumbers.is_valid_number(number)), None)
+
+
+def _parse(text: str, region: str | None) -> PhoneNumber | None:
+    try:
+        return phonenumbers.parse(text, region)
+    except NumberParseException:
+        return None
+
+
+def _checked(number: PhoneNumber | None) -> str:
+    # A number written out in full is taken at its word: numbering plans grow faster than tables of them.
+    if number is None or not phonenumbers.is_possible_number(number):
+        raise InvalidNumber("Invalid phone number format")
+    return _e164(number)
+
+
+def _e164(number: PhoneNumber) -> str:
+    return str(phonenumbers.format_number(number, PhoneNumberFormat.E164))
+
+
+def calling_code(region: str) -> str:
+    """The country code of a region: "SA" to "966"."""
+    return str(phonenumbers.country_code_for_region(region))
+
+
+def check_number_format(value: str) -> str:
+    """A trunk's number_format. Raises ValueError unless it is digits around {e164} or {national}."""
+    if _FORMAT.fullmatch(value) is None:
+        raise ValueError(
+            'must be "+", digits, and then {e164} or {national}, such as "+{e164}" or "0{national}"'
+        )
+    return value
+
+
+def format_for_trunk(number: str, number_format: str) -> str:
+    """An E.164 `number` ("+" and digits) the way a carrier wants it. Raises `InvalidNumber`."""
+    parsed = _parse(number, None)
+    if parsed is None:
+        raise InvalidNumber("Invalid phone number format")
+    national = phonenumbers.national_significant_number(parsed)
+    return number_format.format(e164=f"{parsed.country_code}{national}", national=national)
+
+
+def accepted(dial_number: str, accepts: str) -> bool:
+    """Whether the trunk takes a formatted number: all of it must match."""
+    return re.fullmatch(accepts, dial_number) is not None
+
+
+def may_dial(number: str, prefixes: Iterable[str]) -> bool:
+    """Whether an E.164 `number` begins with one of the company's prefixes; with none, nothing may be
+    dialled."""
+    return number.removeprefix("+").startswith(tuple(prefixes))

@@ -1,0 +1,254 @@
+"""Rows of the store as the rest of the server sees them, and the words they are written in.
+
+Times named `_ms` are milliseconds since 1970 UTC; 0 means "not yet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class CallStatus(StrEnum):
+    """A call's state as the API tells it, in the order in which a call goes through them."""
+
+    PENDING = "PENDING"
+    DIALING = "DIALING"
+    RINGING = "RINGING"
+    ANSWERED = "ANSWERED"
+    COMPLETED = "COMPLETED"
+    NO_ANSWER = "NO_ANSWER"
+    BUSY = "BUSY"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows this state."""
+        return not TRANSITIONS[self]
+
+
+_ENDS = frozenset(
+    {
+        CallStatus.COMPLETED,
+        CallStatus.NO_ANSWER,
+        CallStatus.BUSY,
+        CallStatus.FAILED,
+        CallStatus.CANCELLED,
+        CallStatus.UNKNOWN,
+    }
+)
+
+TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
+    CallStatus.PENDING: frozenset({CallStatus.DIALING, CallStatus.FAILED, CallStatus.CANCELLED}),
+    CallStatus.DIALING: frozenset({CallStatus.RINGING, CallStatus.ANSWERED}) | _ENDS,
+    CallStatus.RINGING: frozenset({CallStatus.ANSWERED}) | _ENDS,
+    # An answered call was a call: it cannot become one that nobody answered.
+    CallStatus.ANSWERED: frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.UNKNOWN}),
+    **dict.fromkeys(_ENDS, frozenset()),
+}
+"""What may follow what. A requeued call is still PENDING; nothing ever leads back to it from DIALING."""
+
+
+class Stage(StrEnum):
+    """Where a call is in the dispatch ledger (`mediaserver.ledger`)."""
+
+    QUEUED = "QUEUED"
+    CLAIMED = "CLAIMED"
+    ARMED = "ARMED"
+    FINISHED = "FINISHED"
+
+
+class Stopping(StrEnum):
+    """What a request to hang up came to."""
+
+    CANCELLED = "cancelled"  # it had not been dialled, and never will be
+    REQUESTED = "requested"  # it is live: whoever holds it must hang up now
+    ENDED = "ended"  # it was over already
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """An API key: whose, and for what. The key itself is not stored."""
+
+    id: str
+    company_id: str
+    company_name: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCall:
+    """A call to be made. `phone_number` is E.164 with "+", `dial_number` what the trunk's carrier is sent."""
+
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_test: bool = False
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInboundCall:
+    """A call that somebody makes to us. `phone_number` is the caller's, as the trunk gave it."""
+
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    called_number: str
+    webhook_id: str
+    sip_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One call, held by one node for a while. `epoch` fences: a node that lost the call cannot write to
+    it."""
+
+    call_id: str
+    epoch: int
+    node: str
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    variables: Mapping[str, str]
+    metadata: Mapping[str, Any]
+    is_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A claim whose lease was extended; `hang_up`: somebody asked for the end of the call meanwhile."""
+
+    call_id: str
+    epoch: int
+    hang_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What `reap` found: calls put back to the queue, and calls of which nobody knows how they went."""
+
+    requeued: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a call went. `status` is a final one; `cause` a `sip.states.HangupCause` value or a word of ours.
+
+    `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event.
+    """
+
+    status: CallStatus
+    cause: str
+    sip_status: int = 0
+    ended_by: str = ""
+    ended_at_ms: int = 0  # 0: the database's time of writing
+    error: str = ""
+    transcript: Sequence[Mapping[str, Any]] = ()
+    turns: Sequence[Mapping[str, Any]] = ()
+    analysis: Mapping[str, Any] = field(default_factory=dict)
+    recording_path: str = ""
+    recording_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One INVITE, or the intention of one: the row is written before it leaves."""
+
+    number: int
+    node: str
+    trunk_id: str
+    dial_number: str
+    sip_call_id: str
+    started_at_ms: int
+    ended_at_ms: int
+    status: CallStatus
+    cause: str
+    sip_status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """A call without its content, as lists show it."""
+
+    id: str
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    batch_id: str
+    direction: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    is_test: bool
+    status: CallStatus
+    stage: Stage
+    created_at_ms: int
+    not_before_ms: int
+    dialing_at_ms: int
+    ringing_at_ms: int
+    answered_at_ms: int
+    ended_at_ms: int
+    cause: str
+    sip_status: int
+    ended_by: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord(CallRow):
+    """A call with everything known about it."""
+
+    variables: Mapping[str, str]
+    metadata: Mapping[str, Any]
+    transcript: Sequence[Mapping[str, Any]]
+    turns: Sequence[Mapping[str, Any]]
+    analysis: Mapping[str, Any]
+    recording_path: str
+    recording_url: str
+    attempts: tuple[AttemptRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPage:
+    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+
+    calls: tuple[CallRow, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event on its way to one subscription; `body` is sent as it stands, every time."""
+
+    id: int
+    event_id: str
+    subscription_id: str
+    call_id: str
+    url: str
+    body: str
+    attempt: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounts:
+    """For metrics: calls per ledger stage and per status, deliveries per state."""
+
+    stages: Mapping[str, int]
+    statuses: Mapping[str, int]
+    deliveries: Mapping[str, int]

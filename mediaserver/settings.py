@@ -1,0 +1,175 @@
+"""The configuration file: what it may say, and every mistake in it with file, key and reason.
+
+`load` returns frozen settings or raises `SettingsError` with all problems at once. Nothing of a value that
+may be a secret appears in a message.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+from mediaserver.errors import SettingsError
+from mediaserver.settings_agent import AgentSettings, EngineSettings, LlmSettings, SessionSettings
+from mediaserver.settings_company import (
+    CompanySettings,
+    ContactLimit,
+    KeySettings,
+    TrunkSettings,
+    WebhookSettings,
+)
+from mediaserver.settings_rules import broken_rules
+from mediaserver.settings_server import (
+    RoomsSettings,
+    ServerSettings,
+    SipSettings,
+    reveal,
+)
+from mediaserver.settings_values import Table, split_address, split_ports
+
+__all__ = [
+    "AgentSettings",
+    "CompanySettings",
+    "ContactLimit",
+    "EngineSettings",
+    "KeySettings",
+    "LlmSettings",
+    "RoomsSettings",
+    "ServerSettings",
+    "SessionSettings",
+    "Settings",
+    "SipSettings",
+    "TrunkSettings",
+    "WebhookSettings",
+    "defaults_document",
+    "load",
+    "reveal",
+    "split_address",
+    "split_ports",
+]
+
+REQUIRED = object()
+"""In `defaults_document`: the key has no default and must be given."""
+
+
+class Settings(Table):
+    """A whole file. The arrays of the file are `companies`, `trunks` and `agents` here."""
+
+    server: ServerSettings = ServerSettings()
+    sip: SipSettings = SipSettings()
+    rooms: RoomsSettings = RoomsSettings()
+    companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")
+    trunks: tuple[TrunkSettings, ...] = Field(default=(), alias="trunk")
+    agents: tuple[AgentSettings, ...] = Field(default=(), alias="agent")
+
+    def company(self, company_id: str) -> CompanySettings | None:
+        """The company of that id."""
+        return next((company for company in self.companies if company.id == company_id), None)
+
+    def trunk(self, trunk_id: str) -> TrunkSettings | None:
+        """The trunk of that id."""
+        return next((trunk for trunk in self.trunks if trunk.id == trunk_id), None)
+
+    def agent(self, agent_id: str) -> AgentSettings | None:
+        """The agent of that id."""
+        return next((agent for agent in self.agents if agent.id == agent_id), None)
+
+
+Check = Callable[[Settings], Iterable[tuple[str, str]]]
+"""Looks at settings that are right by themselves and yields (key, reason) for what an engine cannot do."""
+
+
+def load(
+    path: str | Path, *, checks: Sequence[Check] = (), environment: Mapping[str, str] | None = None
+) -> Settings:
+    """The settings in the TOML file at `path`, with `env:NAME` resolved from `environment` (the process's
+    own).
+
+    Raises `SettingsError`.
+    """
+    document = _read(path)
+    try:
+        settings = Settings.model_validate(
+            document, context={"environment": os.environ if environment is None else environment}
+        )
+    except ValidationError as error:
+        raise SettingsError(
+            [_line(path, *_place(detail)) for detail in error.errors(include_url=False)]
+        ) from None
+    problems = [problem for check in (broken_rules, *checks) for problem in check(settings)]
+    if problems:
+        raise SettingsError([_line(path, key, reason) for key, reason in problems])
+    return settings
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SettingsError([_line(path, "(file)", (error.strerror or str(error)).lower())]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError([_line(path, "(file)", f"not TOML: {error}")]) from None
+
+
+def _line(path: str | Path, key: str, reason: str) -> str:
+    return f"{path}: {key}: {reason}"
+
+
+_REASONS = {
+    "extra_forbidden": "unknown key",
+    "missing": "missing",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+}
+
+
+def _place(detail: ErrorDetails) -> tuple[str, str]:
+    """The key path of an error and its reason. A rule over several keys names its key at the front of its
+    text."""
+    key = _key_path(detail["loc"])
+    reason = _REASONS.get(detail["type"], detail["msg"])
+    if detail["type"] == "value_error":
+        reason = str(detail["ctx"]["error"])
+        own, colon, rest = reason.partition(": ")
+        if colon and own.replace("_", "").replace(".", "").isalnum() and own.islower():
+            return f"{key}.{own}" if key else own, rest
+    return key, reason[:1].lower() + reason[1:]
+
+
+def _key_path(location: Iterable[str | int]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def defaults_document() -> dict[str, Any]:
+    """Every key that a file may have, as dotted path to default: None for none, `REQUIRED` where it must be
+    given. Tables in lists are named once, without an index; free tables end in `.*`."""
+    return dict(_defaults(Settings, ""))
+
+
+def _defaults(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        table = _table_in(field.annotation)
+        if table is not None:
+            yield from _defaults(table, f"{key}.")
+        else:
+            yield key, REQUIRED if field.default is PydanticUndefined else field.default
+
+
+def _table_in(annotation: Any) -> type[Table] | None:
+    """The table that an annotation such as `tuple[KeySettings, ...] | None` is about."""
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return annotation
+    inner = (_table_in(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((table for table in inner if table is not None), None)

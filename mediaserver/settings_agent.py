@@ -1,0 +1,106 @@
+"""The table [[agent]]: what talks on a call, and with which engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from mediaserver.settings_values import E164, HttpUrl, Name, Options, Secret, Table, resolve_env
+
+
+class EngineSettings(Table):
+    """[agent.stt], [agent.tts]: an engine by its name, and whatever settings it takes.
+
+    The options are the engine's business: it checks them when it is built.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    engine: str = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        resolved: dict[str, Any] = {}
+        for key, inner in value.items():
+            try:
+                resolved[key] = resolve_env(inner, info)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
+        return resolved
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Everything beside `engine`, for the engine's `from_settings`."""
+        return dict(self.model_extra or {})
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Options may be secrets: only their names are shown."""
+        return [("engine", self.engine), ("options", sorted(self.options))]
+
+
+class LlmSettings(Table):
+    """[agent.llm]: an agent that speaks through a language model behind an OpenAI-compatible API."""
+
+    base_url: HttpUrl
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+    prompt: str = Field(min_length=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout_s: float = Field(default=10.0, gt=0, le=120)
+
+
+class SessionSettings(Table):
+    """[agent.session]: how the conversation is timed."""
+
+    endpoint_ms: int = Field(default=500, ge=100, le=5000)
+    barge_in_ms: int = Field(default=240, ge=40, le=5000)
+    reprompt_s: float = Field(default=8.0, ge=1, le=120)
+    max_reprompts: int = Field(default=2, ge=0, le=20)
+    max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
+    recording: bool = True
+
+
+class AgentSettings(Table):
+    """[[agent]]: `phone_number` is its own: what it calls from, or is called at."""
+
+    id: str
+    company: Name
+    name: str = ""
+    direction: Literal["outbound", "inbound"] = "outbound"
+    trunk: Name | None = None
+    phone_number: E164 | None = None
+    language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
+    greeting: str = ""
+    apology: str = "I am sorry, there is a technical problem. Please call again later."
+    is_test: bool = False
+    llm: LlmSettings | None = None
+    script: Options | None = None
+    stt: EngineSettings = EngineSettings(engine="pocketsphinx")
+    tts: EngineSettings = EngineSettings(engine="espeak-ng")
+    tts_fallback: EngineSettings | None = None
+    session: SessionSettings = SessionSettings()
+
+    @field_validator("id")
+    @classmethod
+    def _uuid(cls, value: str) -> str:
+        try:
+            return str(UUID(value))
+        except ValueError as error:
+            raise ValueError("must be a UUID") from error
+
+    @model_validator(mode="after")
+    def _one_mind(self) -> Self:
+        if (self.llm is None) == (self.script is None):
+            raise ValueError("llm: an agent has either [agent.llm] or [agent.script]")
+        if self.direction == "inbound" and self.phone_number is None:
+            raise ValueError("phone_number: an inbound agent needs the number that it is called at")
+        if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
+            raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
+        return self

@@ -1,0 +1,66 @@
+"""The tables [server], [sip] and [rooms]: this installation."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
+
+
+class ServerSettings(Table):
+    """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`."""
+
+    http: Address = "127.0.0.1:8080"
+    public_url: HttpUrl = "http://127.0.0.1:8080"
+    data_dir: str = Field(default="var", min_length=1)
+    database: str = ""
+    admin_key: Secret | None = None
+    allow_networks: tuple[Network, ...] = ()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "plain"] = "json"
+    drain_s: float = Field(default=30.0, ge=0, le=3600)
+
+    @model_validator(mode="after")
+    def _known_database(self) -> Self:
+        if self.database and not self.database.startswith(("sqlite:///", "postgresql://")):
+            raise ValueError('database: must begin with "sqlite:///" or "postgresql://"')
+        return self
+
+
+class SipSettings(Table):
+    """[sip]: where the phone side listens and how much it takes."""
+
+    engine: Literal["native", "pjsua2"] = "native"
+    udp: Address | None = "127.0.0.1:5060"
+    tcp: Address | None = "127.0.0.1:5060"
+    tls: Address | None = None
+    tls_certificate: str = ""
+    tls_key: str = ""
+    rtp_ports: Ports = "20000-21999"
+    public_address: Host | None = None
+    max_calls: int = Field(default=1000, ge=1, le=100_000)
+    user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
+
+    @model_validator(mode="after")
+    def _complete_tls(self) -> Self:
+        if self.tls is not None and not (self.tls_certificate and self.tls_key):
+            raise ValueError("tls: needs tls_certificate and tls_key")
+        if self.tls is None and (self.tls_certificate or self.tls_key):
+            raise ValueError("tls_certificate: has no use without tls")
+        return self
+
+
+class RoomsSettings(Table):
+    """[rooms]: browser sessions."""
+
+    udp_ports: Ports = "30000-30099"
+    ice_servers: tuple[str, ...] = ()
+    api_key: str = Field(default="devkey", min_length=1)
+    api_secret: Secret | None = None
+
+
+def reveal(secret: SecretStr | None) -> str:
+    """What a secret says, "" for none: the one way out, easy to find."""
+    return secret.get_secret_value() if secret is not None else ""

@@ -1,0 +1,197 @@
+"""Everything that the server remembers, as asynchronous verbs.
+
+Each verb is one transaction. It runs on the database's own thread, so nothing on the media path may await
+one: a live call hands its news to a task that does. All raise `StoreError`; `StoreUnavailable` where the same
+verb may succeed later. The work itself is in plain functions on a transaction: `ledger`, `outbox`,
+`store_calls`, `store_config`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mediaserver import ledger, outbox, store_calls, store_config
+from mediaserver.db import Db, open_database
+from mediaserver.records import (
+    CallPage,
+    CallRecord,
+    CallRow,
+    CallStatus,
+    Claim,
+    Delivery,
+    KeyRow,
+    NewCall,
+    NewInboundCall,
+    Outcome,
+    Reaped,
+    Renewal,
+    Stopping,
+    StoreCounts,
+)
+from mediaserver.settings import Settings
+
+
+class Store:
+    """The server's memory. Open it with `Store.open`; safe for any number of concurrent tasks of one loop.
+
+    `outbox_filled` is set when an event was written and `queue_filled` when a call was put in the queue by
+    this process: hints that save their readers the wait for the next poll.
+    """
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self.outbox_filled = asyncio.Event()
+        self.queue_filled = asyncio.Event()
+
+    @classmethod
+    async def open(cls, url: str, data_dir: Path) -> Self:
+        """Opens (and creates, and migrates) the database at `url`, "" for one in `data_dir`."""
+        return cls(await open_database(url, data_dir))
+
+    async def close(self) -> None:
+        """Finishes what is under way and closes the database; later verbs raise `StoreUnavailable`."""
+        await self._db.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Configuration ------------------------------------------------------------------------------------------
+
+    async def sync_file(self, settings: Settings) -> None:
+        """Writes the file's companies, keys, trunks, agents and webhooks, marked as managed by the file, and
+        disables (keys: deletes) those that came from an earlier file and are not in this one. No secret of
+        the file is written, keys only as SHA-256."""
+        await self._db.write(partial(store_config.sync_file, settings=settings))
+
+    async def find_key(self, key: str) -> KeyRow | None:
+        """The API key `key`, None if there is none."""
+        return await self._db.read(partial(store_config.find_key, key=key))
+
+    async def create_key(self, company_id: str, scopes: Iterable[str]) -> str:
+        """A new API key, which cannot be shown again. Raises `LocalError` for an unknown company or scope."""
+        return await self._db.write(
+            partial(store_config.create_key, company_id=company_id, scopes=frozenset(scopes))
+        )
+
+    # Calls --------------------------------------------------------------------------------------------------
+
+    async def enqueue(self, call: NewCall) -> CallRow:
+        """Writes a call to be made (PENDING) and its `call.queued` event."""
+        row = await self._db.write(partial(store_calls.enqueue, call=call))
+        self._filled(queue=True)
+        return row
+
+    async def call(self, company_id: str, call_id: str) -> CallRecord | None:
+        """A call of this company with all that is known about it, None if there is none."""
+        return await self._db.read(partial(store_calls.call, company_id=company_id, call_id=call_id))
+
+    async def calls(
+        self, company_id: str, *, status: CallStatus | None = None, cursor: str = "", limit: int = 50
+    ) -> CallPage:
+        """The company's calls, newest first. Raises `LocalError` for a cursor that is not ours."""
+        return await self._db.read(
+            partial(store_calls.calls, company_id=company_id, status=status, cursor=cursor, limit=limit)
+        )
+
+    async def request_hangup(self, company_id: str, call_id: str) -> Stopping | None:
+        """Ends a call: one not yet armed is CANCELLED and no INVITE will leave; for a live one the wish is
+        noted (`renew` tells its owner) and the caller must hang up if it owns the call. None: no such
+        call."""
+        stopping = await self._db.write(
+            partial(ledger.request_hangup, company_id=company_id, call_id=call_id)
+        )
+        self._filled()
+        return stopping
+
+    async def event(self, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
+        """Writes an event of a call (`turn.completed`, ...). Raises `LocalError` for an unknown call."""
+        await self._db.write(partial(outbox.write_event, call_id=call_id, kind=kind, data=data))
+        self._filled()
+
+    async def counts(self) -> StoreCounts:
+        """How much of everything there is, for metrics."""
+        return await self._db.read(store_calls.counts)
+
+    # Ledger -------------------------------------------------------------------------------------------------
+
+    async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
+        """Takes up to `limit` calls that are due, fairly between companies and within their concurrency.
+
+        `node` names one run of one process (a restarted process is another node). The lease ends after
+        `ttl_ms` unless renewed.
+        """
+        return await self._db.write(partial(ledger.claim, node=node, limit=limit, ttl_ms=ttl_ms))
+
+    async def arm(self, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
+        """Commits the attempt: only after True may the INVITE leave. The call is then DIALING (`call.dialing`
+        is written). False: leave it alone; it was cancelled, lost to another node, or its company is at its
+        limit (then it is back in the queue)."""
+        armed = await self._db.write(partial(ledger.arm, claim=claim, ttl_ms=ttl_ms, sip_call_id=sip_call_id))
+        self._filled()
+        return armed
+
+    async def progress(self, claim: Claim, status: CallStatus, at_ms: int) -> bool:
+        """DIALING, RINGING or ANSWERED at `at_ms`, with its event. A state that the call has already reached
+        or passed changes nothing. False: the call is not this claim's any more."""
+        held = await self._db.write(partial(ledger.progress, claim=claim, status=status, at_ms=at_ms))
+        self._filled()
+        return held
+
+    async def finish(self, claim: Claim, outcome: Outcome) -> bool:
+        """Ends an armed call, or one that failed before it was armed, with its events. False: the call is not
+        this claim's any more, and nothing was written."""
+        finished = await self._db.write(partial(ledger.finish, claim=claim, outcome=outcome))
+        self._filled()
+        return finished
+
+    async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
+        """Extends all leases of `node`; a claim that is missing from the list is lost."""
+        return await self._db.write(partial(ledger.renew, node=node, ttl_ms=ttl_ms))
+
+    async def reap(self) -> Reaped:
+        """Deals with expired leases: never armed, back to the queue; armed, UNKNOWN for ever. Renew first."""
+        reaped = await self._db.write(ledger.reap)
+        self._filled(queue=bool(reaped.requeued))
+        return reaped
+
+    async def release(self, claim: Claim) -> bool:
+        """Gives an unarmed claim back to the queue (a node that drains)."""
+        released = await self._db.write(partial(ledger.release, claim=claim))
+        self._filled(queue=True)
+        return released
+
+    async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
+        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`."""
+        claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
+        self._filled()
+        return claim
+
+    # Outbox -------------------------------------------------------------------------------------------------
+
+    async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
+        """Deliveries that are due, at most `room[subscription]` for each; of one call only the oldest that is
+        not done. Those not settled within `lease_ms` are due again."""
+        return await self._db.write(partial(outbox.take, room=dict(room), lease_ms=lease_ms))
+
+    async def settle_delivery(self, delivery: Delivery, result: outbox.Result) -> None:
+        """Writes down how a delivery went: done, to be tried again, or given up."""
+        await self._db.write(partial(outbox.settle, delivery=delivery, result=result))
+
+    async def subscriptions(self) -> Sequence[str]:
+        """The ids of all enabled webhook subscriptions."""
+        return await self._db.read(outbox.subscriptions)
+
+    def _filled(self, *, queue: bool = False) -> None:
+        self.outbox_filled.set()
+        if queue:
+            self.queue_filled.set()

@@ -1,0 +1,171 @@
+"""Companies, keys, trunks, agents and webhooks: what the file says, as rows; and keys made at run time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from mediaserver.db import Tx
+from mediaserver.errors import LocalError
+from mediaserver.records import KeyRow
+from mediaserver.settings import AgentSettings, CompanySettings, Settings, TrunkSettings, reveal
+from mediaserver.settings_company import Scope
+
+SCOPES: frozenset[str] = frozenset(get_args(Scope))
+"""What a key may be for."""
+
+_FIND = """
+SELECT k.id, k.scopes, c.id AS company_id, c.name FROM api_keys k
+JOIN companies c ON c.id = k.company_id AND c.enabled = 1 WHERE k.key_sha256 = :key_sha256
+"""
+
+_KEY = """
+INSERT INTO api_keys (id, company_id, key_sha256, scopes, from_file, created_at_ms)
+VALUES (:id, :company_id, :key_sha256, :scopes, :from_file, {now})
+ON CONFLICT (key_sha256) DO UPDATE SET company_id = excluded.company_id, scopes = excluded.scopes
+"""
+
+_ABANDON = """
+UPDATE deliveries SET state = 'DEAD', settled_at_ms = {now}, last_error = 'subscription removed'
+WHERE state = 'PENDING' AND subscription_id IN (SELECT id FROM subscriptions WHERE enabled = 0)
+"""
+
+
+def digest(key: str) -> str:
+    """What is stored of a key. It is long and random, so a plain hash is enough: there is nothing to
+    guess."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def find_key(tx: Tx, *, key: str) -> KeyRow | None:
+    """See `Store.find_key`."""
+    row = tx.row(_FIND, key_sha256=digest(key))
+    if row is None:
+        return None
+    return KeyRow(row["id"], row["company_id"], row["name"], frozenset(json.loads(row["scopes"])))
+
+
+def create_key(tx: Tx, *, company_id: str, scopes: frozenset[str]) -> str:
+    """See `Store.create_key`."""
+    unknown = scopes - SCOPES
+    if unknown or not scopes:
+        raise LocalError(f"scopes must be of {', '.join(sorted(SCOPES))}")
+    if tx.row("SELECT id FROM companies WHERE id = :id AND enabled = 1", id=company_id) is None:
+        raise LocalError(f"there is no company {company_id!r}")
+    key = f"ml_{secrets.token_urlsafe(32)}"
+    _put_key(tx, company_id=company_id, key=key, scopes=scopes, from_file=False)
+    return key
+
+
+def _put_key(tx: Tx, *, company_id: str, key: str, scopes: frozenset[str], from_file: bool) -> None:
+    key_sha256 = digest(key)
+    tx.run(
+        _KEY,
+        id=f"key_{key_sha256[:16]}",
+        company_id=company_id,
+        key_sha256=key_sha256,
+        scopes=json.dumps(sorted(scopes)),
+        from_file=int(from_file),
+    )
+
+
+def subscription_id(company_id: str, url: str) -> str:
+    """The id of a webhook of the file: the same at every start."""
+    return f"sub_{hashlib.sha256(f'{company_id} {url}'.encode()).hexdigest()[:16]}"
+
+
+def webhook_secrets(settings: Settings) -> dict[str, str]:
+    """The signing secret of each subscription of the file. They stay in memory."""
+    return {
+        subscription_id(company.id, hook.url): reveal(hook.secret)
+        for company in settings.companies
+        for hook in company.webhooks
+    }
+
+
+def sync_file(tx: Tx, *, settings: Settings) -> None:
+    """See `Store.sync_file`."""
+    for table in ("companies", "trunks", "agents", "subscriptions"):
+        tx.run(f"UPDATE {table} SET enabled = 0 WHERE from_file = 1")
+    tx.run("DELETE FROM api_keys WHERE from_file = 1")
+    for table, row in _rows(settings):
+        _upsert(tx, table, {**row, "from_file": 1, "enabled": 1})
+    for company in settings.companies:
+        for key in company.keys:
+            _put_key(
+                tx, company_id=company.id, key=reveal(key.key), scopes=frozenset(key.scopes), from_file=True
+            )
+    tx.run(_ABANDON)
+
+
+def _upsert(tx: Tx, table: str, row: dict[str, Any]) -> None:
+    names = list(row)
+    stamp = (", created_at_ms", ", {now}") if table == "companies" else ("", "")
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+    values = ", ".join(f":{name}" for name in names)
+    tx.run(
+        f"INSERT INTO {table} ({', '.join(names)}{stamp[0]}) VALUES ({values}{stamp[1]})"
+        f" ON CONFLICT (id) DO UPDATE SET {changes}",
+        **row,
+    )
+
+
+def _rows(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    for company in settings.companies:
+        yield "companies", _company(company)
+    for trunk in settings.trunks:
+        yield "trunks", _trunk(trunk)
+    for agent in settings.agents:
+        yield "agents", _agent(agent)
+    for company in settings.companies:
+        for hook in company.webhooks:
+            yield (
+                "subscriptions",
+                {
+                    "id": subscription_id(company.id, hook.url),
+                    "company_id": company.id,
+                    "url": hook.url,
+                    "events": json.dumps(list(hook.events)),
+                },
+            )
+
+
+def _company(company: CompanySettings) -> dict[str, Any]:
+    limit = company.contact_limit
+    return {
+        "id": company.id,
+        "name": company.name or company.id,
+        "duplicate_policy": company.duplicate_policy,
+        "contact_calls": limit.calls if limit is not None else 0,
+        "contact_minutes": limit.per_minutes if limit is not None else 0,
+        "dial_prefixes": json.dumps(list(company.prefixes)),
+        "max_concurrent_calls": company.max_concurrent_calls,
+        "web_calls": int(company.web_calls),
+        "country": company.country or "",
+    }
+
+
+def _trunk(trunk: TrunkSettings) -> dict[str, Any]:
+    return {
+        "id": trunk.id,
+        "company_id": trunk.company,
+        "uri": trunk.uri,
+        "caller_id": trunk.caller_id,
+        "number_format": trunk.number_format,
+        "accepts": trunk.accepts,
+    }
+
+
+def _agent(agent: AgentSettings) -> dict[str, Any]:
+    return {
+        "id": agent.id,
+        "company_id": agent.company,
+        "name": agent.name,
+        "direction": agent.direction,
+        "trunk_id": agent.trunk,
+        "phone_number": agent.phone_number or "",
+        "language": agent.language,
+    }

@@ -1,0 +1,172 @@
+"""Sends what lies in the outbox: at least once, in order per call, signed, and never one receiver for
+another's account.
+
+One loop takes what is due, at most `SLOTS` at a time for each subscription, and one short task sends each: a
+receiver that is slow or dead fills its own slots and nobody else's. What fails is tried again along
+`BACKOFF_S`, a day in all, and then given up (dead letter). Signature and headers are those of Standard
+Webhooks (https://www.standardwebhooks.com), made by their library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from standardwebhooks.webhooks import Webhook
+
+from mediaserver.errors import RemoteError, StoreError
+from mediaserver.outbox import Result
+from mediaserver.records import Delivery
+from mediaserver.safe_http import HttpAnswer
+
+log = logging.getLogger(__name__)
+
+SLOTS = 8
+"""Deliveries under way to one subscription at a time, each of another call."""
+
+LEASE_MS = 30_000
+"""After this a delivery whose process died is due again: well over the five seconds that an exchange may
+take."""
+
+POLL_S = 1.0
+"""How often the outbox is looked at without a hint: finds retries, and what other nodes wrote."""
+
+BACKOFF_S = (1, 5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 28_800)
+"""Pauses between attempts: 12 attempts over 23.7 hours."""
+
+
+class Outbox(Protocol):
+    """What sending needs of `mediaserver.store.Store`."""
+
+    outbox_filled: asyncio.Event
+
+    async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
+        """See `Store.take_deliveries`."""
+
+    async def settle_delivery(self, delivery: Delivery, result: Result) -> None:
+        """See `Store.settle_delivery`."""
+
+
+class Poster(Protocol):
+    """What sending needs of `mediaserver.safe_http.SafeHttp`."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        """See `SafeHttp.post`."""
+
+
+class Webhooks:
+    """The sending side. `secrets` maps each subscription that this process can sign for to its secret;
+    `observe` is told of every attempt: "delivered", "retried" or "dead", and its milliseconds."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        http: Poster,
+        secrets: Mapping[str, str],
+        *,
+        observe: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self._outbox = outbox
+        self._http = http
+        self._signers = {name: Webhook(secret) for name, secret in secrets.items()}
+        self._observe = observe
+        self._under_way: dict[asyncio.Task[None], str] = {}
+
+    async def run(self) -> None:
+        """Sends until cancelled; then waits for what is under way (each at most the client's time-out)."""
+        try:
+            while True:
+                self._outbox.outbox_filled.clear()
+                if await self._take() == 0:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(POLL_S):
+                            await self._outbox.outbox_filled.wait()
+        finally:
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+
+    async def _take(self) -> int:
+        """Starts what is due and has room; returns how many."""
+        busy = Counter(self._under_way.values())
+        room = {name: SLOTS - busy[name] for name in self._signers if busy[name] < SLOTS}
+        if not room:
+            return 0
+        try:
+            taken = await self._outbox.take_deliveries(room, lease_ms=LEASE_MS)
+        except StoreError:
+            log.exception("webhooks wait, database away")
+            await asyncio.sleep(POLL_S)
+            return 0
+        for delivery in taken:
+            task = asyncio.create_task(self._deliver(delivery), name="webhook")
+            self._under_way[task] = delivery.subscription_id
+            task.add_done_callback(self._settled)
+        return len(taken)
+
+    def _settled(self, task: asyncio.Task[None]) -> None:
+        del self._under_way[task]
+        self._outbox.outbox_filled.set()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        """One attempt, from signing to writing down how it went. A task of its own: nothing leaves it."""
+        try:
+            result = await self._attempt(delivery)
+            await self._outbox.settle_delivery(delivery, result)
+        except StoreError:
+            # Not written down: it is due again when its lease ends, which at least once allows.
+            log.exception("webhook result lost", extra={"call_id": delivery.call_id})
+        except Exception:
+            log.exception("webhook failed", extra={"call_id": delivery.call_id})
+        else:
+            self._told(delivery, result)
+
+    async def _attempt(self, delivery: Delivery) -> Result:
+        try:
+            answer = await self._http.post(
+                delivery.url, delivery.body.encode(), self._headers(delivery, datetime.now(UTC))
+            )
+        except RemoteError as error:
+            return Result(delivered=False, error=str(error), retry_ms=retry_ms(delivery.attempt))
+        if 200 <= answer.status < 300:
+            return Result(delivered=True, status=answer.status, duration_ms=answer.duration_ms)
+        return Result(
+            delivered=False,
+            status=answer.status,
+            error=f"answered {answer.status}",
+            duration_ms=answer.duration_ms,
+            retry_ms=retry_ms(delivery.attempt),
+        )
+
+    def _headers(self, delivery: Delivery, at: datetime) -> dict[str, str]:
+        signature = self._signers[delivery.subscription_id].sign(delivery.event_id, at, delivery.body)
+        return {
+            "Content-Type": "application/json",
+            "webhook-id": delivery.event_id,
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": signature,
+        }
+
+    def _told(self, delivery: Delivery, result: Result) -> None:
+        outcome = {"DELIVERED": "delivered", "DEAD": "dead", "PENDING": "retried"}[result.state]
+        if outcome == "dead":
+            log.error(
+                "webhook given up",
+                extra={
+                    "call_id": delivery.call_id,
+                    "subscription": delivery.subscription_id,
+                    "attempts": delivery.attempt,
+                    "reason": result.error,
+                },
+            )
+        if self._observe is not None:
+            self._observe(outcome, result.duration_ms)
+
+
+def retry_ms(attempt: int) -> int | None:
+    """The pause after the `attempt`-th attempt (from 1) failed, None when it was the last."""
+    return BACKOFF_S[attempt - 1] * 1000 if attempt <= len(BACKOFF_S) else None
