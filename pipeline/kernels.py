@@ -1,7 +1,7 @@
 """Everything that is compiled: the loops over samples, in numba, with explicit signatures.
 
 Explicit signatures compile (or load from numba's cache) when this module is imported, never on the first
-frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.4 s
+frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.7 s
 from a warm cache and some seconds from nothing; `warm()` then runs each kernel once, for the page faults.
 
 The cache lies beside this file unless the environment variable NUMBA_CACHE_DIR, read by numba when it is

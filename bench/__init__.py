@@ -1,0 +1,1 @@
+"""Benchmarks, run from the checkout: `python -m bench --help`. JSON and pictures go to results/."""

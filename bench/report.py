@@ -1,0 +1,134 @@
+"""How every benchmark tells its result: a table, a JSON file, a picture, and on what machine it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib import pyplot
+from rich.console import Console
+from rich.table import Table
+
+pyplot.switch_backend("Agg")  # files only: there may be no display
+
+RESULTS: Final = Path(__file__).parent / "results"
+_PACKAGES: Final = ("numpy", "numba", "aiohttp", "av", "scipy", "soxr", "webrtcvad-wheels")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on; without names of hosts or people."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on the terminal; the first column is text, the others are figures."""
+    table = Table(title=title, caption=_caption())
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    Console().print(table)
+
+
+def save(name: str, figures: Mapping[str, Any]) -> Path:
+    """results/NAME.json: the figures with date and machine."""
+    path = _path(name, "json")
+    whole = {"benchmark": name, "date": _now(), "machine": machine(), **figures}
+    path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], *, unit: str) -> Path:
+    """results/NAME.png: bars on a logarithmic scale; `groups` maps a subject to contenders and values."""
+    labels, values, colours = [], [], []
+    for group, contenders in groups.items():
+        for number, (contender, value) in enumerate(contenders.items()):
+            labels.append(f"{group}: {contender}")
+            values.append(value)
+            colours.append("#1f6f8b" if number == 0 else "#c9c9c9")
+    figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(labels) + 1.2))
+    axes.barh(range(len(labels)), values, color=colours)
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.margins(x=0.15, y=0.01)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel(unit)
+    axes.set_title(f"{title}\n{_caption()}", fontsize=9)
+    for position, value in enumerate(values):
+        axes.text(value, position, f" {value:,.0f}", va="center", fontsize=7)
+    return _finish(figure, name)
+
+
+def lines(
+    name: str,
+    title: str,
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    labels: tuple[str, str],
+) -> Path:
+    """results/NAME.png: curves over one axis; `labels` are those of the axes."""
+    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+    for label, values in series.items():
+        axes.plot(x, values, marker="o", markersize=3, label=label)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.set_title(f"{title}\n{_caption()}", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return _finish(figure, name)
+
+
+def _finish(figure: Any, name: str) -> Path:
+    path = _path(name, "png")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+    return path
+
+
+def _path(name: str, suffix: str) -> Path:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    return RESULTS / f"{name}.{suffix}"
+
+
+def _caption() -> str:
+    about = machine()
+    return f"{about['cpu']}, {about['cores']} cores, Python {about['python']}, {_now()[:10]}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    models = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next(models, platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
