@@ -40,6 +40,9 @@ class Origin:
         return f"{self.user} {self.session_id} {self.version} {_address(self.host)}"
 
 
+_NOBODY = Origin(0, 0, "0.0.0.0")  # a description without a readable o= line: nothing here depends on it
+
+
 @dataclass(frozen=True, slots=True)
 class RtpMap:
     """One a=rtpmap: the encoding name as written, its RTP clock rate, its channels."""
@@ -128,7 +131,7 @@ class MediaDescription(_Attributes):
 class SessionDescription(_Attributes):
     """A whole description."""
 
-    origin: Origin | None
+    origin: Origin
     media: tuple[MediaDescription, ...] = ()
     connection: str | None = None
     attributes: tuple[Attribute, ...] = ()
@@ -174,7 +177,7 @@ class SessionDescription(_Attributes):
 
     def to_bytes(self) -> bytes:
         """The description as it is sent."""
-        lines = ["v=0", f"o={self.origin or '- 0 0 IN IP4 0.0.0.0'}", f"s={self.name}"]
+        lines = ["v=0", f"o={self.origin}", f"s={self.name}"]
         if self.connection is not None:
             lines.append(f"c={_address(self.connection)}")
         lines += [f"b={kind}:{value}" for kind, value in self.bandwidths.items()]
@@ -197,9 +200,9 @@ def _first(block: list[tuple[str, str]], kind: str) -> str | None:
     return next((value for key, value in block if key == kind), None)
 
 
-def _origin(block: list[tuple[str, str]]) -> Origin | None:
+def _origin(block: list[tuple[str, str]]) -> Origin:
     match = _ORIGIN.fullmatch(_first(block, "o") or "")
-    return Origin(int(match[2]), int(match[3]), match[4], match[1]) if match else None
+    return Origin(int(match[2]), int(match[3]), match[4], match[1]) if match else _NOBODY
 
 
 def _connection(block: list[tuple[str, str]]) -> str | None:
