@@ -8,6 +8,7 @@ clock, in milliseconds since 1970 UTC), `{skip_locked}` (row locks, where an eng
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,12 +59,7 @@ async def open_database(url: str, data_dir: Path) -> Db:
     """The database at `url` (`sqlite:///relative/path`, `sqlite:////absolute/path`, "" for one in
     `data_dir`), created and migrated. Raises `StoreError`."""
     path = sqlite_path(url, data_dir)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # It holds what people said on the phone: for nobody else's eyes. WAL files take the same mode.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    await asyncio.to_thread(_create, path)
     db = await Sqlite.open(path)
     try:
         await db.write(lambda tx: migrate(tx, migrations(SCHEMA)))
@@ -71,6 +67,16 @@ async def open_database(url: str, data_dir: Path) -> Db:
         await db.close()
         raise
     return db
+
+
+def _create(path: Path) -> None:
+    """Makes the file and its folder. It holds what people said on the phone: for nobody else's eyes (the WAL
+    files take the same mode)."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def sqlite_path(url: str, data_dir: Path) -> Path:

@@ -10,7 +10,7 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat
 
 from mediaserver.errors import InvalidNumber
 
-_SPELLING = re.compile(r"\+?[0-9][0-9 ().\-/]{0,38}")
+_SPELLING = re.compile(r"\+?\(?[0-9][0-9 ().\-/]{0,38}")
 _FORMAT = re.compile(r"\+?\d{0,8}\{(?:e164|national)\}")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeAlias
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -155,6 +156,8 @@ class SafeHttp:
         """Posts `body`. Raises `TargetRefused` and `RequestFailed`; a status of 300 and more is an answer."""
         if self._session is None:
             raise RequestFailed("the HTTP client is closed")
+        if not _is_http(url):
+            raise TargetRefused("not a URL that begins with http:// or https://")
         started = time.monotonic()
         try:
             async with self._session.post(
@@ -179,6 +182,14 @@ class SafeHttp:
         if not self._reach.allows(str(address[0])):
             raise AddressRefused("address refused")
         return socket.socket(family, kind, protocol)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 async def _limited(answer: aiohttp.ClientResponse) -> bytes:
