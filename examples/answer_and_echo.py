@@ -1,0 +1,36 @@
+"""Answers every call and gives the caller their own voice back: python answer_and_echo.py 127.0.0.1:5070"""
+
+import asyncio
+import collections
+import sys
+
+from pipeline.audio import Pcm
+from pipeline.leg import AudioSource, LegListener
+from sip.endpoint import Endpoint, EndpointSettings
+from sip.trunk import TrunkSettings
+
+
+class Echo(LegListener, AudioSource):
+    """What is heard is what is said."""
+
+    def __init__(self) -> None:
+        self.frames: collections.deque[Pcm] = collections.deque(maxlen=10)
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        self.frames.append(frame.copy())
+
+    def read(self) -> Pcm | None:
+        return self.frames.popleft() if self.frames else None
+
+
+async def main(listen: str) -> None:
+    async with Endpoint(EndpointSettings(udp=listen)) as phone:
+        phone.add_trunk(TrunkSettings(id="anyone", uri="sip:127.0.0.1", allow_from=("127.0.0.0/8",)))
+        print("listening on", phone.udp_address, flush=True)
+        async for call in phone.incoming():
+            await call.answer()
+            echo = Echo()
+            call.attach(echo, echo)
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,312 @@
+"""A phone call, as an application sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from pipeline.audio import Pcm
+from pipeline.leg import AudioSource, LegListener
+from sip.clip import Clip
+from sip.errors import LocalError, RemoteError
+from sip.events import (
+    ChangeFinished,
+    DigitsReceived,
+    Event,
+    InviteAnswered,
+    InviteEnded,
+    InviteProgressed,
+    MediaAgreed,
+)
+from sip.invite import Invite
+from sip.invite_server import IncomingInvite
+from sip.media import MediaStats, MediaStream
+from sip.plan import MediaPlan
+from sip.states import CallState, Direction, HangupCause
+
+if TYPE_CHECKING:
+    from sip.trunk import Trunk
+
+StateCallback: TypeAlias = "Callable[[Call, CallState, float], None]"
+
+MOVES: Mapping[CallState, frozenset[CallState]] = {
+    CallState.OFFERED: frozenset({CallState.RINGING, CallState.ANSWERED, CallState.ENDED}),
+    CallState.DIALING: frozenset({CallState.RINGING, CallState.ANSWERED, CallState.ENDED}),
+    CallState.RINGING: frozenset({CallState.RINGING, CallState.ANSWERED, CallState.ENDED}),
+    CallState.ANSWERED: frozenset({CallState.ENDED}),
+    CallState.ENDED: frozenset(),
+}
+"""Where a call may go from where it is."""
+
+
+class CallFailed(RemoteError):
+    """The call ended before it was answered, or could not be placed. `code` is the SIP status (487 for a
+    CANCEL), `retry_after_s` what the far end asked us to wait before another attempt."""
+
+    def __init__(
+        self, message: str, code: int, cause: HangupCause, *, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(message, code)
+        self.cause = cause
+        self.retry_after_s = retry_after_s
+
+
+class Phone(Protocol):
+    """What a call needs of its endpoint."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def flush(self) -> None:
+        """Sends what the stack has to send, and tells what it has to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parties:
+    """Who a call is between."""
+
+    direction: Direction
+    local_number: str
+    remote_number: str
+
+
+class Call:
+    """One call (a `pipeline.leg.Leg`). `state` moves OFFERED or DIALING, RINGING, ANSWERED, ENDED.
+
+    `status` is the SIP code that ended it: of the refusal, 487 after a CANCEL, 200 after a BYE; 0 before.
+    `early_media`: one side can be heard before the answer. `held`: either side has put the call on hold.
+    """
+
+    def __init__(
+        self,
+        phone: Phone,
+        trunk: Trunk,
+        call_id: str,
+        parties: Parties,
+        *,
+        invite: Invite,
+        stream: MediaStream,
+    ) -> None:
+        self.id = call_id
+        self.sip_call_id = invite.call_id
+        self.trunk = trunk
+        self.direction = parties.direction
+        self.local_number = parties.local_number
+        self.remote_number = parties.remote_number
+        outbound = parties.direction is Direction.OUTBOUND
+        self.state = CallState.DIALING if outbound else CallState.OFFERED
+        self.cause: HangupCause | None = None
+        self.status = 0
+        self.ended_by: Literal["local", "remote"] | None = None
+        self.retry_after_s: int | None = None
+        self.early_media = False
+        self._phone = phone
+        self._invite = invite
+        self._stream = stream
+        self._listener: LegListener | None = None
+        self._source: AudioSource | None = None
+        self._callbacks: list[StateCallback] = []
+        self._plan: MediaPlan | None = None
+        self._up = asyncio.Event()  # answered and with media, or ended
+        self._over = asyncio.Event()
+        self._change: asyncio.Future[int] | None = None
+        stream.on_timeout = self._media_timed_out
+
+    def __repr__(self) -> str:
+        return f"<Call {self.id} {self.direction} {self.state}>"
+
+    # What is so -------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> bool:
+        """Whether either side has put the call on hold."""
+        return self._invite.held
+
+    @property
+    def rate_hz(self) -> int:
+        """The rate of frames both ways. Raises `LocalError` before media is agreed on."""
+        return self._stream.rate_hz
+
+    @property
+    def stats(self) -> MediaStats:
+        """What the media stream has counted; stays readable after the end."""
+        return self._stream.stats
+
+    # Verbs ------------------------------------------------------------------------------------------------
+
+    async def ring(self, *, early_media: bool = False) -> None:
+        """Tells the caller that it rings; with `early_media` what is attached is heard before the answer.
+        Raises `LocalError` unless the call is an incoming one, not answered yet."""
+        invite = self._incoming()
+        self._do(lambda now: invite.ring(now, early_media=early_media))
+        self.early_media = self.early_media or (early_media and self._plan is not None)
+        if self.state is CallState.OFFERED:
+            self._move(CallState.RINGING, self._phone.loop.time())
+
+    async def answer(self) -> None:
+        """Answers; returns when audio flows both ways. Raises `CallFailed` if the caller is gone by then,
+        `LocalError` unless the call is an incoming one, not answered yet."""
+        self._do(self._incoming().accept)
+        await self.answered()
+
+    async def reject(self, code: int = 603) -> None:
+        """Refuses an incoming call with a SIP status (486 busy, 480 nobody there, 603 declined)."""
+        if not 400 <= code <= 699:
+            raise LocalError("a call is refused with a status of 400 to 699")
+        invite = self._incoming()
+        self._do(lambda now: invite.reject(code, now))
+
+    async def answered(self) -> None:
+        """Returns when the call is answered and its audio agreed on; at once if it is. Raises `CallFailed`
+        when it ends first."""
+        await self._up.wait()
+        if self.state is CallState.ENDED:
+            cause = self.cause or HangupCause.REMOTE_ERROR
+            raise CallFailed(f"call not up: {cause}", self.status, cause, retry_after_s=self.retry_after_s)
+
+    async def hang_up(self, cause: HangupCause = HangupCause.NORMAL) -> None:
+        """Ends the call in whatever state it is: BYE, a refusal, or CANCEL. The latter takes effect when the
+        far end has said anything at all, and `ended()` tells when. Nothing after the end."""
+        self._do(lambda now: self._invite.hang_up(now, cause=cause))
+
+    async def ended(self) -> HangupCause:
+        """Returns when the call is over, at once if it is."""
+        await self._over.wait()
+        return self.cause or HangupCause.NORMAL
+
+    async def hold(self) -> None:
+        """Puts the far end on hold: it is sent what is attached, and not listened to. Raises `RemoteError`
+        when it refuses, `LocalError` unless the call is up and no other change under way."""
+        await self._set_hold(True)
+
+    async def resume(self) -> None:
+        """Takes the far end off hold; raises as `hold` does."""
+        await self._set_hold(False)
+
+    async def send_dtmf(self, digits: str) -> None:
+        """See `Leg`. Raises `LocalError` before media is agreed on."""
+        await self._stream.send_dtmf(digits)
+
+    async def play(self, samples: Pcm, rate_hz: int) -> None:
+        """Plays a recording in the place of what is attached; returns when it was sent, or the call ended."""
+        clip = Clip(samples, rate_hz, self.rate_hz)
+        self._stream.attach(self._listener, clip)
+        played, over = (asyncio.ensure_future(each) for each in (clip.played(), self._over.wait()))
+        try:
+            await asyncio.wait((played, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            played.cancel()
+            over.cancel()
+            if self.state is not CallState.ENDED:
+                self._stream.attach(self._listener, self._source)
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        """See `Leg`. A listener attached after the end is told of it at once."""
+        self._listener, self._source = listener, source
+        if self.state is CallState.ENDED:
+            self._tell_listener(self._phone.loop.time())
+        else:
+            self._stream.attach(listener, source)
+
+    def on_state(self, callback: StateCallback) -> None:
+        """`callback(call, state, now)` is called at every change of state; it must not raise."""
+        self._callbacks.append(callback)
+
+    # What happens -----------------------------------------------------------------------------------------
+
+    def take(self, event: Event, now: float) -> None:
+        """What the stack tells about this call."""
+        match event:
+            case InviteEnded():
+                self._end(event, now)
+            case MediaAgreed(plan=plan):
+                self._agree(plan)
+            case InviteAnswered():
+                self._come_up(now)
+            case InviteProgressed():
+                self._progress(event, now)
+            case DigitsReceived(digit=digit) if self._listener is not None:
+                self._listener.digit_received(digit, now)
+            case ChangeFinished(status=status) if self._change is not None and not self._change.done():
+                self._change.set_result(status)
+
+    # Within -----------------------------------------------------------------------------------------------
+
+    def _incoming(self) -> IncomingInvite:
+        if not isinstance(self._invite, IncomingInvite):
+            raise LocalError("only an incoming call can be answered")
+        return self._invite
+
+    def _do(self, verb: Callable[[float], None]) -> None:
+        try:
+            verb(self._phone.loop.time())
+        finally:
+            self._phone.flush()
+
+    def _move(self, state: CallState, now: float) -> None:
+        if state not in MOVES[self.state]:
+            raise LocalError(f"a call does not go from {self.state} to {state}")
+        self.state = state
+        for callback in list(self._callbacks):
+            callback(self, state, now)
+
+    def _agree(self, plan: MediaPlan) -> None:
+        settings = self.trunk.settings
+        # Nobody need speak before the answer: only then does silence mean that the far end is gone.
+        answered = self.state is CallState.ANSWERED
+        try:
+            self._stream.configure(
+                plan,
+                symmetric=settings.symmetric_rtp,
+                media_timeout_s=settings.media_timeout_s if answered else math.inf,
+                inband_dtmf=settings.inband_dtmf,
+            )
+        except LocalError:  # an address that is none, or of another family than our socket
+            self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
+            return
+        self._plan = plan
+        if answered:
+            self._up.set()
+
+    def _progress(self, event: InviteProgressed, now: float) -> None:
+        self.early_media = self.early_media or event.early_media
+        if event.status >= 180 and self.state is CallState.DIALING:
+            self._move(CallState.RINGING, now)
+
+    def _come_up(self, now: float) -> None:
+        self._move(CallState.ANSWERED, now)
+        if self._plan is not None:
+            self._agree(self._plan)
+
+    def _media_timed_out(self) -> None:
+        self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.MEDIA_TIMEOUT))
+
+    async def _set_hold(self, hold: bool) -> None:
+        if self._change is not None:
+            raise LocalError("another hold or resume is under way")
+        self._change = self._phone.loop.create_future()
+        try:
+            self._do(lambda now: self._invite.set_hold(hold, now))
+            status = await self._change
+        finally:
+            self._change = None
+        if status >= 300:
+            raise RemoteError("the far end does not change the session", status)
+
+    def _end(self, event: InviteEnded, now: float) -> None:
+        self.cause, self.status, self.ended_by = event.cause, event.status, event.by
+        self.retry_after_s = event.retry_after_s
+        self._stream.attach(None, None)
+        self._stream.on_timeout = None
+        self._stream.close()
+        self._move(CallState.ENDED, now)
+        self._tell_listener(now)
+        self._up.set()
+        self._over.set()
+
+    def _tell_listener(self, now: float) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.leg_ended(str(self.cause), now)

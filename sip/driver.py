@@ -1,0 +1,152 @@
+"""The stack and its sockets on an event loop: what arrives goes in, what comes out is sent, time is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sip.admission import Gate
+from sip.errors import LocalError, MalformedMessage
+from sip.events import Event
+from sip.hop import Hop, Transmission
+from sip.local import LocalAddresses
+from sip.stack import Stack
+from sip.transport import Message, Transport
+from sip.uri import parse_hostport
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """`udp`, `tcp`, `tls` are "host:port" to bind (port 0: any free one) or None. `rtp_ports`: first and
+    last. `public_address` is what others are told instead of our own (static NAT). `tls` needs
+    `tls_server`, the context with our certificate; trunks over TLS are checked with `tls_client`, by default
+    against the system's authorities."""
+
+    udp: str | None = None
+    tcp: str | None = None
+    tls: str | None = None
+    rtp_ports: tuple[int, int] = (20000, 21999)
+    public_address: str | None = None
+    max_calls: int = 1000
+    user_agent: str = "openline-mediaserver"
+    tls_server: ssl.SSLContext | None = None
+    tls_client: ssl.SSLContext | None = None
+
+
+class Driver:
+    """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
+
+    def __init__(self, settings: EndpointSettings, gate: Gate, take: Callable[[Event, float], None]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.transport = Transport(
+            datagram=self._datagram, message=self._message, failed=self._transmission_failed
+        )
+        self.local = LocalAddresses(
+            self.transport.addresses,
+            public=settings.public_address,
+            known_address=self.transport.known_address,
+        )
+        self.stack = Stack(
+            gate,
+            self.local.signalling,
+            user_agent=settings.user_agent,
+            streams=settings.tcp is not None,
+        )
+        self._settings = settings
+        self._take = take
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing = False
+
+    async def open(self) -> None:
+        """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
+        settings = self._settings
+        try:
+            if settings.udp is not None:
+                await self.transport.listen_udp(*_address(settings.udp))
+            if settings.tcp is not None:
+                await self.transport.listen_stream("tcp", *_address(settings.tcp), tls=None)
+            if settings.tls is not None:
+                if settings.tls_server is None:
+                    raise LocalError("tls: needs a certificate")
+                await self.transport.listen_stream("tls", *_address(settings.tls), tls=settings.tls_server)
+        except BaseException:
+            await self.transport.close()
+            raise
+        self.transport.use_tls(settings.tls_client or ssl.create_default_context())
+
+    async def settle(self, limit_s: float) -> None:
+        """Waits until every request of ours has been answered, `limit_s` at most."""
+        until = self.loop.time() + limit_s
+        while self.stack.unanswered and self.loop.time() < until:  # noqa: ASYNC110  # once in its life
+            await asyncio.sleep(POLL_S)
+
+    async def close(self) -> None:
+        """Closes the sockets; the stack stands still from then on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self.transport.close()
+
+    def flush(self) -> None:
+        """See `Phone`."""
+        if self._flushing:
+            return  # a verb from within an event: the loop below is already at it
+        self._flushing = True
+        try:
+            busy = True
+            while busy:
+                transmissions, events = self.stack.transmissions(), self.stack.events()
+                for transmission in transmissions:
+                    self.transport.send(transmission)
+                for event in events:
+                    self._tell(event)
+                busy = bool(transmissions or events)
+        finally:
+            self._flushing = False
+            self._arm()
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._take(event, self.loop.time())
+        except Exception:  # the boundary to the application's callbacks: other calls go on
+            logger.exception("event of a call was not taken", extra={"sip_call_id": event.invite.call_id})
+
+    def _arm(self) -> None:
+        at = self.stack.timer_at()
+        if at is None or (self._timer is not None and self._timer.when() <= at):
+            return  # a timer that rings too early finds nothing to do and is armed anew
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(at, self._timer_due)
+
+    def _timer_due(self) -> None:
+        self._timer = None
+        self.stack.handle_timer(self.loop.time())
+        self.flush()
+
+    def _datagram(self, data: bytes, source: Hop) -> None:
+        self.stack.receive(data, source, self.loop.time())
+        self.flush()
+
+    def _message(self, message: Message, source: Hop) -> None:
+        self.stack.receive_message(message, source, self.loop.time())
+        self.flush()
+
+    def _transmission_failed(self, transmission: Transmission) -> None:
+        self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        host, port = parse_hostport(text)
+    except MalformedMessage as error:
+        raise LocalError(f"{text!r} is not host:port") from error
+    return host, 5060 if port is None else port

@@ -1,0 +1,308 @@
+"""The phone itself: sockets, trunks and calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pipeline.pacer import Pacer
+from sip.call import Call, CallFailed, Parties
+from sip.driver import Driver, EndpointSettings
+from sip.errors import LocalError
+from sip.events import Event, InviteEnded, InviteReceived
+from sip.gate import TrunkGate
+from sip.hop import hop_of
+from sip.invite import Invite, InviteSettings
+from sip.invite_client import Invitation, OutgoingInvite
+from sip.media import MediaStream
+from sip.negotiation import Capabilities
+from sip.ports import NoPortsLeft, PortRange
+from sip.registration import Registration
+from sip.states import Direction, HangupCause
+from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
+from sip.uri import Uri
+
+__all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
+
+logger = logging.getLogger(__name__)
+
+GOODBYE_S = 2.0
+"""How long `close` waits for the answers to its BYEs: three retransmissions over UDP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointStats:
+    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start."""
+
+    calls: int
+    transactions: int
+    dialogs: int
+    rtp_ports_used: int
+    received: int
+    transmitted: int
+    refused: int
+    malformed: int
+    strays: int
+
+
+class Endpoint:
+    """A SIP endpoint.
+
+        async with Endpoint(EndpointSettings(udp="0.0.0.0:5060")) as phone:
+            trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
+            call = await trunk.call("+15551234")
+
+    `serves(number, trunk)` says whether the application answers a called number; None: every number.
+    Everything must be used from the thread of the loop that it was started in.
+    """
+
+    _driver: Driver
+    _pacer: Pacer
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        """Raises ValueError for a bad port range."""
+        self.settings = settings
+        self._ports = PortRange(*settings.rtp_ports)
+        self._trunks: dict[str, Trunk] = {}
+        self._calls: dict[str, Call] = {}
+        self._by_invite: dict[Invite, Call] = {}
+        self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
+        # Bounded by max_calls, which bounds the calls that can be in it.
+        self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._open = False
+
+    async def __aenter__(self) -> Endpoint:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # Opening and closing ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Binds the sockets and begins to register. Raises OSError, `LocalError` for unusable settings."""
+        self._driver = Driver(self.settings, self._gate, self._take)
+        self._pacer = Pacer(self._driver.loop)
+        await self._driver.open()
+        self._open = True
+        for trunk in self._trunks.values():
+            self._register(trunk)
+
+    async def close(self) -> None:
+        """Ends every call, takes registrations back, closes the sockets. Idempotent."""
+        if not self._open:
+            return
+        self.drain()
+        self._open = False
+        driver = self._driver
+        for invite in list(self._by_invite):
+            invite.hang_up(driver.loop.time(), cause=HangupCause.SHUTDOWN)
+        for trunk in self._trunks.values():
+            if trunk.registration is not None:
+                trunk.registration.stop(driver.loop.time())
+        driver.flush()
+        await driver.settle(GOODBYE_S)
+        for invite in list(self._by_invite):  # a CANCEL or a 2xx that was never answered
+            invite.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
+        driver.flush()
+        await driver.close()
+        self._offered.put_nowait(None)
+
+    def drain(self) -> None:
+        """From now on new calls are refused (503 with Retry-After); those in progress go on."""
+        self._gate.draining = True
+
+    # Trunks -----------------------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> Callable[[str, Trunk], bool] | None:
+        """Whether the application answers a called number on a trunk; None: every number."""
+        return self._gate.serves
+
+    @serves.setter
+    def serves(self, serves: Callable[[str, Trunk], bool] | None) -> None:
+        self._gate.serves = serves
+
+    @property
+    def trunks(self) -> Mapping[str, Trunk]:
+        """Trunks by id."""
+        return MappingProxyType(self._trunks)
+
+    def add_trunk(self, settings: TrunkSettings) -> Trunk:
+        """Adds a trunk, before or after `start`. Raises `LocalError` for an id that is taken or networks
+        that are none."""
+        if settings.id in self._trunks:
+            raise LocalError(f"trunk {settings.id}: there is one of that id")
+        trunk = Trunk(settings, self)
+        self._trunks[settings.id] = trunk
+        try:
+            self._gate.trunks_changed()
+        except ValueError as error:
+            del self._trunks[settings.id]
+            raise LocalError(f"trunk {settings.id}: allow_from: {error}") from error
+        if self._open:
+            self._register(trunk)
+        return trunk
+
+    def remove_trunk(self, trunk_id: str) -> None:
+        """Takes a trunk away; its calls go on. Raises KeyError."""
+        trunk = self._trunks.pop(trunk_id)
+        self._gate.trunks_changed()
+        if trunk.registration is not None:
+            trunk.registration.stop(self._driver.loop.time())
+            self._driver.flush()
+
+    def _register(self, trunk: Trunk) -> None:
+        if not trunk.settings.register:
+            return
+        trunk.registration = Registration(
+            self._driver.stack,
+            registrars=trunk.uris,
+            aor=trunk.aor,
+            username=trunk.settings.username,
+            password=trunk.settings.password,
+            on_change=lambda registered, now: logger.info(
+                "trunk registration changed", extra={"trunk": trunk.settings.id, "registered": registered}
+            ),
+        )
+        trunk.registration.start(self._driver.loop.time())
+        self._driver.flush()
+
+    # Calls ------------------------------------------------------------------------------------------------
+
+    @property
+    def calls(self) -> Mapping[str, Call]:
+        """Calls that have not ended, by their id."""
+        return MappingProxyType(self._calls)
+
+    async def incoming(self) -> AsyncIterator[Call]:
+        """Admitted calls in state OFFERED, until the endpoint closes. Whoever takes one must answer or reject
+        it; it is refused (480) after three minutes."""
+        while (call := await self._offered.get()) is not None:
+            if call.cause is None:
+                yield call
+        self._offered.put_nowait(None)  # for the next one who asks
+
+    async def place(
+        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
+    ) -> Call:
+        """What `Trunk.call` does."""
+        self._check_room(call_id)
+        hop = hop_of(invitation.targets[0])
+        try:
+            await self._driver.transport.resolve(hop.host)
+        except OSError as error:
+            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
+        self._check_room(call_id)
+        stream = self._open_stream()
+        capabilities = Capabilities(self._driver.local.host(hop), stream.local_port, trunk.codecs)
+        invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
+        parties = Parties(
+            direction=Direction.OUTBOUND,
+            local_number=invitation.caller.uri.user,
+            remote_number=invitation.targets[0].user,
+        )
+        call = Call(self._driver, trunk, call_id, parties, invite=invite, stream=stream)
+        self._enlist(call, invite)
+        invite.dial(self._driver.loop.time())
+        self._driver.flush()
+        return call
+
+    def host_towards(self, uri: Uri) -> str:
+        """The address under which the host of `uri` reaches us."""
+        return self._driver.local.host(hop_of(uri))
+
+    def _check_room(self, call_id: str) -> None:
+        if not self._open or self._gate.draining:
+            raise TrunkUnavailable("the endpoint takes no new calls")
+        if not self._has_room():
+            raise TrunkUnavailable(f"all {self.settings.max_calls} calls are in use")
+        if call_id in self._calls:
+            raise LocalError("there is a call of that id")
+
+    def _has_room(self) -> bool:
+        return len(self._calls) < self.settings.max_calls
+
+    def _open_stream(self) -> MediaStream:
+        bound = self._driver.transport.addresses.get("udp") or self._driver.transport.addresses.get("tcp")
+        host = bound[0] if bound is not None else "0.0.0.0"
+        return MediaStream.open(self._ports, self._pacer, host=host, loop=self._driver.loop)
+
+    def _enlist(self, call: Call, invite: Invite) -> None:
+        self._calls[call.id] = call
+        self._by_invite[invite] = call
+
+    def _offer(self, event: InviteReceived, now: float) -> None:
+        invite, trunk = event.invite, self._trunks.get(event.trunk_id)
+        if trunk is None:
+            invite.reject(404, now)
+            return
+        try:
+            stream = self._open_stream()
+        except (NoPortsLeft, OSError):
+            logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
+            invite.reject(503, now)
+            return
+        host = self._driver.local.host(event.source)
+        if not invite.describe(Capabilities(host, stream.local_port, trunk.codecs), now):
+            stream.close()
+            return
+        request = invite.transaction.request
+        parties = Parties(
+            direction=Direction.INBOUND,
+            local_number=request.uri.user,
+            remote_number=request.from_.uri.user,
+        )
+        call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
+        self._enlist(call, invite)
+        self._offered.put_nowait(call)
+
+    # What is bound and what was counted -------------------------------------------------------------------
+
+    @property
+    def udp_address(self) -> tuple[str, int] | None:
+        """Host and port that UDP is bound to."""
+        return self._driver.transport.addresses.get("udp")
+
+    @property
+    def tcp_address(self) -> tuple[str, int] | None:
+        """Host and port that TCP is bound to."""
+        return self._driver.transport.addresses.get("tcp")
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Host and port that TLS is bound to."""
+        return self._driver.transport.addresses.get("tls")
+
+    @property
+    def stats(self) -> EndpointStats:
+        """A snapshot."""
+        counts = self._driver.stack.counts
+        return EndpointStats(
+            calls=len(self._calls),
+            transactions=self._driver.stack.transactions,
+            dialogs=self._driver.stack.dialogs,
+            rtp_ports_used=self._ports.in_use,
+            received=counts.received,
+            transmitted=counts.transmitted,
+            refused=counts.refused,
+            malformed=counts.malformed,
+            strays=counts.strays,
+        )
+
+    def _take(self, event: Event, now: float) -> None:
+        if isinstance(event, InviteReceived):
+            self._offer(event, now)
+            return
+        call = self._by_invite.get(event.invite)
+        if call is None:
+            return
+        if isinstance(event, InviteEnded):
+            del self._by_invite[event.invite]
+            del self._calls[call.id]
+        call.take(event, now)

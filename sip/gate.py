@@ -1,0 +1,92 @@
+"""Who may call us: the trunks' addresses and credentials, and whether there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from sip.admission import Admitted, Refused
+from sip.digest import Verdict, Verifier
+from sip.hop import Hop
+from sip.message import Request
+
+if TYPE_CHECKING:
+    from sip.trunk import Trunk
+
+Network = IPv4Network | IPv6Network
+
+RETRY_AFTER_S = 10
+UNKNOWN = Refused(404)
+"""To a stranger, and for a number that nobody answers: the same, so that neither can be probed for."""
+NO_ROOM = Refused(503, (("Retry-After", str(RETRY_AFTER_S)),))
+
+
+class TrunkGate:
+    """Implements `sip.admission.Gate` for the trunks of one endpoint.
+
+    A request is a trunk's when its source address is in the trunk's `allow_from`, or when it carries digest
+    credentials of a trunk that has some. Strangers are challenged (401, the same for every number) if any
+    trunk has credentials, and are told 404 otherwise. OPTIONS follows the same rule: monitoring by a trunk's
+    own addresses is answered 200. Several trunks may share addresses: the first that serves the called
+    number has the call.
+    """
+
+    def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
+        self.serves: Callable[[str, Trunk], bool] | None = None
+        self.draining = False
+        self._trunks = trunks
+        self._room = room
+        self._verifier = Verifier(realm)
+        self._networks: list[tuple[Network, Trunk]] = []
+        self._passwords: dict[str, tuple[str, Trunk]] = {}
+
+    def trunks_changed(self) -> None:
+        """Must be called after the mapping of trunks has changed. Raises ValueError for a bad network."""
+        networks: list[tuple[Network, Trunk]] = []
+        passwords: dict[str, tuple[str, Trunk]] = {}
+        for trunk in self._trunks.values():
+            settings = trunk.settings
+            networks += [(ip_network(each, strict=False), trunk) for each in settings.allow_from]
+            if settings.username and settings.password:
+                passwords.setdefault(settings.username, (settings.password, trunk))
+        self._networks, self._passwords = networks, passwords
+
+    def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
+        """See `Gate`."""
+        trunks = self._at(source.host)
+        if not trunks and self._passwords:
+            verified = self._verified(request, now)
+            if isinstance(verified, Refused):
+                return verified
+            trunks = [verified]
+        if not trunks:
+            return UNKNOWN
+        if request.method != "INVITE":
+            return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
+        if self.draining or not self._room():
+            return NO_ROOM
+        number = request.uri.user
+        trunk = next((each for each in trunks if self.serves is None or self.serves(number, each)), None)
+        return UNKNOWN if trunk is None else Admitted(trunk.settings.id, trunk.invite_settings)
+
+    def _at(self, host: str) -> list[Trunk]:
+        try:
+            address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+        except ValueError:
+            return []
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        found = [trunk for network, trunk in self._networks if (mapped or address) in network]
+        return list(dict.fromkeys(found))
+
+    def _verified(self, request: Request, now: float) -> Trunk | Refused:
+        verdict, username = self._verifier.verify(request, self._password_of, now)
+        if verdict is Verdict.OK and username is not None:
+            return self._passwords[username][1]
+        stale = verdict is Verdict.STALE
+        challenges = self._verifier.challenges(now, stale=stale)
+        return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
+
+    def _password_of(self, username: str) -> str | None:
+        known = self._passwords.get(username)
+        return known[0] if known is not None else None

@@ -1,0 +1,329 @@
+"""The sockets under the stack: UDP, TCP and TLS on asyncio (RFC 3261 section 18).
+
+Stream connections are reused both ways: what arrives on one is answered on it, and a request goes over the
+one that is open to its destination. Everything that waits is bounded: bytes not yet read by a peer, messages
+for a connection being made, connections, and how long one may stay silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+
+from sip.errors import MalformedMessage
+from sip.hop import Hop, Transmission
+from sip.message import Request, Response
+from sip.stream import PONG, KeepAlive, StreamParser
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
+MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read its answers is cut off
+MAX_CONNECTIONS = 1024
+MAX_CONNECTIONS_PER_HOST = 128
+MAX_WAITING = 256  # messages for one connection being made, or one name being looked up
+CONNECT_TIMEOUT_S = 5.0
+FIRST_MESSAGE_S = 20.0  # a connection that has not said anything sensible by then is closed
+IDLE_S = 3600.0
+SWEEP_S = 5.0
+NAME_LIFETIME_S = 60.0
+
+Message = Request | Response | MalformedMessage
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` needs no look-up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    """The UDP socket."""
+
+    def __init__(self, received: Callable[[bytes, Hop], None]) -> None:
+        self._received = received
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._received(data, Hop("udp", addr[0], addr[1]))
+
+    def error_received(self, exc: Exception) -> None:
+        """ICMP errors: the transaction's own timer finds out."""
+
+
+class _Connection(asyncio.Protocol):
+    """One stream connection, whoever opened it."""
+
+    def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: Hop | None) -> None:
+        self.number = number
+        self.heard_at = 0.0
+        self.spoke_sip = dialled is not None
+        self.hop = dialled or Hop(transport_name, "", 0, number)
+        self._owner = owner
+        self._name = transport_name
+        self._parser = StreamParser()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.source = Hop(self._name, host, port, self.number)
+        self.heard_at = self._owner.loop.time()
+        if not self._owner.connection_opened(self):
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._owner.loop.time()
+        for found in self._parser.receive(data):
+            if isinstance(found, KeepAlive):
+                self.write(PONG)
+                continue
+            self.spoke_sip = self.spoke_sip or not isinstance(found, MalformedMessage)
+            self._owner.message_received(found, self.source)
+        if self._parser.broken:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._owner.connection_closed(self)
+
+    def write(self, data: bytes) -> bool:
+        """False: the connection cannot take it."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            transport.abort()
+            return False
+        transport.write(data)
+        return True
+
+    def close(self) -> None:
+        """Closes after what was written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Transport:
+    """Sends `Transmission`s and hands over what arrives. Must be used from the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        datagram: Callable[[bytes, Hop], None],
+        message: Callable[[Message, Hop], None],
+        failed: Callable[[Transmission], None],
+    ) -> None:
+        """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
+        could not be sent and belongs to a transaction."""
+        self.loop = asyncio.get_running_loop()
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self._datagram = datagram
+        self.message_received = message
+        self._failed = failed
+        self._client_tls: ssl.SSLContext | None = None
+        self._udp: asyncio.DatagramTransport | None = None
+        self._servers: list[asyncio.Server] = []
+        self._numbers = itertools.count(1)
+        self._connections: dict[int, _Connection] = {}
+        self._dialled: dict[tuple[str, str, int], _Connection] = {}
+        self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._names: dict[str, tuple[str, float]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # Opening and closing ----------------------------------------------------------------------------------
+
+    async def listen_udp(self, host: str, port: int) -> None:
+        """Binds UDP. Raises OSError."""
+        bound, _ = await self.loop.create_datagram_endpoint(
+            lambda: _Datagrams(self._datagram), local_addr=(host, port)
+        )
+        self._udp = bound
+        raw: socket.socket = bound.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        self.addresses["udp"] = raw.getsockname()[:2]
+
+    async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
+        """Binds "tcp", or "tls" with its context. Raises OSError."""
+
+        def accepted() -> _Connection:
+            return _Connection(self, name, next(self._numbers), dialled=None)
+
+        server = await self.loop.create_server(accepted, host, port, ssl=tls, backlog=512)
+        self._servers.append(server)
+        self.addresses[name] = server.sockets[0].getsockname()[:2]
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """The context of connections that we open; without one TLS destinations fail."""
+        self._client_tls = context
+
+    async def close(self) -> None:
+        """Closes everything; what was handed over before has left where the peer reads it."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._udp is not None:
+            self._udp.close()
+        await asyncio.sleep(0)
+        for connection in list(self._connections.values()):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    # Sending ----------------------------------------------------------------------------------------------
+
+    def send(self, transmission: Transmission) -> None:
+        """Sends now, or once a name is looked up or a connection made. Never raises."""
+        hop = transmission.hop
+        if hop.transport == "udp":
+            self._send_datagram(transmission)
+            return
+        connection = self._connections.get(hop.connection)
+        if connection is None:
+            connection = self._dialled.get((hop.transport, hop.host, hop.port))
+        if connection is not None:
+            if not connection.write(transmission.data):
+                self._fail(transmission)
+            return
+        self._enqueue(transmission)
+
+    async def resolve(self, host: str) -> str:
+        """An address of `host`, remembered for a minute. Raises OSError (socket.gaierror)."""
+        if is_address(host):
+            return host
+        known = self._names.get(host)
+        if known is not None and known[1] > self.loop.time():
+            return known[0]
+        found = await self.loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        family = self._udp.get_extra_info("socket").family if self._udp is not None else None
+        address = next((each[4][0] for each in found if each[0] == family), found[0][4][0])
+        if len(self._names) >= MAX_CONNECTIONS:
+            self._names.clear()  # names come from peers' contacts: the memory of them is bounded
+        self._names[host] = (str(address), self.loop.time() + NAME_LIFETIME_S)
+        return str(address)
+
+    def known_address(self, host: str) -> str | None:
+        """The address of `host` if no look-up is needed."""
+        if is_address(host):
+            return host
+        known = self._names.get(host)
+        return known[0] if known is not None and known[1] > self.loop.time() else None
+
+    def _send_datagram(self, transmission: Transmission) -> None:
+        if self._udp is None:
+            self._fail(transmission)
+            return
+        address = self.known_address(transmission.hop.host)
+        if address is None:
+            self._enqueue(transmission)
+            return
+        try:
+            self._udp.sendto(transmission.data, (address, transmission.hop.port))
+        except (OSError, ValueError):
+            self._fail(transmission)
+
+    def _enqueue(self, transmission: Transmission) -> None:
+        hop = transmission.hop
+        place = (hop.transport, hop.host, hop.port)
+        waiting = self._waiting.get(place)
+        if waiting is not None:
+            if len(waiting) < MAX_WAITING:
+                waiting.append(transmission)
+            else:
+                self._fail(transmission)
+            return
+        if len(self._waiting) >= MAX_CONNECTIONS:
+            self._fail(transmission)
+            return
+        self._waiting[place] = [transmission]
+        task = self.loop.create_task(self._reach(hop))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reach(self, hop: Hop) -> None:
+        """Looks up a name or opens a connection, then sends what has waited for it."""
+        place = (hop.transport, hop.host, hop.port)
+        reached = False
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                address = await self.resolve(hop.host)
+                if hop.transport != "udp":
+                    await self._connect(hop, address)
+            reached = True
+        except (OSError, ValueError, ssl.SSLError):
+            logger.warning("SIP peer cannot be reached", extra={"peer": hop.host, "transport": hop.transport})
+        finally:
+            waiting = self._waiting.pop(place, [])
+        for transmission in waiting:
+            if reached:
+                self.send(replace(transmission, hop=replace(transmission.hop, connection=0)))
+            else:
+                self._fail(transmission)
+
+    async def _connect(self, hop: Hop, address: str) -> None:
+        context = self._client_tls if hop.transport == "tls" else None
+        if hop.transport == "tls" and context is None:
+            raise OSError("no TLS context")
+        number = next(self._numbers)
+        dialled = replace(hop, connection=number)
+        _, connection = await self.loop.create_connection(
+            lambda: _Connection(self, hop.transport, number, dialled=dialled),
+            address,
+            hop.port,
+            ssl=context,
+            server_hostname=hop.host if context is not None else None,
+        )
+        self._dialled[hop.transport, hop.host, hop.port] = connection
+
+    def _fail(self, transmission: Transmission) -> None:
+        if transmission.key:
+            # Not from within the stack's own call: it is not to be entered twice.
+            self.loop.call_soon(self._failed, transmission)
+
+    # Connections ------------------------------------------------------------------------------------------
+
+    def connection_opened(self, connection: _Connection) -> bool:
+        """False: there are too many, in all or of that host."""
+        host = connection.source.host
+        same = sum(each.source.host == host for each in self._connections.values())
+        if len(self._connections) >= MAX_CONNECTIONS or same >= MAX_CONNECTIONS_PER_HOST:
+            return False
+        self._connections[connection.number] = connection
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle)
+        return True
+
+    def connection_closed(self, connection: _Connection) -> None:
+        """Forgets it."""
+        self._connections.pop(connection.number, None)
+        hop = connection.hop
+        if self._dialled.get((hop.transport, hop.host, hop.port)) is connection:
+            del self._dialled[hop.transport, hop.host, hop.port]
+
+    def _sweep_idle(self) -> None:
+        now = self.loop.time()
+        for connection in list(self._connections.values()):
+            limit_s = IDLE_S if connection.spoke_sip else FIRST_MESSAGE_S
+            if now - connection.heard_at > limit_s:
+                connection.abort()
+        self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle) if self._connections else None
