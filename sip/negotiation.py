@@ -85,7 +85,7 @@ def make_offer(
             if codec.clock_rate_hz not in events:
                 events[codec.clock_rate_hz] = next(free)
     formats = _Formats(capabilities.codecs, events)
-    media = _describe(capabilities, formats, _Flow.of(direction), ptime_ms=capabilities.ptime_ms)
+    media = _describe(capabilities, formats, _Flow.of(direction))
     return _session(capabilities, [media], session_id, version).to_bytes()
 
 
@@ -108,10 +108,9 @@ def answer(
     media = session.media[place]
     host = _reachable(session.address_of(media), capabilities.host)
     flow = _Flow.of(direction).against(_their_flow(session, media, host))
-    ptime_ms = _ptime_ms(media, capabilities.ptime_ms)
     mux = media.attribute("rtcp-mux") is not None
     extra: list[Attribute] = [("rtcp-mux", None)] if mux else []
-    described = _describe(capabilities, formats, flow, ptime_ms=ptime_ms, extra=extra)
+    described = _describe(capabilities, formats, flow, extra)
     blocks = [
         replace(described, protocol=media.protocol) if index == place else _declined(other)
         for index, other in enumerate(session.media)
@@ -129,7 +128,7 @@ def answer(
         dtmf_clock_rate_hz=event_rate_hz,
         sends=flow.sends,
         receives=flow.receives,
-        ptime_ms=ptime_ms,
+        ptime_ms=_ptime_ms(media, capabilities.ptime_ms),
         rtcp_port=_rtcp_port(media, host, mux=mux),
         rtcp_mux=mux,
         options=_options(media, codec),
@@ -198,8 +197,9 @@ def _formats(media: MediaDescription, codecs: Iterable[Codec]) -> _Formats:
     known = tuple(codecs)
     found: dict[str, Codec] = {}
     events: dict[int, int] = {}
+    mappings = media.rtpmaps()
     for payload_type in _payload_types(media):
-        mapped = media.rtpmap(payload_type)
+        mapped = mappings.get(payload_type)
         if mapped is None:
             continue
         codec = _match(mapped, known)
@@ -213,8 +213,9 @@ def _formats(media: MediaDescription, codecs: Iterable[Codec]) -> _Formats:
 def _answered(media: MediaDescription, offered: MediaDescription) -> _Formats:
     """The formats of an answer. A payload type without an rtpmap means what we offered under that number;
     comfort noise is let through, because common gateways answer with it unasked."""
-    mappings = {number: media.rtpmap(number) or offered.rtpmap(number) for number in _payload_types(media)}
-    allowed = {_key(mapped) for number in _payload_types(offered) if (mapped := offered.rtpmap(number))}
+    meant, ours = media.rtpmaps(), offered.rtpmaps()
+    mappings = {number: meant.get(number) or ours.get(number) for number in _payload_types(media)}
+    allowed = {_key(ours[number]) for number in _payload_types(offered) if number in ours}
     for mapped in mappings.values():
         if mapped is None or (_key(mapped) not in allowed and mapped.name.upper() != "CN"):
             raise MalformedSdp("answer with a codec that was not offered")
@@ -309,8 +310,6 @@ def _describe(
     capabilities: Capabilities,
     formats: _Formats,
     flow: _Flow,
-    *,
-    ptime_ms: int,
     extra: Sequence[Attribute] = (),
 ) -> MediaDescription:
     attributes: list[Attribute] = []
@@ -322,7 +321,7 @@ def _describe(
     for clock_rate_hz, payload_type in formats.events.items():
         attributes.append(("rtpmap", f"{payload_type} {TELEPHONE_EVENT}/{clock_rate_hz}"))
         attributes.append(("fmtp", f"{payload_type} 0-15"))
-    attributes += [("ptime", str(ptime_ms)), *extra, (str(flow), None)]
+    attributes += [("ptime", str(capabilities.ptime_ms)), *extra, (str(flow), None)]
     numbers = [codec.payload_type for codec in formats.codecs] + list(formats.events.values())
     return MediaDescription(
         "audio", capabilities.port, "RTP/AVP", tuple(map(str, numbers)), attributes=tuple(attributes)

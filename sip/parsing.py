@@ -7,7 +7,7 @@ Call-ID and CSeq: the first fault is kept, and reported when all is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sip.errors import MalformedMessage
@@ -68,7 +68,8 @@ def read_head(data: bytes) -> Head:
 def check(head: Head, body_length: int) -> None:
     """Everything that RFC 3261 demands of a head, given how many bytes follow it; faults go into `head`."""
     try:
-        vias = Via.parse_list(head.headers.get_all("Via"))
+        vias = head.headers.get_all("Via")
+        _vias(vias)
         head.answerable = bool(vias and TOKEN.fullmatch(head.method))
     except MalformedMessage:
         head.answerable = False
@@ -138,29 +139,38 @@ def _check_length(headers: Headers, body_length: int) -> None:
         raise MalformedMessage("body shorter than Content-Length")
 
 
-def _address(values: Iterable[str]) -> None:
+def _address(values: Sequence[str]) -> None:
     for value in values:
         if NameAddr.parse(value).is_wildcard:
             raise MalformedMessage("* where an address must be")
 
 
-def _contacts(values: Iterable[str]) -> None:
+def _bounded(values: Sequence[str]) -> None:
+    """Reading thousands of addresses would stop every call for as long (64 KiB of them: 64 ms)."""
+    if sum(value.count(",") for value in values) > MAX_HEADERS:
+        raise MalformedMessage("too many values in a header", 513)
+
+
+def _contacts(values: Sequence[str]) -> None:
+    _bounded(values)
     for contact in NameAddr.parse_list(values):
         expires = contact.params.get("expires")
         if expires is not None:
             _number(2**32 - 1)([expires])
 
 
-def _routes(values: Iterable[str]) -> None:
+def _routes(values: Sequence[str]) -> None:
+    _bounded(values)
     NameAddr.parse_list(values)
 
 
-def _vias(values: Iterable[str]) -> None:
+def _vias(values: Sequence[str]) -> None:
+    _bounded(values)
     Via.parse_list(values)
 
 
-def _number(maximum: int) -> Callable[[Iterable[str]], None]:
-    def rule(values: Iterable[str]) -> None:
+def _number(maximum: int) -> Callable[[Sequence[str]], None]:
+    def rule(values: Sequence[str]) -> None:
         for value in values:
             if not _DIGITS.fullmatch(value) or int(value) > maximum:
                 raise MalformedMessage("number out of range")
@@ -168,21 +178,21 @@ def _number(maximum: int) -> Callable[[Iterable[str]], None]:
     return rule
 
 
-def _interval(values: Iterable[str]) -> None:
+def _interval(values: Sequence[str]) -> None:
     for value in values:
         if not _INTERVAL.fullmatch(value):
             raise MalformedMessage("not a number of seconds")
         _number(2**32 - 1)([re.split(r"[\s;(]", value, maxsplit=1)[0]])
 
 
-def _media_type(values: Iterable[str]) -> None:
+def _media_type(values: Sequence[str]) -> None:
     for value in values:
         if not _MEDIA_TYPE.fullmatch(value):
             raise MalformedMessage("not a media type")
 
 
 # Vias come first: where they are broken nothing can be answered, which matters more than what else is wrong.
-_RULES: Mapping[str, Callable[[Iterable[str]], None]] = {
+_RULES: Mapping[str, Callable[[Sequence[str]], None]] = {
     "Via": _vias,
     "From": _address,
     "To": _address,

@@ -14,6 +14,7 @@ from sip.errors import MalformedSdp
 MAX_BYTES = 65_535
 MAX_MEDIA = 32
 MAX_ATTRIBUTES = 256
+MAX_FORMATS = 128
 
 _LINE = re.compile(r"([a-z])=(.*)")
 _MEDIA = re.compile(r"(\S+) +([0-9]{1,5})(?:/([0-9]{1,5}))? +(\S+)((?: +\S+)*) *")
@@ -101,13 +102,14 @@ class MediaDescription(_Attributes):
     port_count: int = 1
     bandwidths: Mapping[str, int] = field(default_factory=dict)
 
-    def rtpmap(self, payload_type: int) -> RtpMap | None:
-        """What a payload type means here, by a=rtpmap or else by RFC 3551; None where nothing says."""
+    def rtpmaps(self) -> dict[int, RtpMap]:
+        """What payload types mean here, by the first a=rtpmap of each or else by RFC 3551."""
+        found: dict[int, RtpMap] = {}
         for value in self.values("rtpmap"):
             match = _RTPMAP.fullmatch(value)
-            if match is not None and int(match[1]) == payload_type:
-                return RtpMap(match[2], int(match[3]), int(match[4] or 1))
-        return _STATIC.get(payload_type)
+            if match is not None:
+                found.setdefault(int(match[1]), RtpMap(match[2], int(match[3]), int(match[4] or 1)))
+        return {**_STATIC, **found}
 
     def fmtp(self, payload_type: int) -> str:
         """The a=fmtp parameters of a payload type as text, "" where there are none."""
@@ -141,7 +143,7 @@ class SessionDescription(_Attributes):
     @classmethod
     def parse(cls, data: bytes) -> SessionDescription:
         """Reads a description; CRLF or LF. Raises MalformedSdp (400) for what is none, or beyond the bounds
-        of 64 KiB, 32 media and 256 attributes in each block."""
+        of 64 KiB, 32 media, and in each 256 attributes and 128 formats."""
         if len(data) > MAX_BYTES:
             raise MalformedSdp("session description too large", 400)
         lines = _lines(data)
@@ -243,11 +245,14 @@ def _media(block: list[tuple[str, str]]) -> MediaDescription:
     match = _MEDIA.fullmatch(block[0][1])
     if match is None or int(match[2]) > 65535:
         raise MalformedSdp("broken m= line", 400)
+    formats = tuple(match[5].split())
+    if len(formats) > MAX_FORMATS:
+        raise MalformedSdp("session description with too many formats", 400)
     return MediaDescription(
         match[1].lower(),
         int(match[2]),
         match[4],
-        tuple(match[5].split()),
+        formats,
         connection=_connection(block),
         attributes=_attributes(block),
         port_count=int(match[3] or 1),

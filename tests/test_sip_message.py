@@ -122,6 +122,7 @@ def test_broken_headers_are_answered_400(extra: str) -> None:
         (text("SIP/2.0 99 No"), 400),
         (text("SIP/3.0 200 OK"), 400),
         (text("INVITE sip:c@d SIP/2.0", "X: y\r\n" * 300), 513),
+        (text("INVITE sip:c@d SIP/2.0", f"m: {'<sip:a@b>,' * 300}<sip:a@b>\r\n"), 513),
         (text("INVITE sip:c@d SIP/2.0", body="x" * 65536), 513),
     ],
 )

@@ -44,9 +44,11 @@ def test_description_is_read() -> None:
     assert (session.name, session.connection, session.bandwidths) == ("a call", "192.0.2.2", {"AS": 64})
     audio = session.media[0]
     assert (audio.port, audio.port_count, audio.formats) == (4000, 2, ("0", "96", "8"))
-    assert audio.rtpmap(96) == RtpMap("opus", 48000, 2)
+    assert audio.rtpmaps()[96] == RtpMap("opus", 48000, 2)
     assert audio.fmtp(96) == "useinbandfec=1;  stereo=0"
-    assert (audio.rtpmap(8), audio.rtpmap(97), audio.fmtp(8)) == (RtpMap("PCMA", 8000), None, "")
+    assert audio.rtpmaps()[8] == RtpMap("PCMA", 8000)
+    assert 97 not in audio.rtpmaps()
+    assert audio.fmtp(8) == ""
     assert audio.bandwidths == {"RS": 0}
     assert [session.direction_of(each) for each in session.media] == ["sendonly", "inactive"]
     assert [session.address_of(each) for each in session.media] == ["192.0.2.2", "2001:db8::1"]
@@ -69,6 +71,7 @@ def test_direction_is_sendrecv_unless_said() -> None:
         b"v=0\r\nm=audio 65536 RTP/AVP 0\r\n",
         b"v=0\r\nm=audio -1 RTP/AVP 0\r\n",
         b"v=0\r\nm=audio 4000\r\n",
+        b"v=0\r\nm=audio 4000 RTP/AVP" + b" 0" * 129,
         b"v=0\r\nc=IN IP4\r\n",
         b"v=0\r\nc=ATM NSAP x\r\n",
         b"v=0\r\n" + AUDIO.encode() * 33,
