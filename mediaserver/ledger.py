@@ -128,9 +128,9 @@ UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0
 WHERE stage = 'CLAIMED' AND lease_until_ms <= {now} RETURNING id
 """
 
-_LOST = (
-    "SELECT id FROM calls WHERE stage = 'ARMED' AND lease_until_ms <= {now} ORDER BY position {skip_locked}"
-)
+_LOST = """
+SELECT id FROM calls WHERE stage = 'ARMED' AND lease_until_ms <= {now} ORDER BY lease_until_ms {skip_locked}
+"""
 
 _INBOUND = """
 INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, dial_number, webhook_id,

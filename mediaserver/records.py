@@ -247,7 +247,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """For metrics: calls per ledger stage and per status, deliveries per state."""
+    """For metrics, and of what is not done only (the rest grows for ever): calls per ledger stage and per
+    status, deliveries PENDING and DEAD."""
 
     stages: Mapping[str, int]
     statuses: Mapping[str, int]

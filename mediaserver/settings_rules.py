@@ -50,6 +50,9 @@ def _webhooks(settings: Settings) -> Iterator[Problem]:
 
 
 def _trunks(settings: Settings) -> Iterator[Problem]:
+    sip = settings.sip
+    if settings.trunks and sip.udp is None and sip.tcp is None and sip.tls is None:
+        yield "sip.udp", "trunks need udp, tcp or tls"
     companies = {company.id for company in settings.companies}
     for place, trunk in enumerate(settings.trunks):
         if trunk.company not in companies:

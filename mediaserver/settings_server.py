@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
 
@@ -30,7 +30,7 @@ class ServerSettings(Table):
 
 
 class SipSettings(Table):
-    """[sip]: where the phone side listens and how much it takes."""
+    """[sip]: where the phone side listens ("" in the file, None here: it does not) and how much it takes."""
 
     engine: Literal["native", "pjsua2"] = "native"
     udp: Address | None = "127.0.0.1:5060"
@@ -42,6 +42,11 @@ class SipSettings(Table):
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
+
+    @field_validator("udp", "tcp", "tls", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value == "" else value
 
     @model_validator(mode="after")
     def _complete_tls(self) -> Self:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from mediaserver import ledger, outbox, store_calls
+from mediaserver.db import SCHEMA, migrations, statements
 from mediaserver.errors import LocalError
 from mediaserver.records import (
     TRANSITIONS,
@@ -310,6 +314,43 @@ async def test_cancelling_and_arming_at_once_never_both_succeed(tmp_path: Path, 
                 store.request_hangup("acme", claim.call_id), store.arm(claim, TTL_MS)
             )
             assert (stopping, dialled) in ((Stopping.CANCELLED, False), (Stopping.REQUESTED, True))
+
+
+# With many calls --------------------------------------------------------------------------------------------
+
+
+def plans() -> list[tuple[str, str]]:
+    """How SQLite would run every statement of the ledger and the outbox: its name and a step of its plan."""
+    database = sqlite3.connect(":memory:")
+    database.create_function("now_ms", 0, lambda: 0)
+    for _, _, text in migrations(SCHEMA):
+        for statement in statements(text):
+            database.execute(statement.replace("{serial}", "INTEGER PRIMARY KEY"))
+    steps = []
+    for module in (ledger, outbox, store_calls):
+        for name, text in vars(module).items():
+            if isinstance(text, str) and re.match(r"\s*(SELECT|UPDATE|INSERT)\b", text):
+                sql = text.replace("{now}", "now_ms()").replace("{skip_locked}", "")
+                values = dict.fromkeys(re.findall(r":(\w+)", sql), 0)
+                rows = database.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+                steps += [(f"{module.__name__}.{name}", row[3]) for row in rows]
+    database.close()
+    return steps
+
+
+def test_no_statement_goes_through_all_calls_ever_made() -> None:
+    steps = plans()
+    assert len({name for name, _ in steps}) > 10
+    # The companies are few; what grows with every call is calls, attempts, outbox and deliveries.
+    assert [step for step in steps if step[1].startswith("SCAN") and step[1] != "SCAN c"] == []
+
+
+def test_counting_a_companys_live_calls_does_not_look_at_its_dead_ones() -> None:
+    counting = [
+        plan for name, plan in plans() if name.endswith(("_ARM", "_WITH_ROOM")) and "SEARCH h " in plan
+    ]
+    assert counting
+    assert all("company_id=? AND stage=?" in plan for plan in counting)
 
 
 # Inbound ----------------------------------------------------------------------------------------------------

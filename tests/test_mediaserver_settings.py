@@ -155,6 +155,13 @@ def test_no_secret_shows_in_the_settings_text(contract: Settings) -> None:
     assert "canary" not in str(contract)
 
 
+def test_a_transport_can_be_switched_off(tmp_path: Path) -> None:
+    text = edited('tcp = "127.0.0.1:5060"', 'tcp = ""')
+    assert load(written(tmp_path, text), environment=SECRETS).sip.tcp is None
+    text = text.replace('udp = "127.0.0.1:5060"', 'udp = ""')
+    assert problems(tmp_path, text) == ["sip.udp: trunks need udp, tcp or tls"]
+
+
 def test_settings_do_not_change(contract: Settings) -> None:
     with pytest.raises(ValueError, match="frozen"):
         contract.server.http = "0.0.0.0:1"

@@ -100,9 +100,10 @@ CREATE TABLE calls (
 );
 
 CREATE INDEX calls_queued ON calls (company_id, not_before_ms, position) WHERE stage = 'QUEUED';
-CREATE INDEX calls_held ON calls (lease_until_ms) WHERE stage IN ('CLAIMED', 'ARMED');
-CREATE INDEX calls_busy ON calls (company_id) WHERE stage IN ('CLAIMED', 'ARMED');
-CREATE INDEX calls_owner ON calls (owner) WHERE stage IN ('CLAIMED', 'ARMED');
+CREATE INDEX calls_claimed ON calls (lease_until_ms) WHERE stage = 'CLAIMED';
+CREATE INDEX calls_armed ON calls (lease_until_ms) WHERE stage = 'ARMED';
+CREATE INDEX calls_company ON calls (company_id, stage);
+CREATE INDEX calls_owner ON calls (owner, stage);
 CREATE INDEX calls_listed ON calls (company_id, position);
 
 -- One INVITE, or the intention of one: the row is committed before the INVITE leaves.
@@ -154,3 +155,4 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_due ON deliveries (subscription_id, due_at_ms) WHERE state = 'PENDING';
 CREATE INDEX deliveries_line ON deliveries (subscription_id, call_id, id) WHERE state = 'PENDING';
+CREATE INDEX deliveries_dead ON deliveries (settled_at_ms) WHERE state = 'DEAD';
