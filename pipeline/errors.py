@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class PipelineError(Exception):
     """Root of every exception that this package raises on purpose."""
@@ -28,3 +30,24 @@ class EngineMissing(EngineError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=False)
+
+
+class SettingsRefused(PipelineError, ValueError):
+    """The settings given to an engine or an agent are wrong.
+
+    `problems` are pairs of the key (relative to the mapping given, such as "step[2].next") and the reason,
+    so that `mediaserver check` can print one line for each.
+    """
+
+    def __init__(self, subject: str, problems: Sequence[tuple[str, str]]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        super().__init__(f"{subject}: " + "; ".join(f"{key}: {reason}" for key, reason in self.problems))
+
+
+class RecordingError(PipelineError):
+    """The disk refused a recording; what could be written is in the file. `name` is the file's."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"recording {name}: {reason}")
+        self.name = name

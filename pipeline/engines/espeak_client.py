@@ -1,0 +1,254 @@
+"""The server's side of the espeak-ng helper process: starts it, shares it, survives its death."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from pipeline.engines.espeak_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
+from pipeline.errors import EngineError, EngineMissing, LocalError
+
+_LOG = logging.getLogger(__name__)
+
+_START_S = 10.0
+"""A helper that has not said READY by then is not going to (it takes 0.1 s on an idle machine)."""
+
+_HUNG_S = 3.0
+"""A request without any message for so long, or a cancelled one that does not end: the helper hangs."""
+
+_BACKOFF_S = 0.1
+_BACKOFF_LIMIT_S = 2.0
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class _State(enum.Enum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+class _Request:
+    """One sentence being synthesised: its messages, in order. Their bound is the sentence's length, which
+    `Espeak` limits; it asks for the next sentence only when this one has been taken."""
+
+    __slots__ = ("arrived", "ended", "messages", "reason")
+
+    def __init__(self) -> None:
+        self.messages: deque[bytes] = deque()
+        self.arrived = asyncio.Event()
+        self.ended = False
+        self.reason: EngineError | None = None
+
+    def end(self, reason: EngineError | None = None) -> None:
+        self.ended, self.reason = True, reason
+        self.arrived.set()
+
+
+class EspeakProcess:
+    """One helper process for all voices of one event loop. `acquire` and `release` count its users; it ends
+    with the last. A helper that died is started again by the next request, after a pause that grows with
+    every death in a row."""
+
+    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, EspeakProcess]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.rate_hz = 22050
+        self._state = _State.STOPPED
+        self._users = 0
+        self._process: Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._requests: dict[int, _Request] = {}
+        self._number = 0
+        self._deaths = 0
+        self._starting = asyncio.Lock()
+
+    @classmethod
+    async def acquire(cls) -> EspeakProcess:
+        """The running loop's helper, started. Raises `EngineMissing`. Give it back with `release`."""
+        shared = cls._shared.setdefault(asyncio.get_running_loop(), cls())
+        shared._users += 1
+        try:
+            await shared._ensure_running()
+        except EngineError as error:
+            await shared.release()
+            raise EngineMissing(f"espeak-ng does not start: {error}") from error
+        return shared
+
+    async def release(self) -> None:
+        """One user less; the last one ends the process."""
+        if self._users <= 0:
+            raise LocalError("espeak-ng released more often than acquired")
+        self._users -= 1
+        if self._users == 0:
+            self._shared.pop(asyncio.get_running_loop(), None)
+            await self._stop()
+
+    @property
+    def pid(self) -> int | None:
+        """The helper's process id while it runs."""
+        return self._process.pid if self._process is not None and self._state is _State.RUNNING else None
+
+    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """Payloads of CHUNK messages, as they come. Closing the generator cancels the synthesis.
+        Raises `EngineError`: retryable when the helper died, not when it refused."""
+        process = await self._ensure_running()
+        self._number += 1
+        number, state = self._number, _Request()
+        self._requests[number] = state
+        try:
+            self._send(process, Kind.SPEAK, number, json.dumps(dict(request)).encode())
+            while True:
+                await self._wait(state)
+                while state.messages:
+                    yield state.messages.popleft()
+                if state.ended:
+                    break
+            if state.reason is not None:
+                raise state.reason
+        finally:
+            self._drop(process, number, state)
+
+    async def _wait(self, state: _Request) -> None:
+        if not state.messages and not state.ended:
+            try:
+                async with asyncio.timeout(_HUNG_S):
+                    await state.arrived.wait()
+            except TimeoutError:
+                self._kill()
+                raise EngineError("espeak-ng stopped answering", retryable=True) from None
+        state.arrived.clear()
+
+    def _drop(self, process: Process, number: int, state: _Request) -> None:
+        """Forgets a request; one still under way is cancelled and must end soon."""
+        if state.ended or process is not self._process or self._state is not _State.RUNNING:
+            self._requests.pop(number, None)
+            return
+        self._send(process, Kind.CANCEL, number)
+        asyncio.get_running_loop().call_later(_HUNG_S, self._check_cancelled, number, state)
+
+    def _check_cancelled(self, number: int, state: _Request) -> None:
+        if self._requests.get(number) is state and not state.ended:
+            self._kill()
+
+    def _send(self, process: Process, kind: Kind, number: int, payload: bytes = b"") -> None:
+        assert process.stdin is not None
+        # Not drained: sentences are short, and the helper reads ahead (its queue holds a thousand).
+        process.stdin.write(pack(kind, number, payload))
+
+    async def _ensure_running(self) -> Process:
+        async with self._starting:
+            if self._state is _State.RUNNING and self._process is not None:
+                return self._process
+            if self._deaths:
+                await asyncio.sleep(min(_BACKOFF_S * 2 ** (self._deaths - 1), _BACKOFF_LIMIT_S))
+            return await self._start()
+
+    async def _start(self) -> Process:
+        self._state = _State.STARTING
+        environment = {**os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH")))
+        )
+        command = (sys.executable, "-P", "-m", "pipeline.engines.espeak_process")
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+        self._process = process
+        try:
+            async with asyncio.timeout(_START_S):
+                kind, _, payload = await _receive(process)
+        except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
+            self._deaths += 1
+            await self._stop()
+            raise EngineError(
+                f"the helper process said {error!r} instead of READY", retryable=True
+            ) from error
+        if kind != Kind.READY:
+            raise LocalError(f"the espeak-ng helper began with message {kind}")
+        self.rate_hz = int(json.loads(payload)["rate_hz"])
+        self._state = _State.RUNNING
+        self._reader = asyncio.create_task(self._read(process), name="espeak-ng reader")
+        return process
+
+    async def _read(self, process: Process) -> None:
+        """Deals messages out to their requests until the helper ends."""
+        try:
+            while True:
+                self._deal(*await _receive(process))
+        except (asyncio.IncompleteReadError, ConnectionError, EngineError):
+            pass
+        self._deaths += 1
+        self._state = _State.STOPPED
+        _kill(process)
+        code = await process.wait()
+        _close_pipes(process)
+        _LOG.warning("espeak-ng helper ended", extra={"exit_code": code, "requests": len(self._requests)})
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.end(EngineError("the espeak-ng helper process died", retryable=True))
+
+    def _deal(self, kind: int, number: int, payload: bytes) -> None:
+        request = self._requests.get(number)
+        if request is None:
+            return
+        if kind == Kind.CHUNK:
+            request.messages.append(payload)
+            request.arrived.set()
+            return
+        del self._requests[number]
+        if kind == Kind.DONE:
+            self._deaths = 0
+            request.end()
+        else:
+            request.end(EngineError(f"espeak-ng refused: {payload.decode()}", retryable=False))
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            _LOG.warning("espeak-ng helper hangs and is killed", extra={"pid": self._process.pid})
+            _kill(self._process)
+
+    async def _stop(self) -> None:
+        """Ends the process and its reader for good."""
+        self._state = _State.STOPPED
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+            await process.wait()
+            _close_pipes(process)
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.end(EngineError("espeak-ng was closed", retryable=False))
+
+
+async def _receive(process: Process) -> tuple[int, int, bytes]:
+    assert process.stdout is not None
+    kind, number, length = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+    if length > PAYLOAD_LIMIT:
+        raise EngineError("the espeak-ng helper's messages are out of step", retryable=True)
+    return kind, number, await process.stdout.readexactly(length) if length else b""
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+def _close_pipes(process: Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    transport = getattr(process, "_transport", None)  # asyncio leaves the pipes to the collector otherwise
+    if transport is not None:
+        transport.close()

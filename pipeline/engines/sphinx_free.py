@@ -1,0 +1,74 @@
+"""Free dictation with pocketsphinx's general language model, in a process of its own.
+
+It takes 2 to 9 ms per 20 ms of audio with the interpreter held, 90 MB, and gets 42 to 77 % of the words of a
+telephone call wrong: a stopgap for questions that name no answers, not a recogniser to rely on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from multiprocessing.connection import wait
+
+import pocketsphinx
+
+from pipeline.engines.sphinx_decoder import hypothesis
+from pipeline.errors import EngineError
+from pipeline.speech import Hypothesis
+
+
+class FreeDictation:
+    """The process, started with the first request and again after it died."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    async def decode(self, samples: bytes) -> Hypothesis:
+        """Decodes int16 at 16 kHz. Raises `EngineError`, retryable when the process died."""
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent)
+        pool = self._pool
+        try:
+            return await asyncio.wrap_future(pool.submit(decode, samples))
+        except (BrokenProcessPool, RuntimeError) as error:
+            if pool is self._pool:
+                self._pool = None
+            raise EngineError(f"free dictation failed: {error}", retryable=True) from error
+
+    async def close(self) -> None:
+        """Ends the process when the utterance in it is decoded."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: pool.shutdown(cancel_futures=True))
+
+
+def decode(samples: bytes) -> Hypothesis:
+    """In the process: one utterance."""
+    decoder = _decoder()
+    decoder.start_utt()
+    decoder.process_raw(samples, full_utt=True)
+    decoder.end_utt()
+    return hypothesis(decoder)
+
+
+@cache
+def _decoder() -> pocketsphinx.Decoder:
+    return pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL"))
+
+
+def _end_with_parent() -> None:
+    """A killed server must not leave its process behind: the pool's own pipes do not tell (bpo-39995)."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

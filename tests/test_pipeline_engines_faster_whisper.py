@@ -1,0 +1,192 @@
+"""faster-whisper with the demo's model: words of voices it knows, absent models, decodes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.micro_whisper.corpus import OUT_OF_VOCABULARY, PHRASES, WORDS
+from mediaserver.demo.micro_whisper import MODEL_DIR, unknown_words, vocabulary
+from pipeline.audio import Pcm, silence
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.faster_whisper import WINDOW_S, FasterWhisper
+from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.speech import Hypothesis
+from tests.support.engines import LINE_HZ, espeak, over_the_line, push, word_errors
+
+SETTINGS = {"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 2, "min_confidence": 0.5}
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[FasterWhisper]:
+    engine = FasterWhisper.from_settings(SETTINGS)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def says(text: str, voice: str = "en-us") -> Pcm:
+    speaker = Espeak.from_settings({"voice": voice})
+    await speaker.start()
+    try:
+        return over_the_line(await espeak(speaker, text), speaker.rate_hz)
+    finally:
+        await speaker.close()
+
+
+@pytest.mark.parametrize("voice", ["en-us", "en-gb", "en-us+f3"])
+async def test_every_phrase_over_a_telephone_line_is_understood(engine: FasterWhisper, voice: str) -> None:
+    wrong = []
+    for phrase in PHRASES:
+        listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+        push(listening, await says(phrase, voice))
+        heard = await listening.result()
+        listening.close()
+        if word_errors(phrase, heard.text):
+            wrong.append((phrase, heard))
+    assert wrong == []
+
+
+async def test_the_stock_window_understands_as_well() -> None:
+    engine = FasterWhisper.from_settings({**SETTINGS, "encoder_window_s": 30})
+    await engine.start()
+    try:
+        listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+        push(listening, await says("tomorrow at three thirty"))
+        assert (await listening.result()).text == "tomorrow at three thirty"
+    finally:
+        await engine.close()
+
+
+async def test_an_utterance_goes_on_after_a_result(engine: FasterWhisper) -> None:
+    audio = await says("i want to cancel my appointment")
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    push(listening, audio[:5000])
+    first = await listening.result()
+    push(listening, audio[5000:])
+    assert (await listening.result()).text == "i want to cancel my appointment"
+    assert first.text != "i want to cancel my appointment"
+
+
+async def test_words_it_does_not_know_come_out_unsure(engine: FasterWhisper) -> None:
+    sure = [await engine.decode(await says(text), LINE_HZ, "en", None) for text in PHRASES[:5]]
+    unsure = [await engine.decode(await says(text), LINE_HZ, "en", None) for text in OUT_OF_VOCABULARY]
+    assert min(heard.confidence for heard in sure) > max(heard.confidence for heard in unsure)
+
+
+@pytest.mark.parametrize("level", [0, 30, 3000, 9000])
+async def test_silence_and_noise_are_not_words(engine: FasterWhisper, level: int) -> None:
+    noise = np.random.default_rng(1).standard_normal(2 * LINE_HZ) * level
+    heard = await engine.decode(noise.clip(-32768, 32767).astype(np.int16), LINE_HZ, "en", None)
+    assert heard.text == ""
+
+
+async def test_nothing_pushed_is_nothing_heard(engine: FasterWhisper) -> None:
+    assert (await engine.listen(rate_hz=LINE_HZ, language="en", expected=None).result()).text == ""
+
+
+async def test_the_end_of_an_endless_utterance_is_kept(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = np.repeat(np.arange(WINDOW_S + 10, dtype=np.int16), LINE_HZ)
+    decoded: list[Pcm] = []
+    decode = engine.submit
+
+    def submit(samples: Pcm, *rest: Any) -> Future[Hypothesis]:
+        decoded.append(samples)
+        return decode(samples, *rest)
+
+    monkeypatch.setattr(engine, "submit", submit)
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    push(listening, seconds)
+    await listening.result()
+    assert np.array_equal(decoded[0], seconds[10 * LINE_HZ :])
+
+
+async def test_a_cancelled_result_leaves_the_utterance_usable(engine: FasterWhisper) -> None:
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    push(listening, await says("mary johnson"))
+    for _ in range(5):
+        speculative = asyncio.create_task(listening.result())
+        await asyncio.sleep(0)
+        speculative.cancel()
+        await asyncio.gather(speculative, return_exceptions=True)
+    assert (await listening.result()).text == "mary johnson"
+
+
+async def test_many_utterances_at_once(engine: FasterWhisper) -> None:
+    texts = PHRASES[:12]
+    audio = [await says(text) for text in texts]
+    heard = await asyncio.gather(*(engine.decode(samples, LINE_HZ, "en", None) for samples in audio))
+    assert [hypothesis.text for hypothesis in heard] == list(texts)
+
+
+async def test_closing_under_a_decode_waits_and_refuses_what_comes_after(engine: FasterWhisper) -> None:
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    push(listening, await says("yes please"))
+    decode = asyncio.create_task(listening.result())
+    await asyncio.sleep(0)
+    await engine.close()
+    assert (await decode).text == "yes please"
+    with pytest.raises(EngineError):
+        await listening.result()
+
+
+async def test_a_closed_utterance_is_refused(engine: FasterWhisper) -> None:
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    listening.close()
+    with pytest.raises(EngineError):
+        await listening.result()
+
+
+async def test_an_english_model_says_so_to_another_language(engine: FasterWhisper) -> None:
+    with pytest.raises(EngineMissing, match="English only"):
+        await engine.decode(silence(LINE_HZ, 500), LINE_HZ, "ar", None)
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "tokenizer.json", "vocabulary.json"])
+async def test_a_model_without_a_file_is_missing_and_names_it(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "model"
+    shutil.copytree(MODEL_DIR, directory)
+    (directory / name).unlink()
+    with pytest.raises(EngineMissing, match=name):
+        await FasterWhisper.from_settings({"model": str(directory)}).start()
+
+
+async def test_a_model_that_is_a_name_is_missing_and_nobody_is_asked_for_it() -> None:
+    with pytest.raises(EngineMissing, match="not a directory"):
+        await FasterWhisper.from_settings({"model": "large-v3"}).start()
+
+
+async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
+    directory = tmp_path / "model"
+    shutil.copytree(MODEL_DIR, directory)
+    (directory / "model.bin").write_bytes(b"not a model")
+    with pytest.raises(EngineMissing, match="does not load"):
+        await FasterWhisper.from_settings({"model": str(directory)}).start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({}, "model"),
+        ({"model": "x", "beam": 5}, "beam"),
+        ({"model": "x", "encoder_window_s": 31}, "encoder_window_s"),
+    ],
+)
+def test_wrong_settings_name_their_key(settings: dict[str, object], key: str) -> None:
+    with pytest.raises(SettingsRefused) as caught:
+        FasterWhisper.from_settings(settings)
+    assert [name for name, _ in caught.value.problems] == [key]
+
+
+def test_the_vocabulary_is_what_the_model_was_trained_on() -> None:
+    assert vocabulary() == set(WORDS)
+    assert unknown_words("Yes please, because Tuesday, Xavier!") == ["because", "xavier"]
