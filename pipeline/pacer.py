@@ -5,15 +5,17 @@ ms whatever happened to the frames before it.
 
 **Slots.** New streams are spread over `SLOTS` phases of the 20 ms, fewest members first: a hundred streams in
 one phase would leave as one burst of several milliseconds in which the last packets are late and nothing is
-received; a phase per stream would wake the process up to 5000 times a second.
+received; a phase per stream would wake the process up to 5000 times a second. Measured with 100 G.711 streams
+in one process: p99 of the gap between packets 24.3 ms with one slot, 23.2 with two, 20.9 with four and 20.8
+with ten; processor time 0.74, 0.74, 0.85 and 0.95 ms per stream and second.
 
 **Lead.** An agent's first words should not wait for the next tick (10 ms on average). When audio arrives
 after silence the source wakes its stream: the frame due next leaves at once and the following ones 20 ms
 after it, so the stream is ahead of its regular clock, by 20 ms at most. Its RTP timestamps stay those of the
 regular clock: to the receiver the packets merely had a faster journey, which no jitter buffer minds. (The
 contrary, sending late, is what makes a jitter buffer grow.) The lead cannot be kept: the next wake needs it
-again. In the silence that follows it is given back by `GIVE_BACK_S` per packet, slower than a jitter buffer
-notices. The lead is rounded up to a slot, so that talking streams still share wake-ups.
+again (within 0.8 s of the last words it may wait for what is left of the lead). In the silence that follows
+it is given back by `GIVE_BACK_S` per packet, slower than a jitter buffer notices. The lead is rounded up to a slot, so that talking streams still share wake-ups.
 
 **Stalls.** After the loop stood still, the frames missed are sent in one go up to `CATCH_UP_FRAMES` (a
 receiver's jitter buffer absorbs these); of a longer stall the rest is skipped and counted in `Pace.skipped`,

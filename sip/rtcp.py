@@ -159,7 +159,10 @@ def _cname(items: bytes) -> str:
     while items[position]:
         length = items[position + 1]
         if items[position] == _CNAME:
-            return items[position + 2 : position + 2 + length].decode(errors="replace")
+            name = items[position + 2 : position + 2 + length]
+            if len(name) < length:
+                raise IndexError("name longer than its packet")
+            return name.decode(errors="replace")
         position += 2 + length
     return ""
 

@@ -78,7 +78,7 @@ class EventReceiver:
             since_start = timestamp_delta(timestamp, self._start)
             if -_STRAGGLER_S * self._clock_rate_hz < since_start < 0:
                 return None  # a straggler of an event before this one
-            if since_start == 0 or self._goes_on(event, timestamp, duration):
+            if since_start == 0 or self._goes_on(event, timestamp, duration, ended=ended):
                 self._start = timestamp
                 self._follow(timestamp, duration, ended=self._ended or ended)
                 return None
@@ -92,12 +92,12 @@ class EventReceiver:
         self._duration = duration
         self._ended = ended
 
-    def _goes_on(self, event: int, timestamp: int, duration: int) -> bool:
+    def _goes_on(self, event: int, timestamp: int, duration: int, *, ended: bool) -> bool:
         """Does a packet with a later timestamp belong to the event under way?"""
-        if event != self._event or self._ended:
+        if event != self._event or (self._ended and not ended):
             return False
         since = timestamp_delta(timestamp, self._latest)
         slack = self._clock_rate_hz * _RESTAMPED_MS // 1000
-        if abs(since - _SEGMENT) <= slack:
+        if not self._ended and abs(since - _SEGMENT) <= slack:
             return True
-        return since <= slack and duration > self._duration
+        return since <= slack and duration >= self._duration
