@@ -14,8 +14,9 @@ after silence the source wakes its stream: the frame due next leaves at once and
 after it, so the stream is ahead of its regular clock, by 20 ms at most. Its RTP timestamps stay those of the
 regular clock: to the receiver the packets merely had a faster journey, which no jitter buffer minds. (The
 contrary, sending late, is what makes a jitter buffer grow.) The lead cannot be kept: the next wake needs it
-again (within 0.8 s of the last words it may wait for what is left of the lead). In the silence that follows
-it is given back by `GIVE_BACK_S` per packet, slower than a jitter buffer notices. The lead is rounded up to a slot, so that talking streams still share wake-ups.
+again, and within 0.8 s of the last words may have to wait for what is left of it. In silence it is given back
+by `GIVE_BACK_S` per packet, slower than a jitter buffer notices. It is rounded up to a slot, so that talking
+streams still share wake-ups.
 
 **Stalls.** After the loop stood still, the frames missed are sent in one go up to `CATCH_UP_FRAMES` (a
 receiver's jitter buffer absorbs these); of a longer stall the rest is skipped and counted in `Pace.skipped`,
