@@ -2,8 +2,9 @@
 
 The tests run a few hundred cases of the same strategies; this is for the night. What is asserted: nothing
 but MalformedMessage and MalformedSdp escapes, every refused request that names a way back can be answered,
-what was accepted can be written and read again. What is measured: the share refused, and the slowest case in
-CPU time, because a datagram that takes a second to refuse stops every call on the loop.
+what was accepted can be written and read again, and of a whole hostile conversation with the SIP stack no
+transaction, dialog or timer is left when its timers have rung. What is measured: the share refused, and the
+slowest case in CPU time, because a datagram that takes a second to refuse stops every call on the loop.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sip.negotiation import Capabilities, accept, answer, make_offer
 from sip.plan import G722, OPUS, PCMA, PCMU
 from sip.stream import StreamParser
 from tests.support import fuzz
+from tests.support.fuzz_stack import conversations, survive
 
 _OURS = Capabilities("192.0.2.1", 20000, (PCMU, PCMA, G722, OPUS))
 _OFFER = make_offer(_OURS, session_id=1, version=1)
@@ -98,6 +100,10 @@ def _description(data: bytes) -> str:
     return outcome
 
 
+def _conversation(data: list[bytes]) -> str:
+    return "accepted" if survive(data) else "unanswered"
+
+
 def _answered(found: MalformedMessage) -> None:
     if found.request is not None:
         response_to(found.request, found.code, to_tag="t").to_bytes()
@@ -138,6 +144,7 @@ _TARGETS: dict[str, tuple[SearchStrategy[object], Callable[[object], str]]] = {
     "SIP datagram": (fuzz.datagrams(), _datagram),  # type: ignore[dict-item]
     "SIP stream": (fuzz.streams(), _stream),  # type: ignore[dict-item]
     "SDP offer and answer": (fuzz.offers(), _description),  # type: ignore[dict-item]
+    "SIP stack": (conversations(), _conversation),  # type: ignore[dict-item]
 }
 
 _COLUMNS = ("target", "cases", "accepted", "refused", "mean µs", "slowest ms", "slowest bytes")

@@ -115,7 +115,7 @@ class _Fields:
     @property
     def via(self) -> Via:
         """The topmost Via."""
-        return Via.parse(split_list(self._mandatory("Via"))[0])
+        return Via.parse(next(iter(split_list(self._mandatory("Via"))), ""))
 
     @property
     def vias(self) -> list[Via]:

@@ -84,6 +84,8 @@ def check(head: Head, body_length: int) -> None:
 
 
 def _read_start_line(head: Head, line: str) -> None:
+    if "\n" in line or "\r" in line:
+        head.fault("line break within the start line", 400)
     if line[:4].upper() == "SIP/":
         _read_status_line(head, line)
         return
@@ -166,6 +168,8 @@ def _routes(values: Sequence[str]) -> None:
 
 def _vias(values: Sequence[str]) -> None:
     _bounded(values)
+    if not all(values):
+        raise MalformedMessage("empty Via")
     Via.parse_list(values)
 
 

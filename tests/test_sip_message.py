@@ -108,6 +108,15 @@ def test_broken_headers_are_answered_400(extra: str) -> None:
     assert response_to(found.request, 400).to_bytes().startswith(b"SIP/2.0 400 Bad Request\r\n")
 
 
+@pytest.mark.parametrize("via", ["", "\r\nVia: SIP/2.0/UDP second", " ,", " junk"])
+def test_request_without_a_readable_via_cannot_be_answered(via: str) -> None:
+    found = fault(
+        text("INVITE sip:c@d SIP/2.0").replace(b" SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKa", via.encode())
+    )
+    assert found.code == 400
+    assert found.request is None
+
+
 @pytest.mark.parametrize(
     ("data", "code"),
     [
@@ -120,6 +129,8 @@ def test_broken_headers_are_answered_400(extra: str) -> None:
         (text("INVITE sip:c@d SIP/2.0")[:-2], 400),
         (text("SIP/2.0 999 No"), 400),
         (text("SIP/2.0 99 No"), 400),
+        (text("SIP/2.0 200 O\nK"), 400),
+        (text("INVITE sip:c@d SIP/2.0\r"), 400),
         (text("SIP/3.0 200 OK"), 400),
         (text("INVITE sip:c@d SIP/2.0", "X: y\r\n" * 300), 513),
         (text("INVITE sip:c@d SIP/2.0", f"m: {'<sip:a@b>,' * 300}<sip:a@b>\r\n"), 513),

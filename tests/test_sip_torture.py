@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sip.errors import MalformedMessage
 from sip.headers import CSeq, NameAddr, Via
 from sip.message import Request, Response, parse, response_to
 from sip.stream import StreamParser
+from tests.support.fuzz_stack import INVITE, conversations, survive
 from tests.support.torture import FOLDER, MESSAGES
 
 VALID = [name for name, (_, expected) in MESSAGES.items() if expected.valid]
@@ -187,3 +190,23 @@ def test_rfc_2543_peers_are_understood() -> None:
     assert invite.max_forwards is None
     assert invite.from_.tag is None
     assert invite.body.endswith(b"m=audio 49217 RTP/AVP 0\r\n")
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_stack_forgets_every_torture_message(name: str) -> None:
+    data, expected = MESSAGES[name]
+    sent = survive([data])
+    assert sent or expected.may_be_silent
+    if expected.is_response:
+        assert sent == 0
+
+
+def test_stack_forgets_a_call_that_is_never_acknowledged_and_one_that_is_never_answered() -> None:
+    assert survive([INVITE]) > 10  # the 200 again and again, then BYE
+    assert survive([INVITE], answers=False) > 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(conversations(), st.booleans())
+def test_no_conversation_leaves_anything_behind(data: list[bytes], answers: bool) -> None:
+    survive(data, answers=answers)
