@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from pipeline.speech import Expected
 
-
-# What happened -----------------------------------------------------------------------------------------------
+# What happened ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +23,15 @@ class CallOpened:
 @dataclass(frozen=True, slots=True)
 class UserSaid:
     """The caller's turn ended. `text` may be "" (speech that was not understood);
-    `heard` is how much of the agent's previous words the caller had heard when they began."""
+    `heard` is how much of the agent's previous words the caller had heard when they began. With `continues`
+    the previous `UserSaid` came too early: the caller went on before hearing any of the answer, which was
+    thrown away, and `text` is the whole of what they said. An agent that moved on undoes that first."""
 
     text: str
     confidence: float
     heard: str = ""
     interrupted: bool = False
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class UserSilent:
 AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent
 
 
-# What to do next ---------------------------------------------------------------------------------------------
+# What to do next --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,174 @@
+"""The caller's side of a conversation: frames in; voice, silence and an utterance to be recognised out.
+
+Runs for every frame of every call, on the event loop: one VAD step, one copy into the pre-roll, a few integer
+comparisons. All times are kept as positions on the far end's media clock, so that lost packets and silence
+suppression do not shorten a pause.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+
+from pipeline.audio import FRAME_MS, Pcm, frame_samples
+from pipeline.dtmf import DtmfDetector
+from pipeline.latency import MediaClock
+from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
+from pipeline.vad import EnergyVad, VadSettings
+
+PREROLL_MS: Final = 300
+"""Heard before speech is certain and given to the recogniser: soft beginnings ("f", "h") lie up to 200 ms
+before the first voiced frame."""
+
+TONE_MS: Final = 160
+"""A keyed tone goes on for about this long after its digit was recognised: RFC 4733 senders that leave the
+tone in the audio, and in-band tones, which are recognised after 40 ms."""
+
+
+class Sound(Enum):
+    """What a frame changed."""
+
+    STARTED = auto()
+    STOPPED = auto()
+    SUSTAINED = auto()  # the voice has lasted for the barge-in time; said of every frame from there on
+
+
+class Ears:
+    """Listens to one caller. `open` and `close` bound an utterance; its audio goes to the recogniser as it
+    comes, beginning with the pre-roll."""
+
+    __slots__ = (
+        "_active", "_end", "_heard_from", "_listening", "_masked_until", "_n", "_preroll", "_run", "_slot",
+        "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad", "_voiced_end", "_written",
+        "clock", "language", "last_frame_at", "rate_hz", "voiced_samples",
+    )  # fmt: skip
+
+    def __init__(self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int) -> None:
+        self.rate_hz = rate_hz
+        self.language = language
+        self.clock = MediaClock(rate_hz)
+        self.last_frame_at = 0.0
+        self.voiced_samples = 0  # of the whole call
+        self._stt = stt
+        self._n = frame_samples(rate_hz)
+        self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
+        self._preroll = np.zeros((PREROLL_MS // FRAME_MS, self._n), np.int16)
+        self._slot = self._written = 0
+        self._listening: Listening | None = None
+        self._active = False
+        self._end = 0  # position after the last frame
+        self._voiced_end = 0  # position after the last voiced one
+        self._started_at = 0  # position of the utterance's first voice
+        self._heard_from = 0  # position of the first sample the recogniser got
+        self._run = 0  # voiced samples since the voice began
+        self._sustained = rate_hz * sustained_ms // 1000
+        self._utterance_voiced = 0
+        self._masked_until = 0
+        self._tones = DtmfDetector(rate_hz)
+
+    # Every frame ----------------------------------------------------------------------------------------
+
+    def push(self, frame: Pcm, position: int, now: float, *, concealed: bool = False) -> Sound | None:
+        """One frame from the far end; what it changed, None for most."""
+        self.clock.observe(position, now)
+        self.last_frame_at = now
+        self._end = end = position + self._n
+        self._preroll[self._slot] = frame
+        self._slot = slot = self._slot + 1
+        if slot == len(self._preroll):
+            self._slot = 0
+        self._written += 1
+        if self._listening is not None:
+            self._listening.push(frame)
+        if position < self._masked_until:
+            self._skip_tone(frame)
+            return None
+        verdict = self._vad.push(frame)
+        if verdict.voiced and not concealed:
+            self._voiced_end = end
+            if self._active:
+                self._run += self._n
+        if verdict.active is not self._active:
+            return self._start(position) if verdict.active else self._stop()
+        return Sound.SUSTAINED if self._active and self._run >= self._sustained else None
+
+    def _skip_tone(self, frame: Pcm) -> None:
+        self._tones.push(frame)
+        if self._tones.tone_present:  # a key held down
+            self._masked_until = max(self._masked_until, self._end + 3 * self._n)
+
+    def _start(self, position: int) -> Sound:
+        self._active = True
+        self._run = 3 * self._n  # the frames that it took to be sure
+        if self._listening is None:
+            self._started_at = max(0, position - 2 * self._n)
+        return Sound.STARTED
+
+    def _stop(self) -> Sound:
+        self._active = False
+        self.voiced_samples += self._run
+        self._utterance_voiced += self._run
+        self._run = 0
+        return Sound.STOPPED
+
+    def fall_silent(self) -> Sound | None:
+        """No frames come any more: ends the voice under way. None if there is none."""
+        return self._stop() if self._active else None
+
+    def mask(self) -> None:
+        """A digit was keyed: what is heard around now is its tone, not the caller."""
+        self._tones.reset()
+        self._masked_until = self._end + self.rate_hz * TONE_MS // 1000
+
+    # One utterance --------------------------------------------------------------------------------------
+
+    def open(self, expected: Expected | None) -> None:
+        """Starts listening, from before the voice began; goes on if an utterance is open."""
+        if self._listening is not None:
+            return
+        listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
+        slots = len(self._preroll)
+        count = min(self._written, slots)
+        for index in range(count):
+            listening.push(self._preroll[(self._slot - count + index) % slots])
+        self._heard_from = self._end - count * self._n
+        self._utterance_voiced = 0
+        self._listening = listening
+
+    def close(self) -> None:
+        """Ends the utterance; what was heard of it is forgotten."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()
+
+    @property
+    def is_open(self) -> bool:
+        """An utterance is being listened to."""
+        return self._listening is not None
+
+    async def decode(self) -> Hypothesis:
+        """What was said so far. Raises `EngineError`."""
+        return Hypothesis("") if self._listening is None else await self._listening.result()
+
+    # What is known --------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """The caller is speaking."""
+        return self._active
+
+    @property
+    def voiced_ms(self) -> int:
+        """Voice in the utterance so far."""
+        return (self._utterance_voiced + self._run) * 1000 // self.rate_hz
+
+    def silent_since(self) -> float:
+        """Loop time of the last voiced sample, free of network jitter."""
+        return self.clock.time_of(self._voiced_end)
+
+    def utterance_times(self) -> tuple[float, float, float]:
+        """Loop times of the utterance's first voice, its last, and the first sample the recogniser got."""
+        time_of = self.clock.time_of
+        return time_of(self._started_at), time_of(self._voiced_end), time_of(self._heard_from)

@@ -1,0 +1,104 @@
+"""From the caller's voice to words: one utterance opened, decoded in a task, and taken by the turn it
+makes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pipeline.ears import Ears
+from pipeline.errors import EngineError
+from pipeline.minutes import Minutes
+from pipeline.speech import Expected, Hypothesis
+from pipeline.transcript import TranscriptEntry
+from pipeline.turn_events import Understood
+
+log = logging.getLogger(__name__)
+
+
+class Hearing:
+    """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
+
+    `words_known`: when the last words were there (loop time). A failure is noted and told as words that
+    nobody understood; the conversation goes on."""
+
+    def __init__(self, ears: Ears, minutes: Minutes, tell: Callable[[Understood, float], None]) -> None:
+        self.words_known = 0.0
+        self._ears = ears
+        self._minutes = minutes
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._hypothesis = Hypothesis("")
+        self._task: asyncio.Task[None] | None = None
+        self._taken = False  # the open utterance has become a turn
+
+    def open(self, expected: Expected | None) -> None:
+        """The caller begins to speak, or goes on."""
+        try:
+            self._ears.open(expected)
+        except EngineError as error:
+            self._minutes.fault("stt", str(error), self._loop.time())
+
+    def close(self) -> None:
+        """The utterance is answered, or was no answer."""
+        self.cancel()
+        self._ears.close()
+        self._taken = False
+
+    def decode(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Asks for the words so far; a request under way is superseded."""
+        self.cancel()
+        self._task = tasks.create_task(self._understand(turn))
+
+    def cancel(self) -> None:
+        """Drops a request under way."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def take(self, now: float) -> TranscriptEntry | None:
+        """The turn is taken: what the transcript says for it, None for no words. A recogniser that has not
+        answered by now is late, and the turn is one of words not understood."""
+        if self._task is not None:
+            self.cancel()
+            self._hypothesis, self.words_known = Hypothesis(""), now
+            self._minutes.fault("stt", "the recogniser was late", now)
+        self._taken = True
+        return self._entry()
+
+    async def hear_out(self, limit_s: float) -> None:
+        """What the caller said last, and no turn came of, belongs into the transcript too."""
+        self.cancel()
+        if self._ears.is_open and not self._taken:
+            try:
+                async with asyncio.timeout(limit_s):
+                    self._hypothesis = await self._ears.decode()
+            except (EngineError, TimeoutError) as error:
+                self._minutes.fault("stt", str(error) or "the recogniser was late", self._loop.time())
+            else:
+                entry = self._entry()
+                if entry is not None:
+                    self._minutes.caller_said(entry)
+        self._ears.close()
+
+    async def _understand(self, turn: int) -> None:
+        self._hypothesis = Hypothesis("")
+        words = Understood(turn, "", failed=True)
+        try:
+            self._hypothesis = await self._ears.decode()
+            words = Understood(turn, self._hypothesis.text, self._hypothesis.confidence)
+        except EngineError as error:
+            self._minutes.fault("stt", str(error), self._loop.time())
+        except Exception as error:  # a task's boundary, around somebody else's code
+            log.exception("recogniser broke", extra={"call_id": self._minutes.call_id})
+            self._minutes.fault("stt", repr(error), self._loop.time())
+        self._task = None
+        self.words_known = self._loop.time()
+        self._tell(words, self.words_known)
+
+    def _entry(self) -> TranscriptEntry | None:
+        said = self._hypothesis
+        return self._minutes.caller_entry(
+            said.text, said.confidence, said.words, times=self._ears.utterance_times()
+        )

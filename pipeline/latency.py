@@ -1,0 +1,88 @@
+"""How long the caller waited: the media clock, and the parts of one turn's latency.
+
+A frame's arrival time says when a packet got through, not when it was spoken: jitter, reordering and a busy
+loop move it. Its position on the far end's media clock is exact but counts from an unknown moment. The
+network can only delay, so the least of (arrival - position/rate) over many frames is the mapping between
+the two (the filter of NTP, RFC 5905 section 10, and of RTP playout, Ramjee et al. 1994)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_WINDOW_S: Final = 10.0  # crystals differ by up to 100 ppm: two windows of drift are 2 ms, below one frame
+_REBASE_S: Final = (
+    1.0  # the far end's clock jumped (a transfer, a restarted sender): what was learned is void
+)
+
+
+class MediaClock:
+    """Maps sample positions of one incoming stream to the loop's time.
+
+    The minimum is taken over the current window and the one before, so that it follows a drifting clock both
+    ways and survives a burst of late packets of up to a window.
+    """
+
+    __slots__ = ("_current", "_period", "_previous", "_window", "_window_end")
+
+    def __init__(self, rate_hz: int) -> None:
+        self._period = 1.0 / rate_hz
+        self._window = int(rate_hz * _WINDOW_S)
+        self._window_end = 0
+        self._current = self._previous = float("inf")
+
+    def observe(self, position: int, now: float) -> None:
+        """A frame whose first sample is `position` arrived at `now`."""
+        offset = now - position * self._period
+        if position >= self._window_end:
+            self._turn(position)
+        if offset < self._current:
+            if offset < self._current - _REBASE_S:
+                self._previous = offset
+            self._current = offset
+
+    def time_of(self, position: int) -> float:
+        """When `position` arrived, or would have without jitter. Before any frame: infinity."""
+        return min(self._current, self._previous) + position * self._period
+
+    def _turn(self, position: int) -> None:
+        self._previous = self._current
+        self._current = float("inf")
+        self._window_end = position + self._window
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLatency:
+    """From the caller's last voiced sample to the agent's first sample handed to the wire, and its parts.
+
+    `endpoint_ms`: silence waited for on purpose. `stt_ms`: beyond that, until the words were there (0 when
+    they were decoded during the silence). `agent_ms`: until the agent's first words; `tts_ms`: until their
+    first sound; `server_ms`: all the rest, which is ours. The parts add up to `voice_to_voice_ms`."""
+
+    voice_to_voice_ms: float
+    endpoint_ms: float
+    stt_ms: float
+    agent_ms: float
+    tts_ms: float
+    server_ms: float
+
+
+@dataclass(slots=True)
+class TurnClock:
+    """The moments of one turn, in loop time, as they happen; durations of the engines in seconds."""
+
+    voice_ended: float
+    endpoint_due: float
+    words_known: float
+    agent_s: float = 0.0
+    tts_s: float = 0.0
+
+    def latency(self, first_sent: float) -> TurnLatency:
+        """The parts, given when the first frame of the answer left."""
+        total = first_sent - self.voice_ended
+        endpoint = self.endpoint_due - self.voice_ended
+        stt = max(0.0, self.words_known - self.endpoint_due)
+        server = total - endpoint - stt - self.agent_s - self.tts_s
+        return TurnLatency(
+            *(round(part * 1000, 2) for part in (total, endpoint, stt, self.agent_s, self.tts_s, server))
+        )

@@ -1,0 +1,87 @@
+"""What a conversation leaves behind, and who is told while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.agent import AgentReport
+from pipeline.latency import TurnLatency
+from pipeline.transcript import TranscriptEntry
+
+
+class EndReason(StrEnum):
+    """Why a conversation ended."""
+
+    AGENT = "agent"  # the agent hung up, its words heard
+    FAR_END = "far_end"  # the leg ended: the caller hung up, or the media died
+    TRANSFER = "transfer"  # the agent hands the caller on: the leg is alive and now somebody else's
+    SILENCE = "silence"  # nobody spoke through every reprompt
+    MAX_DURATION = "max_duration"
+    ENGINE_ERROR = "engine_error"  # an engine or the agent failed for good; the caller heard an apology
+    STOPPED = "stopped"  # `Session.stop`: the API, a shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFault:
+    """Something an engine or the agent did wrong, survived or not. `at_ms` is on the call's media clock."""
+
+    role: str  # "stt", "tts", "agent", "recording"
+    message: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One exchange: what the caller said (or keyed, or did not say) and what they heard for it.
+
+    `interrupted`: the caller cut the agent's words short. `latency` is None where the caller had not
+    spoken; with
+    `fillers` above 0 it ends at the filler, which is what the caller heard first.
+    """
+
+    number: int
+    user_text: str
+    keyed: str
+    confidence: float
+    agent_text: str
+    interrupted: bool
+    start_ms: int
+    end_ms: int
+    latency: TurnLatency | None
+    fillers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """Everything known at the end. Times are on the call's media clock, 0 where the session began."""
+
+    reason: EndReason
+    disposition: str
+    transfer_target: str
+    leg_reason: str
+    transcript: tuple[TranscriptEntry, ...]
+    turns: tuple[TurnRecord, ...]
+    interruptions: int
+    report: AgentReport
+    faults: tuple[EngineFault, ...]
+    duration_ms: int
+    caller_speech_ms: int
+    agent_speech_ms: int
+    recording: Path | None = field(default=None)
+
+
+class SessionObserver(Protocol):
+    """Told at once, on the event loop: methods return immediately and never raise. Subclass to inherit the
+    empty ones."""
+
+    def turn_completed(self, turn: TurnRecord) -> None:
+        """An exchange is over: heard to its end, or interrupted."""
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        """Somebody said something and is done with it."""
+
+    def state_changed(self, state: str, now: float) -> None:
+        """Turn-taking moved to `state` (a name of `turns.State` in lower case)."""

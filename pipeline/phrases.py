@@ -1,0 +1,96 @@
+"""What the server says by itself, synthesised before the first call: when a voice fails it is too late to
+ask it.
+
+A phrase that no voice could say is a short tone: the caller hears something in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, cast
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.errors import EngineError
+from pipeline.resample import resample
+from pipeline.settings import SessionSettings
+from pipeline.speech import TextToSpeech
+
+log = logging.getLogger(__name__)
+
+SYNTHESIS_LIMIT_S: Final = 20.0  # a cold neural voice on a busy CPU; this is start-up, not a call
+_TONE_HZ: Final = 8000
+
+
+class Phrase(StrEnum):
+    """Which one; the names are those of `SessionSettings`."""
+
+    FILLER = "filler"
+    APOLOGY = "apology"
+    GOODBYE = "goodbye"
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A phrase ready to be played: int16 samples at the rate asked for. `text` is "" for the tone."""
+
+    text: str
+    samples: Pcm
+
+
+class Phrases:
+    """The phrases of one agent, shared by its calls."""
+
+    def __init__(self, spoken: dict[Phrase, tuple[str, Pcm, int]] | None = None) -> None:
+        self._spoken = spoken or {}
+        self._at_rate: dict[tuple[Phrase, int], Spoken] = {}
+
+    @classmethod
+    async def prepare(cls, voices: Sequence[TextToSpeech], settings: SessionSettings) -> Phrases:
+        """Says each phrase with the first of `voices` that can. Never raises `EngineError`: a phrase that
+        none can say becomes the tone, and a warning is logged."""
+        spoken: dict[Phrase, tuple[str, Pcm, int]] = {}
+        for phrase in Phrase:
+            text = getattr(settings, phrase.value)
+            for voice in voices if text else ():
+                try:
+                    samples = await _synthesise(voice, text, settings.language)
+                except (EngineError, TimeoutError) as error:
+                    extra = {"phrase": phrase.value, "reason": str(error)}
+                    log.warning("phrase could not be prepared", extra=extra)
+                else:
+                    spoken[phrase] = (text, samples, voice.rate_hz)
+                    break
+        return cls(spoken)
+
+    def at(self, phrase: Phrase, rate_hz: int) -> Spoken:
+        """The phrase at the leg's rate."""
+        key = (phrase, rate_hz)
+        if key not in self._at_rate:
+            text, samples, from_hz = self._spoken.get(phrase) or ("", _tone(), _TONE_HZ)
+            self._at_rate[key] = Spoken(text, resample(samples, from_hz, rate_hz))
+        return self._at_rate[key]
+
+
+async def _synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
+    chunks: list[Pcm] = []
+    stream = cast(Any, voice.speak(text, language=language))
+    async with asyncio.timeout(SYNTHESIS_LIMIT_S), aclosing(stream):
+        async for chunk in stream:
+            chunks.append(chunk.samples)
+    if not any(chunk.size for chunk in chunks):
+        raise EngineError("the voice said nothing", retryable=False)
+    return np.concatenate(chunks)
+
+
+def _tone() -> Pcm:
+    """400 ms of 440 Hz at -20 dBFS, with 20 ms ramps so that it does not click."""
+    time_s = np.arange(_TONE_HZ * 4 // 10) / _TONE_HZ
+    ramp = np.minimum(1.0, np.minimum(time_s, time_s[::-1]) / 0.02)
+    return cast(Pcm, (3277 * ramp * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16))

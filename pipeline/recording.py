@@ -1,0 +1,286 @@
+"""Stereo recordings, caller left and agent right, written off the loop by one thread for all calls.
+
+Both channels stand on one clock, the call's: sample 0 is the moment the recording was opened. The agent's
+frames lie where they were handed to the wire, one after the other unless more than `_SLACK_MS` apart. The
+caller's lie by their position on the far end's media clock, tied to the call's clock by the first packet:
+what arrives 5 and 35 ms apart is still 20 ms apart in the file. It is tied anew when a packet is too early
+for it (the first one was late) or a second late (the far end restarted its clock); jitter is neither.
+
+A frame is two array assignments on the loop. Full blocks of a second go to the writer; when the disk cannot
+follow, blocks are dropped and counted and their time is kept as silence, because a call never waits for a
+disk. The header is brought up to date every few seconds: what a crash leaves behind is a valid file of what
+it had."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio import Pcm, frame_samples
+from pipeline.errors import LocalError, RecordingError
+
+log = logging.getLogger(__name__)
+
+Block = npt.NDArray[np.int16]
+"""Stereo PCM, shape (samples, 2): left the caller, right the agent."""
+
+MAX_WAITING: Final = 600
+"""Blocks waiting for the disk, of all calls together: 6 s of 100 calls, 20 MB at 8 kHz."""
+
+_BLOCK_S: Final = 1.0
+_SLACK_MS: Final = 60
+_HEADER_EVERY: Final = 5  # blocks
+_HEADER_BYTES: Final = 44
+_CALLER: Final = 0
+_AGENT: Final = 1
+
+
+class Recording:
+    """One call's recording. Made by `RecordingWriter.open`; all methods run on the event loop."""
+
+    __slots__ = (
+        "_block",
+        "_caller_base",
+        "_closed",
+        "_lost",
+        "_n",
+        "_next",
+        "_next_at",
+        "_samples",
+        "_slack",
+        "_start",
+        "_started_at",
+        "_writer",
+        "done",
+        "path",
+        "rate_hz",
+    )  # fmt: skip
+
+    def __init__(self, writer: RecordingWriter, path: Path, *, rate_hz: int, now: float) -> None:
+        self.path = path
+        self.rate_hz = rate_hz
+        self.done: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
+        self._writer = writer
+        self._started_at = now
+        self._n = frame_samples(rate_hz)
+        self._slack = rate_hz * _SLACK_MS // 1000
+        self._samples = int(rate_hz * _BLOCK_S)
+        self._start = 0  # of the block under way, on the call's clock
+        # Two blocks: one channel may be a second ahead of the other before anything is lost.
+        self._block: Block = np.zeros((2 * self._samples, 2), np.int16)
+        self._caller_base: int | None = None
+        self._next_at = [0, 0]  # where each channel goes on, on the call's clock
+        self._lost = 0
+        self._closed = False
+
+    @property
+    def lost_blocks(self) -> int:
+        """Blocks that the disk was too slow for; they are silence in the file."""
+        return self._lost
+
+    def caller(self, frame: Pcm, position: int, now: float) -> None:
+        """A frame of the far end at `position` of its media clock, arrived at `now`."""
+        base = self._caller_base
+        arrived = round((now - self._started_at) * self.rate_hz) - self._n
+        if base is None or not -self._slack <= arrived - base - position <= self.rate_hz:
+            base = self._caller_base = arrived - position
+        self._put(frame, base + position, _CALLER)
+
+    def agent(self, frame: Pcm, now: float) -> None:
+        """A frame that was handed to the wire at `now`."""
+        at = round((now - self._started_at) * self.rate_hz)
+        following = self._next_at[_AGENT]
+        self._put(frame, at if at - following > self._slack else following, _AGENT)
+
+    def _put(self, frame: Pcm, at: int, channel: int) -> None:
+        at = max(at, self._start)
+        self._next_at[channel] = max(self._next_at[channel], at + self._n)
+        offset = at - self._start
+        while offset + self._n > 2 * self._samples:
+            self._flush()
+            offset = at - self._start
+        self._block[offset : offset + self._n, channel] = frame
+
+    def _flush(self) -> None:
+        """Hands the first of the two blocks to the writer."""
+        samples = self._samples
+        if not self._writer.take(self, self._block[:samples].copy()):
+            self._lost += 1
+        self._block[:samples] = self._block[samples:]
+        self._block[samples:] = 0
+        self._start += samples
+
+    def end(self, now: float | None = None) -> None:
+        """Hands over what is left. `now`: when the call ended, so that the file is as long as the call.
+        Again: nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        end = max(self._next_at)
+        if now is not None:
+            end = max(end, round((now - self._started_at) * self.rate_hz))
+        while end - self._start > 2 * self._samples:
+            self._flush()
+        self._writer.finish(self, self._block[: end - self._start].copy())
+
+    async def close(self, now: float | None = None) -> Path:
+        """`end`, and waits until all of it is written. Again: the same path. Raises `RecordingError` if the
+        disk refused any of it."""
+        self.end(now)
+        return await asyncio.shield(self.done)
+
+
+class RecordingWriter:
+    """The thread that writes all recordings of the process. `start` before the first `open`; `close` at the
+    end, when every recording is closed."""
+
+    def __init__(self, *, max_waiting: int = MAX_WAITING) -> None:
+        self._queue: SimpleQueue[tuple[Recording, Block | int, bool] | None] = SimpleQueue()
+        self._max_waiting = max_waiting
+        self._put = 0  # written by the loop only
+        self._taken = 0  # written by the thread only
+        self._skipped: dict[Recording, int] = {}
+        self._files: dict[Recording, _WavFile] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the thread; call it on the event loop. Again: nothing."""
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
+            self._thread.start()
+
+    def open(self, path: Path, *, rate_hz: int, now: float) -> Recording:
+        """A new recording into `path` (16-bit WAV; an existing file is replaced), whose clock begins at
+        `now`. Raises OSError where it cannot be created, `LocalError` before `start`."""
+        if self._thread is None:
+            raise LocalError("the recording writer was not started")
+        file = _WavFile(path, rate_hz)
+        recording = Recording(self, path, rate_hz=rate_hz, now=now)
+        self._files[recording] = file
+        return recording
+
+    async def close(self) -> None:
+        """Ends the thread when everything given to it is written."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    # For Recording, on the loop -------------------------------------------------------------------------
+
+    def take(self, recording: Recording, block: Block) -> bool:
+        """A block to be written; False: the disk is behind, its time will be silence."""
+        if self._put - self._taken >= self._max_waiting:
+            self._skipped[recording] = self._skipped.get(recording, 0) + len(block)
+            return False
+        self._send_skipped(recording)
+        self._send(recording, block, last=False)
+        return True
+
+    def finish(self, recording: Recording, block: Block) -> None:
+        """The last block; never dropped, there is one per call."""
+        self._send_skipped(recording)
+        self._send(recording, block, last=True)
+
+    def _send_skipped(self, recording: Recording) -> None:
+        skipped = self._skipped.pop(recording, 0)
+        if skipped:
+            self._send(recording, skipped, last=False)
+
+    def _send(self, recording: Recording, block: Block | int, *, last: bool) -> None:
+        self._put += 1
+        self._queue.put((recording, block, last))
+
+    # The thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            recording, block, last = item
+            file = self._files[recording]
+            file.append(block)
+            self._taken += 1
+            if last:
+                file.close()
+                del self._files[recording]
+                self._tell(recording, file.error)
+
+    def _tell(self, recording: Recording, error: OSError | None) -> None:
+        if self._loop is None or self._loop.is_closed():
+            return
+        try:
+            self._loop.call_soon_threadsafe(_settle, recording, error)
+        except RuntimeError:
+            log.warning("recording finished after the loop", extra={"path": str(recording.path)})
+
+
+def _settle(recording: Recording, error: OSError | None) -> None:
+    if recording.done.done():
+        return
+    if error is None:
+        recording.done.set_result(recording.path)
+    else:
+        recording.done.set_exception(RecordingError(recording.path.name, str(error)))
+
+
+class _WavFile:
+    """A growing WAV file; after the first OSError it only remembers it."""
+
+    __slots__ = ("_blocks", "_bytes", "_file", "_rate_hz", "error")
+
+    def __init__(self, path: Path, rate_hz: int) -> None:
+        self.error: OSError | None = None
+        self._rate_hz = rate_hz
+        self._bytes = self._blocks = 0
+        self._file: BinaryIO = path.open("wb", buffering=0)
+        self._file.write(self._header())
+
+    def append(self, block: Block | int) -> None:
+        """Samples, or a number of silent ones."""
+        if self.error is not None:
+            return
+        data = bytes(block * 4) if isinstance(block, int) else block.tobytes()
+        try:
+            self._write_all(data)
+            self._bytes += len(data)
+            self._blocks += 1
+            if self._blocks % _HEADER_EVERY == 0:
+                self._patch()
+        except OSError as error:
+            self.error = error
+            log.error("recording cannot be written", extra={"reason": str(error)})
+
+    def close(self) -> None:
+        """Brings the header up to date."""
+        try:
+            if self.error is None:
+                self._patch()
+            self._file.close()
+        except OSError as error:
+            self.error = self.error or error
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def _patch(self) -> None:
+        self._file.seek(0)
+        self._file.write(self._header())
+        self._file.seek(_HEADER_BYTES + self._bytes)
+
+    def _header(self) -> bytes:
+        """RIFF/WAVE, PCM, two channels of 16 bits."""
+        data = min(self._bytes, 0xFFFFFFFF - _HEADER_BYTES)
+        riff = struct.pack("<4sI4s", b"RIFF", data + _HEADER_BYTES - 8, b"WAVE")
+        form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 2, self._rate_hz, self._rate_hz * 4, 4, 16)
+        return riff + form + struct.pack("<4sI", b"data", data)

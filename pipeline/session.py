@@ -1,0 +1,162 @@
+"""One conversation on one leg, from the answer to the hang-up.
+
+```
+leg ── audio_received ──► Ears ──► Dialogue ◄──► Turns        (what happened, what to do)
+leg ◄── read / sent ───── Playout ◄── Voice ◄── Reply ◄── the agent
+```
+
+A frame goes in by direct call and comes out by direct call; only decoding and answering are tasks, and one
+loop timer stands for all of turn-taking's. Everything here runs on the event loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.agent import AgentReport, Conversation
+from pipeline.audio import Pcm
+from pipeline.dialogue import Cast, Dialogue
+from pipeline.ears import Ears
+from pipeline.errors import RecordingError
+from pipeline.leg import Leg
+from pipeline.minutes import Minutes
+from pipeline.outcome import EndReason, SessionObserver, SessionResult
+from pipeline.phrases import Phrases
+from pipeline.recording import Recording
+from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechToText, TextToSpeech
+from pipeline.turn_events import LegEnded
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """One conversation; make it on the event loop and `run` it once.
+
+    `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
+    as things happen. The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
+
+    def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
+        self,
+        *,
+        leg: Leg,
+        agent: Conversation,
+        stt: SpeechToText,
+        tts: TextToSpeech,
+        settings: SessionSettings | None = None,
+        call_id: str = "",
+        fallback_tts: Sequence[TextToSpeech] = (),
+        phrases: Phrases | None = None,
+        recording: Recording | None = None,
+        observer: SessionObserver | None = None,
+    ) -> None:
+        settings = settings or SessionSettings()
+        self._loop = asyncio.get_running_loop()
+        self._leg = leg
+        self._agent = agent
+        self._call_id = call_id
+        self._recording = recording
+        self._leg_reason = ""
+        self._ended = 0.0
+        self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
+        self._ears = Ears(
+            stt, rate_hz=leg.rate_hz, language=settings.language, sustained_ms=settings.barge_in_ms
+        )
+        cast = Cast(
+            leg=leg,
+            agent=agent,
+            voices=(tts, *fallback_tts),
+            phrases=phrases or Phrases(),
+            observer=observer,
+        )
+        self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
+        self._dialogue.playout.tap = recording.agent if recording is not None else None
+
+    async def run(self) -> SessionResult:
+        """The conversation, from the first word to the hang-up. Never raises for what the caller, an
+        engine, the agent or the disk did: that is in the result."""
+        dialogue = self._dialogue
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                self._leg.attach(self, dialogue.playout)
+                dialogue.begin(tasks)
+                reason = await dialogue.over
+            finally:
+                self._leg.attach(None, None)
+                self._wind_up()
+        if reason is not EndReason.TRANSFER:
+            await self._leg.hang_up()
+        await dialogue.hear_out()
+        return await self._result(reason)
+
+    def stop(self) -> None:
+        """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:
+        nothing."""
+        self._dialogue.end(EndReason.STOPPED)
+
+    # From the leg (`LegListener`) -----------------------------------------------------------------------
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """A frame of the caller's."""
+        if self._recording is not None:
+            self._recording.caller(frame, position, now)
+        sound = self._ears.push(frame, position, now, concealed=concealed)
+        if sound is not None:
+            self._dialogue.heard(sound, now)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """A key of the caller's."""
+        self._dialogue.keyed(digit, now)
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """The caller is gone."""
+        self._leg_reason = reason
+        self._dialogue.receive(LegEnded(), now)
+
+    # The end --------------------------------------------------------------------------------------------
+
+    def _wind_up(self) -> None:
+        self._ended = now = self._loop.time()
+        self._dialogue.wind_up(now)
+        self._dialogue.playout.tap = None
+        if self._recording is not None:
+            self._recording.end(now)
+
+    async def _result(self, reason: EndReason) -> SessionResult:
+        recording = await self._close_recording()
+        report = self._report()
+        minutes, dialogue = self._minutes, self._dialogue
+        return SessionResult(
+            reason=reason,
+            disposition=dialogue.disposition or report.disposition,
+            transfer_target=dialogue.target,
+            leg_reason=self._leg_reason,
+            transcript=minutes.transcript.entries,
+            turns=tuple(minutes.turns),
+            interruptions=minutes.interruptions,
+            report=report,
+            faults=tuple(minutes.faults),
+            duration_ms=minutes.ms(self._ended),
+            caller_speech_ms=self._ears.voiced_samples * 1000 // self._ears.rate_hz,
+            agent_speech_ms=round(minutes.agent_speech_s * 1000),
+            recording=recording,
+        )
+
+    def _report(self) -> AgentReport:
+        try:
+            return self._agent.report()
+        except Exception as error:  # the boundary to somebody else's code
+            log.exception("agent could not report", extra={"call_id": self._call_id})
+            self._minutes.fault_now("agent", repr(error))
+            return AgentReport()
+
+    async def _close_recording(self) -> Path | None:
+        if self._recording is None:
+            return None
+        try:
+            return await self._recording.close()
+        except RecordingError as error:
+            self._minutes.fault_now("recording", str(error))
+            return None

@@ -1,0 +1,61 @@
+"""How one conversation behaves: the few numbers that an operator tunes per agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Times of a conversation. The defaults suit a telephone call in English or Arabic.
+
+    `endpoint_ms`: silence that ends an ordinary turn; `endpoint_complete_ms` when the answer is already
+    complete,
+    `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits are
+    dictated.
+    `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
+    `stt_deadline_ms`: how long after the end-point its answer is waited for.
+    `barge_in_ms`: voice over the agent that stops it; `opening_ms`: the first so much of the first words is
+    never stopped, because most people say "hello?" over them.
+    `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
+    `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
+    `dead_air_ms`: from the caller's last word until something must be heard; `tts_stall_ms`: wait for a
+    chunk.
+    `reprompt_s`, `max_reprompts`: silence of the caller; when it is used up the call ends.
+    `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
+    that the far end's jitter buffer has played them.
+    `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
+    "" for none (a short tone stands for it).
+    """
+
+    language: str = "en"
+    endpoint_ms: int = 500
+    endpoint_complete_ms: int = 300
+    endpoint_unfinished_ms: int = 1100
+    endpoint_digits_ms: int = 1200
+    speculate_ms: int = 200
+    stt_deadline_ms: int = 800
+    barge_in_ms: int = 240
+    opening_ms: int = 1000
+    overlap_ms: int = 600
+    min_speech_ms: int = 200
+    max_utterance_s: float = 45.0
+    dead_air_ms: int = 2300
+    tts_stall_ms: int = 1500
+    reprompt_s: float = 8.0
+    max_reprompts: int = 2
+    max_duration_s: float = 600.0
+    key_pause_ms: int = 2500
+    linger_ms: int = 160
+    filler: str = "One moment, please."
+    apology: str = "I am sorry, something went wrong. Please call again later."
+    goodbye: str = "Goodbye."
+
+    def __post_init__(self) -> None:
+        for name in ("barge_in_ms", "endpoint_ms", "endpoint_complete_ms", "speculate_ms", "dead_air_ms"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}: must be above 0")
+        if self.reprompt_s <= 0 or self.max_duration_s <= 0 or self.max_utterance_s <= 0:
+            raise ValueError("reprompt_s, max_duration_s, max_utterance_s: must be above 0")
+        if self.max_reprompts < 0:
+            raise ValueError("max_reprompts: must not be negative")

@@ -1,0 +1,194 @@
+"""The words of turn-taking: its states, what can have happened (past tense), what is to be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
+
+from pipeline.agent import AgentEvent
+from pipeline.outcome import EndReason
+
+
+class State(Enum):
+    """Whose turn it is, and how sure we are."""
+
+    OPENING = auto()  # the agent's first words are being prepared; nobody has heard anything yet
+    LISTENING = auto()  # nobody speaks, the floor is the caller's
+    HEARING = auto()  # the caller speaks
+    ENDPOINTING = auto()  # the caller paused: is that the end?
+    REPLYING = auto()  # the agent thinks, or its voice does; the line is silent
+    SPEAKING = auto()  # the agent's words are on their way to the caller
+    OVERLAPPING = auto()  # both speak, the caller not long enough to be given the floor
+    OVERLAPPED = auto()  # the caller said something over the agent and fell silent
+    KEYING = auto()  # the caller is keying digits
+    CLOSING = auto()  # the last words, which nothing stops
+    ENDED = auto()
+
+
+# What happened ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStarted:
+    """The caller's voice began."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStopped:
+    """It fell silent. `silent_since`: loop time of the last voiced sample; `voiced_ms`: voice in the
+    utterance."""
+
+    silent_since: float
+    voiced_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BargedIn:
+    """The caller has spoken over the agent for `barge_in_ms`, and the agent's words may be interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPressed:
+    """A DTMF digit, while the agent's words may be interrupted."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's."""
+
+    turn: int
+    text: str
+    confidence: float = 0.0
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechReady:
+    """Sound of the reply waits for the wire."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRanOut:
+    """The caller has heard all there was, and the reply is not complete."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHeard:
+    """The reply is complete and heard (or had no words)."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFailed:
+    """The agent or every voice failed for good."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallConcluded:
+    """The agent wants the call to end (or handed on) when its words so far have been heard."""
+
+    turn: int
+    reason: EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class LegEnded:
+    """The far end is gone."""
+
+
+Event: TypeAlias = (
+    SpeechStarted | SpeechStopped | BargedIn | KeyPressed | Understood | SpeechReady | SpeechRanOut
+    | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
+)  # fmt: skip
+
+
+class Inner(Enum):
+    """What the machine's own timers and judgements say."""
+
+    VOICE_CHECK_DUE = auto()
+    TALKED_TOO_LONG = auto()
+    DECODE_DUE = auto()
+    WORDS_OVERDUE = auto()
+    TURN_TAKEN = auto()
+    NOISE_HEARD = auto()
+    OVERLAP_FORGOTTEN = auto()
+    KEYS_COMPLETED = auto()
+    SILENCE_NOTED = auto()
+    PATIENCE_ENDED = auto()
+    DEAD_AIR_NOTED = auto()
+    DEAD_AIR_REPEATED = auto()
+    CLOSING_ENDED = auto()
+    DURATION_REACHED = auto()
+
+
+# What to do -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Ask the recogniser about what was said so far; it answers with `Understood(turn)`."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """What was said over the agent was no answer: forget it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartReply:
+    """Let the agent answer `event`. `silent_since`: the caller's last voiced sample; `endpoint_due`: when the
+    policy wanted the turn to end (both loop time, None where the caller had not spoken)."""
+
+    turn: int
+    event: AgentEvent
+    silent_since: float | None = None
+    endpoint_due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Stop the agent: its sound, its voice, its thinking; in this order and at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayFiller:
+    """Let the caller hear something while the agent takes its time."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class SayLastWords:
+    """Stop whatever is being prepared and say the last words for `reason`; `ReplyHeard(turn)` follows."""
+
+    turn: int
+    reason: EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVoice:
+    """Is sound still coming in? A sender that suppresses silence stops sending instead of falling silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndCall:
+    """It is over."""
+
+    reason: EndReason
+
+
+Action: TypeAlias = (
+    Decode | Discard | StartReply | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
+)

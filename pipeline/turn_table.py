@@ -1,0 +1,229 @@
+"""Turn-taking as a table: who has the floor, and what each thing that happens does about it.
+
+Why a table. The question "the caller starts to speak" has eleven different answers, depending on what was
+going on. Written as conditions on flags (is_speaking, is_playing, is_interrupted...) nobody can say which
+of the 2^n combinations were thought of. Here each (state, event) has a cell; IGNORE says "thought of,
+nothing to do"; no cell says "cannot happen", and if it does that is a bug and raises `LocalError`.
+Judgements that need a number (was it a noise? is patience at an end?) only choose which inner event
+happened; the table alone moves the state.
+
+Why turn numbers. Decoding, thinking and speaking go on elsewhere and report later; meanwhile the caller may
+have spoken again. `turn` counts up whenever what was under way became irrelevant, actions carry it out,
+events carry it back, and an event of an older turn is dropped. Cancelling the task is a courtesy; the
+number is what makes it right.
+
+Why the states are these:
+
+- OPENING is not REPLYING: most people say "hello?" as they pick up, and an agent that took this for a turn
+  would
+  cancel its greeting. Until its first sound is ready nothing the caller says matters.
+- HEARING and ENDPOINTING go back and forth within one utterance. In ENDPOINTING three things run in a row
+  under one timer: wait a little (`speculate_ms`), ask the recogniser, wait until the words' own delay
+  (`Endpointing.delay_ms`) has passed since the last voiced sample. So decoding costs no time when it is
+  faster than the silence, and the words decide how long the silence must be.
+- REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
+  that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word, an
+  apology and the end after the next. Speech here means that the end-point came too early: the reply is
+  thrown away, and since the utterance was never closed, what is decoded next is the whole of it.
+- SPEAKING begins when sound is queued, not when it is sent: on a held line nothing is sent, and that is no
+  dead
+  air of ours.
+- OVERLAPPING and OVERLAPPED: voice over the agent is a cough, a "mm-hm", a barge-in or an early answer, and
+  only time tells which: long enough is a barge-in; one that ended less than `overlap_ms` before the agent
+  did is an answer and goes to ENDPOINTING; any other is forgotten. If the agent finishes first, the floor
+  is the caller's.
+- KEYING: while digits come in, what the microphone hears is tones and keys clicking.
+- CLOSING: once the end is decided nothing stops the last words, and after them the line stays up for
+  `linger_ms`,
+  because the far end's jitter buffer still holds them. A deadline of its own ends it: no way leads back.
+
+The maximum duration is the one timer beside the state's own; it may strike in any state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pipeline.turn_events import (
+    BargedIn,
+    CallConcluded,
+    Event,
+    Inner,
+    KeyPressed,
+    LegEnded,
+    ReplyFailed,
+    ReplyHeard,
+    SpeechRanOut,
+    SpeechReady,
+    SpeechStarted,
+    SpeechStopped,
+    State,
+    Understood,
+)
+
+Kind: TypeAlias = type[Event] | Inner
+"""What a column stands for: an outer event's class or an inner event."""
+
+
+class Effect(Enum):
+    """What is done on the way; `Turns` has a method for each."""
+
+    IGNORE = "ignore"  # thought of: nothing to do
+    HEAR = "hear"
+    HEAR_ON = "hear_on"
+    INTERRUPT = "interrupt"
+    CHECK_VOICE = "check_voice"
+    PAUSE = "pause"
+    HOLD = "hold"
+    SPECULATE = "speculate"
+    CUT_OFF = "cut_off"
+    DECODE = "decode"
+    WEIGH = "weigh"
+    FORGET = "forget"
+    DISMISS = "dismiss"
+    KEY = "key"
+    FIRST_KEY = "first_key"
+    INTERRUPT_BY_KEY = "interrupt_by_key"
+    TAKE_TURN = "take_turn"
+    TAKE_KEYS = "take_keys"
+    REPROMPT = "reprompt"
+    WATCH_ON = "watch_on"
+    FORGET_AND_WATCH = "forget_and_watch"
+    FILL = "fill"
+    LISTEN = "listen"
+    CONCLUDE = "conclude"
+    APOLOGISE = "apologise"
+    SAY_GOODBYE = "say_goodbye"
+    TIME_OUT = "time_out"
+    LINGER = "linger"
+    END = "end"
+    BREAK_OFF = "break_off"
+
+
+_Row: TypeAlias = dict[Kind, tuple[State, Effect]]
+
+
+def _nothing(state: State, *kinds: Kind) -> _Row:
+    return {kind: (state, Effect.IGNORE) for kind in kinds}
+
+
+S, E, I = State, Effect, Inner  # noqa: E741 (a table is read by its columns)
+
+_ANYWHERE: Final[_Row] = {
+    LegEnded: (S.ENDED, E.BREAK_OFF),
+    I.DURATION_REACHED: (S.CLOSING, E.TIME_OUT),
+}
+# The reply under way may fail, or decide that the call is over, in any state in which there is one.
+_UNDER_WAY: Final[_Row] = {
+    ReplyFailed: (S.CLOSING, E.APOLOGISE),
+    CallConcluded: (S.CLOSING, E.CONCLUDE),
+}
+
+TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = MappingProxyType(
+    {
+        S.OPENING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_nothing(
+                S.OPENING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechRanOut
+            ),
+            SpeechReady: (S.SPEAKING, E.IGNORE),
+            ReplyHeard: (S.LISTENING, E.LISTEN),
+            I.DEAD_AIR_NOTED: (S.OPENING, E.FILL),
+            I.DEAD_AIR_REPEATED: (S.CLOSING, E.APOLOGISE),
+        },
+        S.LISTENING: {
+            **_ANYWHERE,
+            **_nothing(S.LISTENING, SpeechStopped, Understood),
+            SpeechStarted: (S.HEARING, E.HEAR),
+            BargedIn: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
+            KeyPressed: (S.KEYING, E.FIRST_KEY),
+            I.SILENCE_NOTED: (S.REPLYING, E.REPROMPT),
+            I.PATIENCE_ENDED: (S.CLOSING, E.SAY_GOODBYE),
+        },
+        S.HEARING: {
+            **_ANYWHERE,
+            **_nothing(S.HEARING, SpeechStarted, BargedIn, Understood),
+            SpeechStopped: (S.ENDPOINTING, E.PAUSE),
+            KeyPressed: (S.KEYING, E.FIRST_KEY),
+            I.VOICE_CHECK_DUE: (S.HEARING, E.CHECK_VOICE),
+            I.TALKED_TOO_LONG: (S.ENDPOINTING, E.CUT_OFF),
+        },
+        S.ENDPOINTING: {
+            **_ANYWHERE,
+            **_nothing(S.ENDPOINTING, SpeechStopped, BargedIn),
+            SpeechStarted: (S.HEARING, E.HEAR_ON),
+            KeyPressed: (S.KEYING, E.FIRST_KEY),
+            Understood: (S.ENDPOINTING, E.WEIGH),
+            I.DECODE_DUE: (S.ENDPOINTING, E.DECODE),
+            I.WORDS_OVERDUE: (S.REPLYING, E.TAKE_TURN),
+            I.TURN_TAKEN: (S.REPLYING, E.TAKE_TURN),
+            I.NOISE_HEARD: (S.LISTENING, E.DISMISS),
+        },
+        S.REPLYING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_nothing(S.REPLYING, SpeechStopped, Understood, SpeechRanOut),
+            SpeechStarted: (S.HEARING, E.INTERRUPT),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            SpeechReady: (S.SPEAKING, E.IGNORE),
+            ReplyHeard: (S.LISTENING, E.LISTEN),
+            I.DEAD_AIR_NOTED: (S.REPLYING, E.FILL),
+            I.DEAD_AIR_REPEATED: (S.CLOSING, E.APOLOGISE),
+        },
+        S.SPEAKING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_nothing(S.SPEAKING, SpeechStopped, Understood, SpeechReady),
+            SpeechStarted: (S.OVERLAPPING, E.IGNORE),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            SpeechRanOut: (S.REPLYING, E.WATCH_ON),
+            ReplyHeard: (S.LISTENING, E.LISTEN),
+        },
+        S.OVERLAPPING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_nothing(S.OVERLAPPING, SpeechStarted, Understood, SpeechReady),
+            SpeechStopped: (S.OVERLAPPED, E.HOLD),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            SpeechRanOut: (S.HEARING, E.INTERRUPT),  # the agent paused, the caller goes on
+            ReplyHeard: (S.HEARING, E.HEAR),
+        },
+        S.OVERLAPPED: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_nothing(S.OVERLAPPED, SpeechStopped, Understood, SpeechReady),
+            SpeechStarted: (S.OVERLAPPING, E.IGNORE),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
+            ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.OVERLAP_FORGOTTEN: (S.SPEAKING, E.FORGET),
+        },
+        S.KEYING: {
+            **_ANYWHERE,
+            **_nothing(S.KEYING, SpeechStarted, SpeechStopped, BargedIn, Understood),
+            KeyPressed: (S.KEYING, E.KEY),
+            I.KEYS_COMPLETED: (S.REPLYING, E.TAKE_KEYS),
+        },
+        S.CLOSING: {
+            LegEnded: (S.ENDED, E.BREAK_OFF),
+            **_nothing(
+                S.CLOSING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechReady,
+                SpeechRanOut, ReplyFailed, CallConcluded,
+            ),
+            ReplyHeard: (S.CLOSING, E.LINGER),
+            I.CLOSING_ENDED: (S.ENDED, E.END),
+        },
+        S.ENDED: _nothing(
+            S.ENDED, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechReady,
+            SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded, LegEnded,
+        ),
+    }
+)  # fmt: skip

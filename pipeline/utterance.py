@@ -1,0 +1,106 @@
+"""One stretch of the agent's speech on its way to the caller: its words and where in the audio they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.speech import SpokenWord
+from pipeline.transcript import heard_words, placed_words
+
+
+class _Piece:
+    """What one request to a voice made: `start` is its first sample in the utterance."""
+
+    __slots__ = ("complete", "samples", "spoken", "start", "text")
+
+    def __init__(self, text: str, start: int) -> None:
+        self.text = text
+        self.start = start
+        self.samples = 0
+        self.spoken: list[SpokenWord] = []
+        self.complete = False
+
+
+class Utterance:
+    """What is being said. Made by `Playout.begin`, filled while it is already heard.
+
+    `samples`: written so far, at `rate_hz`. `started_at`, `last_sent_at`: loop time at which its first and
+    its last frame so far were handed to the wire; None before. Everything here is counted at the leg's
+    rate."""
+
+    __slots__ = (
+        "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "rate_hz", "samples",
+        "started_at",
+    )  # fmt: skip
+
+    def __init__(self, *, rate_hz: int, interruptible: bool, first_frame: int) -> None:
+        self.rate_hz = rate_hz
+        self.interruptible = interruptible
+        self.first_frame = first_frame
+        self.samples = 0
+        self.ended = False
+        self.started_at: float | None = None
+        self.last_sent_at: float | None = None
+        self._pieces: list[_Piece] = []
+
+    def begin_piece(self, text: str) -> None:
+        """The samples that follow say `text`."""
+        self._pieces.append(_Piece(text, self.samples))
+
+    def add(self, samples: int, words: Sequence[SpokenWord] = ()) -> None:
+        """`samples` more were written; `words` begin in them, counted from the start of the piece."""
+        self.samples += samples
+        if self._pieces:
+            self._pieces[-1].samples += samples
+            self._pieces[-1].spoken.extend(words)
+
+    def end_piece(self) -> None:
+        """The voice has said all of the piece."""
+        if self._pieces:
+            self._pieces[-1].complete = True
+
+    def break_piece(self) -> str:
+        """The voice broke off: keeps the words that are in the audio, returns those that are not."""
+        piece = self._pieces[-1]
+        kept = heard_words(self._placed(piece), self.samples)
+        # All of a word but its last 20 ms counts as whole: the resampler still holds a little back.
+        kept = tuple(word for word in kept if word.end <= self.samples + self.rate_hz // 50)
+        words = piece.text.split()
+        piece.text = " ".join(words[: len(kept)])
+        piece.spoken = piece.spoken[: len(kept)]
+        piece.complete = True
+        return " ".join(words[len(kept) :])
+
+    def interject(self, text: str, samples: int) -> None:
+        """`samples` that say `text` come between what was written and the rest of the piece under way."""
+        piece = self._pieces[-1] if self._pieces and not self._pieces[-1].complete else None
+        rest = self.break_piece() if piece is not None else ""
+        self.begin_piece(text)
+        self.add(samples)
+        self.end_piece()
+        if piece is not None:
+            # The engine goes on counting from the start of its piece, which has moved back by what came
+            # between.
+            self._pieces.append(_Piece(rest, self.samples - piece.samples))
+            self._pieces[-1].samples = piece.samples
+
+    @property
+    def text(self) -> str:
+        """All that is to be said so far."""
+        return " ".join(piece.text for piece in self._pieces if piece.text)
+
+    def words(self) -> tuple[SpokenWord, ...]:
+        """Every word with its samples, counted from the start of the utterance."""
+        return tuple(word for piece in self._pieces for word in self._placed(piece))
+
+    def heard(self, samples: int) -> tuple[SpokenWord, ...]:
+        """The words that were heard when `samples` of the audio were."""
+        return heard_words(self.words(), samples)
+
+    def _placed(self, piece: _Piece) -> tuple[SpokenWord, ...]:
+        placed = placed_words(
+            piece.text, piece.spoken, samples=piece.samples, rate_hz=self.rate_hz, complete=piece.complete
+        )
+        return tuple(
+            SpokenWord(word.text, piece.start + word.start, piece.start + word.end) for word in placed
+        )

@@ -1,0 +1,74 @@
+"""The media clock against jitter, drift and jumps; the parts of a turn's latency."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pipeline.latency import MediaClock, TurnClock
+
+RATE_HZ = 8000
+
+
+def run(
+    clock: MediaClock, seconds: float, *, start: int = 0, drift: float = 0.0, seed: int = 1
+) -> tuple[int, float]:
+    """Packets every 20 ms with up to 60 ms of jitter, one in ten without; a second of position is 1+drift
+    s."""
+    dice = random.Random(seed)
+    position, sent = start, 100.0
+    for index in range(int(seconds * 50)):
+        position = start + index * 160
+        sent = 100.0 + index * 0.02 * (1 + drift)
+        clock.observe(position, sent + (0.0 if dice.random() < 0.1 else dice.uniform(0.0, 0.06)))
+    return position, sent
+
+
+def test_jitter_is_filtered_out() -> None:
+    clock = MediaClock(RATE_HZ)
+    position, sent = run(clock, 5)
+    assert clock.time_of(position) == pytest.approx(sent, abs=0.0005)
+    assert clock.time_of(position - 800) == pytest.approx(sent - 0.1, abs=0.0005)
+
+
+@pytest.mark.parametrize("drift", [100e-6, -100e-6])
+def test_a_drifting_clock_is_followed(drift: float) -> None:
+    clock = MediaClock(RATE_HZ)
+    position, sent = run(clock, 600, drift=drift)
+    assert clock.time_of(position) == pytest.approx(sent, abs=0.0025)
+
+
+def test_the_first_packet_may_be_late() -> None:
+    clock = MediaClock(RATE_HZ)
+    clock.observe(0, 100.2)
+    clock.observe(160, 100.02)
+    assert clock.time_of(0) == pytest.approx(100.0)
+
+
+def test_a_jump_ahead_of_the_far_ends_clock() -> None:
+    clock = MediaClock(RATE_HZ)
+    run(clock, 5)
+    clock.observe(8_000_000, 200.0)
+    assert clock.time_of(8_000_000) == pytest.approx(200.0)
+
+
+def test_before_any_frame_nothing_is_known() -> None:
+    assert MediaClock(RATE_HZ).time_of(0) == float("inf")
+
+
+def test_the_parts_add_up() -> None:
+    clock = TurnClock(voice_ended=10.0, endpoint_due=10.5, words_known=10.6, agent_s=0.2, tts_s=0.05)
+    latency = clock.latency(10.87)
+    assert latency.voice_to_voice_ms == pytest.approx(870)
+    assert latency.endpoint_ms == pytest.approx(500)
+    assert latency.stt_ms == pytest.approx(100)
+    assert latency.agent_ms == pytest.approx(200)
+    assert latency.tts_ms == pytest.approx(50)
+    assert latency.server_ms == pytest.approx(20)
+
+
+def test_words_known_in_the_pause_cost_nothing() -> None:
+    clock = TurnClock(voice_ended=10.0, endpoint_due=10.5, words_known=10.3)
+    assert clock.latency(10.501).stt_ms == 0
+    assert clock.latency(10.501).server_ms == pytest.approx(1)

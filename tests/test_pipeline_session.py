@@ -1,0 +1,602 @@
+"""A whole conversation, with stand-ins for the models and the clock only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pipeline.agent import (
+    CallOpened,
+    Expect,
+    HangUp,
+    Say,
+    SendDigits,
+    Transfer,
+    UserKeyed,
+    UserSaid,
+    UserSilent,
+)
+from pipeline.outcome import EndReason, SessionResult
+from pipeline.phrases import Phrases
+from pipeline.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.transcript import Role
+from tests.support.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, Watching, play, voice
+
+SETTINGS = SessionSettings()
+GREETING = Say("hello this is the clinic calling")
+BYE = (Say("thank you goodbye"), HangUp("confirmed"))
+
+
+def converse(
+    agent: FakeAgent,
+    *,
+    stt: FakeStt | None = None,
+    tts: FakeTts | None = None,
+    prepare: Any = None,
+    settings: SessionSettings = SETTINGS,
+    **more: Any,
+) -> tuple[SessionResult, FakeLeg]:
+    """Plays one call to its end. `prepare(leg)` says what the caller does."""
+
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        if prepare is not None:
+            prepare(leg)
+        voices = tts or FakeTts()
+        phrases = await Phrases.prepare([FakeTts()], settings)
+        session = Session(
+            leg=leg, agent=agent, stt=stt or FakeStt(), tts=voices, settings=settings, phrases=phrases, **more
+        )
+        return await session.run(), leg
+
+    return play(scene)
+
+
+def texts(result: SessionResult, role: Role) -> list[str]:
+    return [entry.text for entry in result.transcript if entry.role is role]
+
+
+# A call as it should be -------------------------------------------------------------------------------------
+
+
+def test_greeting_answer_farewell() -> None:
+    agent = FakeAgent([GREETING, Expect(Expected(kinds=("yes_no",)))], BYE)
+    seen = Watching()
+    result, leg = converse(
+        agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)), observer=seen
+    )
+    assert result.reason is EndReason.AGENT
+    assert result.disposition == "confirmed"
+    assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
+    assert [(entry.role, entry.text) for entry in result.transcript] == [
+        (Role.AGENT, "hello this is the clinic calling"),
+        (Role.CALLER, "yes"),
+        (Role.AGENT, "thank you goodbye"),
+    ]
+    assert seen.entries == list(result.transcript)
+    assert seen.turns == list(result.turns)
+    assert seen.states == [
+        "speaking", "listening", "hearing", "endpointing", "replying", "speaking", "closing", "ended"
+    ]  # fmt: skip
+    assert leg.hung_up == 1
+    assert result.report.answers == {"day": "monday"}
+    assert result.faults == ()
+
+
+def test_first_sound_leaves_at_once() -> None:
+    """With engines that take no time the greeting's first frame is on the wire in the same moment."""
+    _, leg = converse(FakeAgent([GREETING, HangUp()]))
+    assert leg.frames[0][0] - leg.started_at < 0.001
+
+
+def test_words_lie_on_the_media_clock() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], BYE), stt=FakeStt("yes please"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    caller = next(entry for entry in result.transcript if entry.role is Role.CALLER)
+    assert caller.start_ms == pytest.approx(3000, abs=70)
+    assert caller.end_ms == pytest.approx(3500, abs=70)
+    greeting = result.transcript[0]
+    assert greeting.start_ms == 0
+    assert [word.text for word in greeting.words] == GREETING.text.split()
+    assert greeting.words[3].start_ms == pytest.approx(900, abs=25)
+
+
+def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() -> None:
+    result, leg = converse(
+        FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_ms, abs=1)
+    assert latency.server_ms < 1
+    assert latency.stt_ms == latency.agent_ms == latency.tts_ms == 0
+    answered = next(moment for moment, _ in leg.frames if moment > leg.started_at + 3)
+    voice_ended = leg.started_at + 3.52  # the frame that ends at 3.5 s is there 20 ms later at the most
+    assert latency.voice_to_voice_ms == pytest.approx((answered - voice_ended) * 1000, abs=41)
+
+
+def test_latency_names_who_took_the_time() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], [0.3, *BYE]),
+        stt=FakeStt("yes", delay_s=0.45),
+        tts=FakeTts(delay_s=0.1),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.stt_ms == pytest.approx(200 + 450 - 500, abs=1)  # asked at 200 ms, wanted at 500
+    assert latency.agent_ms == pytest.approx(300, abs=1)
+    assert latency.tts_ms == pytest.approx(100, abs=1)
+    parts = latency.endpoint_ms + latency.stt_ms + latency.agent_ms + latency.tts_ms + latency.server_ms
+    assert parts == pytest.approx(latency.voice_to_voice_ms, abs=0.1)
+
+
+def test_expected_answer_reaches_the_recogniser_and_shortens_the_pause() -> None:
+    expected = Expected(kinds=("yes_no",))
+    stt = FakeStt("yes")
+    result, _ = converse(
+        FakeAgent([Expect(expected), GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert stt.listenings[0].expected == expected
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_complete_ms, abs=1)
+
+
+def test_recogniser_gets_the_sound_from_before_the_voice_was_certain() -> None:
+    stt = FakeStt("yes")
+    converse(FakeAgent([GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    first_loud = next(i for i, frame in enumerate(stt.listenings[0].pushed) if abs(frame).max() > 1000)
+    assert 5 <= first_loud <= 14
+
+
+def test_pause_inside_an_utterance_is_one_turn() -> None:
+    agent = FakeAgent([GREETING], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(3.9, voice(0.5))  # 400 ms later: decoded in between, but not the end
+
+    stt = FakeStt("my number is five")
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert len(stt.listenings) == 1
+    assert stt.asked == 2
+    assert texts(result, Role.CALLER) == ["my number is five"]
+
+
+def test_silence_suppression_ends_the_turn_too() -> None:
+    """A sender that stops sending when the caller stops speaking gives no silent frame to notice."""
+
+    def caller(leg: FakeLeg) -> None:
+        leg.suppresses_silence = True
+        leg.says(3.0, voice(0.5))
+
+    result, _ = converse(FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["yes"]
+    assert result.reason is EndReason.AGENT
+
+
+# Interruption -----------------------------------------------------------------------------------------------
+
+LONG = Say("one two three four five six seven eight nine ten")
+
+
+def test_barge_in_cuts_the_transcript_at_the_last_word_heard() -> None:
+    agent = FakeAgent([LONG], BYE)
+    result, leg = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.5, voice(0.6)))
+    cut = result.transcript[0]
+    assert cut.interrupted
+    # 1.5 s of speech before the caller begins, 240 to 320 ms until that is a barge-in: 5.8 to 6.1 words
+    assert cut.text == "one two three four five six"
+    assert result.turns[0].interrupted
+    assert result.interruptions == 1
+    said = agent.events[1]
+    assert isinstance(said, UserSaid)
+    assert (said.text, said.heard, said.interrupted) == ("stop", cut.text, True)
+    assert agent.closed_early == 0  # it had nothing more to say
+    silent = [b - a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1]
+    assert len(silent) == 1
+    last = leg.frames[[i for i, (a, _) in enumerate(leg.frames) if a < leg.started_at + 2.5][-1]][0]
+    assert 1.5 + 0.24 <= last - leg.started_at + 0.02 <= 1.5 + 0.36
+
+
+def test_barge_in_stops_the_voice_and_the_agent() -> None:
+    agent = FakeAgent([GREETING, LONG, LONG, LONG], BYE)
+    tts = FakeTts(delay_s=0.2)
+    converse(agent, stt=FakeStt("stop"), tts=tts, prepare=lambda leg: leg.says(2.5, voice(0.8)))
+    assert agent.closed_early == 1
+    assert tts.closed_early == 1
+
+
+def test_words_that_may_not_be_interrupted_are_not() -> None:
+    agent = FakeAgent([Say(LONG.text, interruptible=False)], BYE)
+    result, _ = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.0, voice(0.6)))
+    assert result.transcript[0].text == LONG.text
+    assert not result.transcript[0].interrupted
+
+
+def test_hello_over_the_greeting_does_not_stop_it() -> None:
+    result, _ = converse(
+        FakeAgent([LONG, HangUp()]), stt=FakeStt("hello"), prepare=lambda leg: leg.says(0.1, voice(0.5))
+    )
+    assert result.transcript[0].text == LONG.text
+    assert result.interruptions == 0
+
+
+def test_answer_into_the_agents_last_word_counts() -> None:
+    agent = FakeAgent([Say(GREETING.text, interruptible=False)], BYE)  # 1.8 s
+    result, _ = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(1.3, voice(0.3)))
+    assert texts(result, Role.CALLER) == ["yes"]
+
+
+def test_murmur_in_the_middle_is_forgotten() -> None:
+    agent = FakeAgent([LONG], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(1.2, voice(0.14))
+        leg.says(4.5, voice(0.4))
+
+    stt = FakeStt("yes")
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert result.interruptions == 0
+    assert len(stt.listenings) == 2
+    assert stt.listenings[0].closed
+    assert texts(result, Role.CALLER) == ["yes"]
+
+
+def test_going_on_before_the_answer_is_heard_makes_one_turn_of_it() -> None:
+    """The end-point came too early: the agent is asked again, with all of it."""
+    agent = FakeAgent([GREETING], [2.0, Say("never heard")], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(4.3, voice(0.5))
+
+    class Growing(FakeStt):
+        def understand(self, listening: Any) -> str:
+            return "monday" if self.asked == 1 else "monday or tuesday"
+
+    result, _ = converse(agent, stt=Growing(), prepare=caller)
+    first, second = (event for event in agent.events if isinstance(event, UserSaid))
+    assert (first.text, first.continues) == ("monday", False)
+    assert (second.text, second.continues) == ("monday or tuesday", True)
+    assert texts(result, Role.CALLER) == ["monday or tuesday"]
+    assert "never heard" not in texts(result, Role.AGENT)
+    assert [turn.user_text for turn in result.turns] == ["", "monday or tuesday"]
+
+
+# Keys -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keyed", "expected", "got"), [("12#", 0, "12"), ("1234", 4, "1234"), ("77", 0, "77"), ("#", 0, "#")]
+)
+def test_keys_are_collected(keyed: str, expected: int, got: str) -> None:
+    agent = FakeAgent([GREETING, Expect(Expected(kinds=("digits",), digits=expected))], BYE)
+    result, _ = converse(agent, prepare=lambda leg: leg.keys(3.0, keyed))
+    assert agent.events[1] == UserKeyed(got)
+    assert result.turns[1].keyed == got
+
+
+def test_a_key_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
+    agent = FakeAgent([Say(GREETING.text, interruptible=False), Say(LONG.text)], BYE)
+    result, _ = converse(agent, prepare=lambda leg: leg.keys(0.5, "5#"))
+    assert agent.events[1] == UserKeyed("5")
+    assert result.transcript[0].text == GREETING.text
+    assert result.transcript[1].text != LONG.text
+
+
+def test_the_agent_keys_digits_when_its_words_were_heard() -> None:
+    async def scene() -> None:
+        leg = FakeLeg()
+        moments: list[float] = []
+        original = leg.send_dtmf
+
+        async def send(digits: str) -> None:
+            moments.append(asyncio.get_running_loop().time())
+            await original(digits)
+
+        leg.send_dtmf = send  # type: ignore[method-assign]
+        agent = FakeAgent([GREETING, SendDigits("42#"), HangUp()])
+        await Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run()
+        assert leg.dtmf == "42#"
+        assert moments[0] >= leg.frames[-1][0]
+
+    play(scene)
+
+
+# Silence and time -------------------------------------------------------------------------------------------
+
+
+def test_silence_reprompts_then_says_goodbye() -> None:
+    agent = FakeAgent([GREETING], [Say("are you there")], [Say("hello hello")])
+    result, leg = converse(agent)
+    assert [event.count for event in agent.events if isinstance(event, UserSilent)] == [1, 2]
+    assert result.reason is EndReason.SILENCE
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.goodbye
+    assert result.duration_ms == pytest.approx(
+        1800 + 3 * 8000 + 900 + 600 + 300 + SETTINGS.linger_ms, abs=200
+    )
+    assert leg.hung_up == 1
+
+
+def test_an_agent_that_says_nothing_to_silence_does_not_hang_the_call() -> None:
+    result, _ = converse(FakeAgent([GREETING]))
+    assert result.reason is EndReason.SILENCE
+
+
+def test_no_call_is_longer_than_its_maximum() -> None:
+    settings = SessionSettings(max_duration_s=5.0)
+    talk = FakeAgent([Say(" ".join(["word"] * 100))])
+    result, _ = converse(talk, settings=settings)
+    assert result.reason is EndReason.MAX_DURATION
+    assert result.duration_ms < 6500
+    assert texts(result, Role.AGENT)[-1] == settings.goodbye
+    assert result.transcript[0].interrupted
+
+
+def test_music_on_hold_is_cut_into_turns() -> None:
+    settings = SessionSettings(max_utterance_s=5.0)
+    agent = FakeAgent([GREETING], BYE)
+    result, _ = converse(
+        agent, stt=FakeStt("la la la"), settings=settings, prepare=lambda leg: leg.says(3.0, voice(30.0))
+    )
+    assert texts(result, Role.CALLER)[0] == "la la la"
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_held_line_is_not_dead_air() -> None:
+    """On hold the leg pulls nothing; nobody apologises to music."""
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg()
+        agent = FakeAgent([GREETING, HangUp()])
+        leg.held = True
+        session = Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts())
+        asyncio.get_running_loop().call_later(20, setattr, leg, "held", False)
+        return await session.run()
+
+    result = play(scene)
+    assert result.reason is EndReason.AGENT
+    assert [entry.text for entry in result.transcript] == [GREETING.text]
+
+
+# The end ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_words_are_heard_to_the_end() -> None:
+    _, leg = converse(FakeAgent([GREETING, *BYE]))
+    spoken_s = (len(GREETING.text.split()) + 3) * 0.3
+    assert len(leg.frames) * 0.02 == pytest.approx(spoken_s, abs=0.06)
+
+
+def test_nothing_interrupts_the_last_words() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING, LONG, HangUp()]),
+        stt=FakeStt("wait"),
+        prepare=lambda leg: leg.says(2.2, voice(1.0)),
+    )
+    assert texts(result, Role.AGENT) == [GREETING.text, LONG.text]
+
+
+def test_transfer_leaves_the_leg_alone() -> None:
+    result, leg = converse(FakeAgent([Say("I put you through"), Transfer("+966110000001")]))
+    assert (result.reason, result.transfer_target) == (EndReason.TRANSFER, "+966110000001")
+    assert leg.hung_up == 0
+    assert leg.listener is None
+
+
+def test_the_caller_hangs_up_in_the_middle() -> None:
+    result, _ = converse(FakeAgent([LONG]), prepare=lambda leg: leg.ends(1.0, "media_timeout"))
+    assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "media_timeout")
+    assert texts(result, Role.AGENT) == ["one two three"]
+    assert result.transcript[0].interrupted
+    assert len(result.turns) == 1
+
+
+def test_what_the_caller_said_last_is_in_the_transcript() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.ends(3.6)
+
+    result, _ = converse(FakeAgent([GREETING]), stt=FakeStt("goodbye then"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["goodbye then"]
+
+
+def test_stop_from_outside() -> None:
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        session = Session(leg=leg, agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+        asyncio.get_running_loop().call_later(1.0, session.stop)
+        return await session.run(), leg
+
+    result, leg = play(scene)
+    assert result.reason is EndReason.STOPPED
+    assert result.duration_ms == 1000
+    assert leg.hung_up == 1
+
+
+def test_stopped_before_it_ran() -> None:
+    async def scene() -> SessionResult:
+        session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+        session.stop()
+        return await session.run()
+
+    assert play(scene).reason is EndReason.STOPPED
+
+
+def test_cancelling_the_task_leaves_nothing_behind() -> None:
+    async def scene() -> None:
+        leg = FakeLeg()
+        agent = FakeAgent([LONG, 1000.0, LONG])
+        task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert leg.listener is None
+        assert agent.closed_early == 1
+        assert len(asyncio.all_tasks()) == 1
+
+    play(scene)
+
+
+# Engines that fail ------------------------------------------------------------------------------------------
+
+
+def longest_silence(leg: FakeLeg, after_s: float) -> float:
+    """From the caller's last word on, the longest stretch in which the line was silent."""
+    moments = [leg.started_at + after_s, *(m for m, _ in leg.frames if m > leg.started_at + after_s)]
+    return max(b - a for a, b in pairwise(moments))
+
+
+def test_a_dead_recogniser_is_words_not_understood() -> None:
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, leg = converse(agent, stt=FakeStt(fails=True), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert isinstance(agent.events[1], UserSaid)
+    assert agent.events[1].text == ""
+    assert [fault.role for fault in result.faults] == ["stt"]
+    assert result.reason is EndReason.AGENT
+    assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_a_late_recogniser_is_not_waited_for() -> None:
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, leg = converse(
+        agent, stt=FakeStt("yes", delay_s=60), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert [fault.role for fault in result.faults] == ["stt"]
+    assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_a_recogniser_with_a_bug_is_survived() -> None:
+    class Buggy(FakeStt):
+        def understand(self, listening: Any) -> str:
+            raise ZeroDivisionError
+
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, _ = converse(agent, stt=Buggy(), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_slow_agent_is_covered_by_a_filler() -> None:
+    agent = FakeAgent([GREETING], [4.0, *BYE])
+    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert texts(result, Role.AGENT) == [GREETING.text, SETTINGS.filler, "thank you goodbye"]
+    assert result.turns[-1].fillers == 1
+    assert longest_silence(leg, 3.5) < 2.5
+    assert result.reason is EndReason.AGENT
+
+
+def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
+    result, leg = converse(
+        FakeAgent([GREETING], [1000.0]), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert texts(result, Role.AGENT)[-2:] == [SETTINGS.filler, SETTINGS.apology]
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert longest_silence(leg, 3.5) < 2.5
+    assert leg.hung_up == 1
+
+
+def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        result, leg = converse(
+            FakeAgent([GREETING], [RuntimeError("bug of 12345")]),
+            stt=FakeStt("yes"),
+            prepare=lambda leg: leg.says(3.0, voice(0.5)),
+            call_id="call-7",
+        )
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert longest_silence(leg, 3.5) < 2.5
+    assert [record.message for record in caplog.records] == ["agent broke"]
+    assert caplog.records[0].call_id == "call-7"  # type: ignore[attr-defined]
+
+
+def test_a_voice_that_breaks_off_goes_on_at_the_word() -> None:
+    tts = FakeTts()
+    tts.fail_at[0] = 3
+    result, _ = converse(FakeAgent([LONG, HangUp()]), tts=tts)
+    assert tts.asked == [LONG.text, "four five six seven eight nine ten"]
+    assert texts(result, Role.AGENT) == [LONG.text]
+    assert len(result.faults) == 1
+
+
+def test_a_voice_that_stalls_goes_on_at_the_word() -> None:
+    tts = FakeTts()
+    tts.stall_at[0] = 2
+    result, leg = converse(FakeAgent([LONG, HangUp()]), tts=tts)
+    assert tts.asked[1] == "three four five six seven eight nine ten"
+    assert texts(result, Role.AGENT) == [LONG.text]
+    assert max(leg.gaps()) < 2.5
+
+
+def test_another_voice_takes_over() -> None:
+    broken, other = FakeTts(), FakeTts()
+    broken.always_fails = True
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=broken, fallback_tts=[other])
+    assert len(broken.asked) == 4  # each text twice: the failure may have passed
+    assert texts(result, Role.AGENT) == [GREETING.text, "thank you goodbye"]
+    assert result.reason is EndReason.AGENT
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_without_any_voice_the_caller_hears_the_apology(retryable: bool) -> None:
+    broken = FakeTts()
+    broken.always_fails, broken.retryable = True, retryable
+    result, leg = converse(FakeAgent([GREETING]), tts=broken)
+    assert len(broken.asked) == 1 + retryable
+    assert texts(result, Role.AGENT) == [SETTINGS.apology]
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert max(leg.gaps()) < 2.5
+
+
+def test_a_voice_that_is_silent_for_ever_is_covered() -> None:
+    tts = FakeTts(delay_s=3600)
+    result, leg = converse(FakeAgent([GREETING]), tts=tts)
+    assert max(leg.gaps()) < 2.5
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
+def test_with_no_phrase_prepared_there_is_a_tone() -> None:
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        broken = FakeTts()
+        broken.always_fails = True
+        phrases = await Phrases.prepare([broken], SETTINGS)
+        session = Session(leg=leg, agent=FakeAgent([GREETING]), stt=FakeStt(), tts=broken, phrases=phrases)
+        return await session.run(), leg
+
+    result, leg = play(scene)
+    assert abs(leg.heard).max() > 1000
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
+def test_a_report_that_raises_does_not_lose_the_call() -> None:
+    class Rude(FakeAgent):
+        def report(self) -> Any:
+            raise KeyError("x")
+
+    result, _ = converse(Rude([GREETING, HangUp()]))
+    assert result.reason is EndReason.AGENT
+    assert result.faults[0].role == "agent"
+
+
+def test_an_agent_without_words_gives_the_floor_back() -> None:
+    agent = FakeAgent([], [], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(1.0, voice(0.5))
+        leg.says(4.0, voice(0.5))
+
+    result, _ = converse(agent, stt=FakeStt("hello", "anybody there"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["hello", "anybody there"]
+    assert result.reason is EndReason.AGENT

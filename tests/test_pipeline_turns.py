@@ -1,0 +1,395 @@
+"""Turn-taking: the table, and calls played through it in virtual time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.agent import CallOpened, UserKeyed, UserSaid, UserSilent
+from pipeline.errors import LocalError
+from pipeline.outcome import EndReason
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.turn_events import (
+    Action,
+    BargedIn,
+    CallConcluded,
+    Decode,
+    Discard,
+    EndCall,
+    Event,
+    Inner,
+    Interrupt,
+    KeyPressed,
+    LegEnded,
+    PlayFiller,
+    ReplyFailed,
+    ReplyHeard,
+    SayLastWords,
+    SpeechRanOut,
+    SpeechReady,
+    SpeechStarted,
+    SpeechStopped,
+    StartReply,
+    State,
+    Understood,
+)
+from pipeline.turn_table import TRANSITIONS, Effect
+from pipeline.turns import EFFECTS, Turns
+
+SETTINGS = SessionSettings()
+FROM_THE_CALLER = (SpeechStarted, SpeechStopped, BargedIn, KeyPressed, LegEnded)
+FROM_A_REPLY = (SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
+WITH_A_REPLY = (
+    State.OPENING,
+    State.REPLYING,
+    State.SPEAKING,
+    State.OVERLAPPING,
+    State.OVERLAPPED,
+    State.CLOSING,
+)
+
+
+def actions(turns: Turns) -> list[Action]:
+    taken: list[Action] = []
+    while (action := turns.next_action()) is not None:
+        taken.append(action)
+    return taken
+
+
+def at(state: State) -> Turns:
+    """A machine at time 0 (-ish) in `state`, by the way that leads there."""
+    turns = Turns(SETTINGS, 0.0)
+    actions(turns)
+    if state is State.OPENING:
+        return turns
+    turns.receive(SpeechReady(turns.turn), 0.0)
+    ways: dict[State, list[Event]] = {
+        State.SPEAKING: [],
+        State.OVERLAPPING: [SpeechStarted()],
+        State.OVERLAPPED: [SpeechStarted(), SpeechStopped(0.0, 100)],
+        State.LISTENING: [ReplyHeard(1)],
+        State.HEARING: [ReplyHeard(1), SpeechStarted()],
+        State.ENDPOINTING: [ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400)],
+        State.KEYING: [ReplyHeard(1), KeyPressed("1")],
+        State.CLOSING: [CallConcluded(1, EndReason.AGENT)],
+        State.ENDED: [LegEnded()],
+        State.REPLYING: [SpeechRanOut(1)],
+    }
+    for event in ways[state]:
+        turns.receive(event, 0.0)
+    actions(turns)
+    assert turns.state is state
+    return turns
+
+
+def run_until(turns: Turns, now: float) -> None:
+    """Fires every timer up to `now`."""
+    while (due := turns.timer_at()) is not None and due <= now:
+        turns.handle_timer(due)
+
+
+# The table --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("kind", FROM_THE_CALLER)
+def test_what_the_caller_does_is_thought_of_in_every_state(state: State, kind: type) -> None:
+    assert kind in TRANSITIONS[state]
+
+
+@pytest.mark.parametrize("state", WITH_A_REPLY)
+@pytest.mark.parametrize("kind", FROM_A_REPLY)
+def test_what_a_reply_does_is_thought_of_wherever_there_is_one(state: State, kind: type) -> None:
+    assert kind in TRANSITIONS[state]
+
+
+def test_the_table_knows_every_event_and_every_effect_is_used() -> None:
+    kinds = {kind for row in TRANSITIONS.values() for kind in row}
+    assert kinds == {*get_args(Event), *Inner}
+    assert (
+        {effect for row in TRANSITIONS.values() for _, effect in row.values()} == set(Effect) == set(EFFECTS)
+    )
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.ENDED])
+def test_every_state_but_the_last_has_a_way_out_by_time_alone(state: State) -> None:
+    turns = at(state)
+    for _ in range(200):
+        due = turns.timer_at()
+        assert due is not None
+        turns.handle_timer(due)
+        actions(turns)
+        if turns.state is State.ENDED:
+            return
+    pytest.fail(f"still {turns.state}")
+
+
+def test_an_empty_cell_is_a_bug_and_says_so() -> None:
+    with pytest.raises(LocalError, match="ReplyHeard cannot happen in LISTENING"):
+        at(State.LISTENING).receive(ReplyHeard(1), 0.0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Understood(0, "old"), SpeechReady(0), SpeechRanOut(0), ReplyHeard(0), ReplyFailed(0),
+     CallConcluded(0, EndReason.AGENT)],
+)  # fmt: skip
+@pytest.mark.parametrize("state", State)
+def test_an_event_of_an_older_turn_is_dropped(state: State, event: Event) -> None:
+    turns = at(state)
+    due = turns.timer_at()
+    turns.receive(event, 0.0)
+    assert (turns.state, turns.timer_at(), actions(turns)) == (state, due, [])
+
+
+# One turn ---------------------------------------------------------------------------------------------------
+
+
+def test_the_agent_has_the_first_word() -> None:
+    turns = Turns(SETTINGS, 0.0)
+    assert actions(turns) == [StartReply(1, CallOpened())]
+
+
+def test_decoding_begins_in_the_pause_and_the_turn_at_its_end() -> None:
+    turns = at(State.HEARING)
+    turns.receive(SpeechStopped(10.0, 400), 10.1)
+    assert turns.timer_at() == pytest.approx(10.2)
+    turns.handle_timer(10.2)
+    assert actions(turns) == [Decode(turns.turn)]
+    turns.receive(Understood(turns.turn, "hello there", 0.8), 10.3)
+    assert actions(turns) == []
+    assert turns.timer_at() == pytest.approx(10.5)
+    turns.handle_timer(10.5)
+    (reply,) = actions(turns)
+    assert isinstance(reply, StartReply)
+    assert (reply.turn, reply.event) == (turns.turn, UserSaid("hello there", 0.8))
+    assert reply.silent_since == 10.0
+    assert reply.endpoint_due == pytest.approx(10.5)
+    assert turns.state is State.REPLYING
+
+
+def test_words_that_come_after_the_end_point_are_answered_at_once() -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.2)
+    actions(turns)
+    turns.receive(Understood(turns.turn, "hello there", 0.8), 0.9)
+    (reply,) = actions(turns)
+    assert isinstance(reply, StartReply)
+    assert reply.endpoint_due == pytest.approx(0.5)
+
+
+def test_the_words_decide_how_long_the_pause_is() -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.2)
+    turns.receive(Understood(turns.turn, "my number is", 0.8), 0.6)
+    assert turns.state is State.ENDPOINTING
+    assert turns.timer_at() == pytest.approx(1.1)
+
+
+def test_going_on_after_a_pause_makes_the_words_stale() -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.2)
+    decode = turns.turn
+    turns.receive(SpeechStarted(), 0.3)
+    turns.receive(Understood(decode, "half of it", 0.8), 0.4)
+    turns.receive(SpeechStopped(1.0, 900), 1.1)
+    turns.handle_timer(1.2)
+    assert [type(action) for action in actions(turns)] == [Decode, Decode]
+    assert turns.turn > decode
+
+
+def test_a_noise_is_no_turn_and_does_not_put_off_the_reprompt() -> None:
+    turns = at(State.LISTENING)
+    reprompt = turns.timer_at()
+    assert reprompt is not None
+    turns.receive(SpeechStarted(), 3.0)
+    turns.receive(SpeechStopped(3.1, 80), 3.2)
+    run_until(turns, 3.31)
+    turns.receive(Understood(turns.turn, "", 0.0), 3.4)
+    run_until(turns, 3.7)
+    assert turns.state is State.LISTENING
+    assert Discard() in actions(turns)
+    assert turns.timer_at() == reprompt
+
+
+def test_a_long_sound_without_words_is_a_turn_not_understood() -> None:
+    turns = at(State.ENDPOINTING)  # 400 ms of voice
+    turns.handle_timer(0.2)
+    turns.receive(Understood(turns.turn, "", 0.0), 0.3)
+    turns.handle_timer(0.5)
+    assert any(isinstance(action, StartReply) for action in actions(turns))
+
+
+def test_reprompts_are_counted_and_speech_resets_the_count() -> None:
+    turns = at(State.LISTENING)
+    run_until(turns, SETTINGS.reprompt_s)
+    (first,) = actions(turns)
+    assert isinstance(first, StartReply)
+    assert first.event == UserSilent(1)
+    turns.receive(ReplyHeard(turns.turn), 9.0)
+    turns.receive(SpeechStarted(), 10.0)
+    turns.receive(SpeechStopped(11.0, 900), 11.1)
+    run_until(turns, 11.2)
+    turns.receive(Understood(turns.turn, "hello", 0.9), 11.3)
+    run_until(turns, 11.5)
+    turns.receive(ReplyHeard(turns.turn), 12.0)
+    actions(turns)
+    run_until(turns, 12.0 + SETTINGS.reprompt_s)
+    (again,) = actions(turns)
+    assert isinstance(again, StartReply)
+    assert again.event == UserSilent(1)
+
+
+def test_patience_ends_with_last_words_and_a_hang_up() -> None:
+    turns = Turns(SessionSettings(max_reprompts=0), 0.0)
+    actions(turns)
+    turns.receive(ReplyHeard(1), 1.0)
+    run_until(turns, 9.0)
+    assert actions(turns) == [SayLastWords(turns.turn, EndReason.SILENCE)]
+    turns.receive(ReplyHeard(turns.turn), 10.0)
+    run_until(turns, 10.0 + SETTINGS.linger_ms / 1000)
+    assert actions(turns) == [EndCall(EndReason.SILENCE)]
+
+
+def test_keys_reach_the_agent_whole() -> None:
+    turns = at(State.LISTENING)
+    turns.expect(Expected(digits=3))
+    for second, key in enumerate("407"):
+        turns.receive(KeyPressed(key), float(second))
+    replies = [action for action in actions(turns) if isinstance(action, StartReply)]
+    assert [reply.event for reply in replies] == [UserKeyed("407")]
+
+
+def test_the_watch_on_dead_air_begins_at_the_callers_last_word() -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.2)
+    turns.receive(Understood(turns.turn, "my number is", 0.8), 0.3)
+    turns.handle_timer(1.1)
+    actions(turns)
+    assert turns.timer_at() == pytest.approx(SETTINGS.dead_air_ms / 1000)
+    turns.handle_timer(2.3)
+    assert actions(turns) == [PlayFiller(turns.turn)]
+    turns.handle_timer(4.6)
+    assert actions(turns) == [SayLastWords(turns.turn, EndReason.ENGINE_ERROR)]
+
+
+@pytest.mark.parametrize("state", [State.SPEAKING, State.OVERLAPPING, State.OVERLAPPED, State.REPLYING])
+def test_barge_in_stops_the_agent(state: State) -> None:
+    turns = at(state)
+    turns.receive(BargedIn(), 0.1)
+    assert actions(turns)[-1] == Interrupt()
+    assert turns.state is State.HEARING
+
+
+def test_duration_is_watched_in_every_state() -> None:
+    for state in set(State) - {State.CLOSING, State.ENDED}:
+        turns = at(state)
+        turns.handle_timer(SETTINGS.max_duration_s)
+        assert turns.state is State.CLOSING
+
+
+# Every order of events --------------------------------------------------------------------------------------
+
+
+class World:
+    """A caller and engines that do anything at any time, but nothing that cannot be."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns = Turns(SETTINGS, 0.0)
+        self.silent_since = 0.0  # the caller hears nothing and says nothing
+        self.worst_s = 0.0
+        self.reply: StartReply | SayLastWords | None = None
+        self.decode: Decode | None = None
+        self.sounding = False
+        self.voiced = False
+        self.take()
+
+    def take(self) -> None:
+        for action in actions(self.turns):
+            if isinstance(action, StartReply | SayLastWords):
+                self.reply, self.decode = action, None
+                self.sounding = isinstance(action, SayLastWords)
+            elif isinstance(action, Decode):
+                self.decode = action
+            elif isinstance(action, Interrupt):
+                self.reply, self.sounding = None, False
+            elif isinstance(action, PlayFiller):
+                self.sounding = True
+                self.turns.receive(SpeechReady(action.turn), self.now)
+
+    def quiet(self) -> bool:
+        return not self.sounding and self.turns.state is State.REPLYING
+
+    def wait(self, until: float) -> None:
+        while (due := self.turns.timer_at()) is not None and due <= until:
+            self.advance(due)
+            self.turns.handle_timer(due)
+            self.take()
+        self.advance(until)
+
+    def advance(self, moment: float) -> None:
+        self.now = moment
+        if self.quiet():
+            self.worst_s = max(self.worst_s, moment - self.silent_since)
+        else:
+            self.silent_since = moment
+
+    def happen(self, what: str) -> None:
+        turn = self.reply.turn if self.reply is not None else -1
+        speech: dict[str, Event] = {
+            "starts": SpeechStarted(), "barges": BargedIn(), "key": KeyPressed("5"), "hash": KeyPressed("#"),
+            "stops": SpeechStopped(self.now - 0.1, 300), "blip": SpeechStopped(self.now - 0.1, 60),
+        }  # fmt: skip
+        reply: dict[str, Event] = {
+            "ready": SpeechReady(turn), "dry": SpeechRanOut(turn), "heard": ReplyHeard(turn),
+            "fails": ReplyFailed(turn), "concludes": CallConcluded(turn, EndReason.AGENT),
+        }  # fmt: skip
+        if what in speech:
+            self.silent_since = self.now  # they hear themselves
+            self.turns.receive(speech[what], self.now)
+        elif what in reply and self.reply is not None:
+            self.turns.receive(reply[what], self.now)
+            self.sounding = what == "ready" or (self.sounding and what not in ("dry", "heard"))
+            if what in ("heard", "fails"):
+                self.reply = None
+        elif what in ("words", "nothing") and self.decode is not None:
+            text = "hello" if what == "words" else ""
+            self.turns.receive(Understood(self.decode.turn, text, 0.5), self.now)
+            self.decode = None
+        self.take()
+
+
+HAPPENINGS = [
+    "starts", "stops", "blip", "barges", "key", "hash", "ready", "dry", "heard", "fails", "concludes",
+    "words", "nothing",
+]  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(HAPPENINGS), st.floats(0.0, 4.0, allow_subnormal=False)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_no_order_of_events_breaks_it_or_leaves_the_line_dead(happenings: list[tuple[str, float]]) -> None:
+    world = World()
+    numbers = [world.turns.turn]
+    for what, gap in happenings:
+        world.wait(world.now + gap)
+        world.happen(what)
+        numbers.append(world.turns.turn)
+        if world.turns.state is not State.ENDED:
+            assert world.turns.timer_at() is not None
+    assert all(a <= b for a, b in pairwise(numbers))
+    assert world.worst_s <= SETTINGS.dead_air_ms / 1000 + 0.01
+    world.turns.receive(LegEnded(), world.now)
+    assert world.turns.state is State.ENDED
+    assert world.turns.timer_at() is None
