@@ -68,7 +68,9 @@ ENGLISH = Lexicon(
     thousand=_words("thousand"),
     repeats={"double": 2, "triple": 3},
     date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
-    date_phrase=re.compile(rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+|one|two|t\w+)\b|\bof may\b"),
+    date_phrase=re.compile(
+        rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
+    ),
     date_glue=_words(
         f"the of next this on at day after week morning afternoon evening in past half o'clock may {ORDINALS}"
     ),

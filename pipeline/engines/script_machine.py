@@ -8,6 +8,9 @@ carried out. Whatever comes next gets the ending again, without its words. For t
 before the acts are handed out and `Expect` stands in front of the words it belongs to: a caller who answers
 before the question is over is answering it, under its grammar.
 
+A caller who goes on after their turn was taken for over (`UserSaid.continues`) has said one thing in two
+pieces: the state before the first piece is taken back, and the whole is the answer.
+
 A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
 which starts anew with each step.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from pipeline.agent import (
     AgentAct,
@@ -46,6 +50,18 @@ class ScriptState(enum.Enum):
     ENDED = "ended"
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Everything that an answer can change: taken back when the answer turns out to be half of one."""
+
+    state: ScriptState
+    step: Step
+    answers: Mapping[str, str]
+    counts: tuple[int, int]
+    outcome: tuple[str, bool]
+    ending: AgentAct | None
+
+
 class ScriptRun:
     """One conversation through one plan."""
 
@@ -69,9 +85,14 @@ class ScriptRun:
         self._disposition = ""
         self._reached_goal = False
         self._ending: AgentAct | None = None
+        self._before_said: _Place | None = None
 
     def receive(self, event: AgentEvent) -> list[AgentAct]:
         """Moves on `event` and gives what to do now, in order."""
+        if isinstance(event, UserSaid):
+            if event.continues and self._before_said is not None:
+                self._return_to(self._before_said)
+            self._before_said = self._place()
         try:
             transition = _TRANSITIONS[self.state, type(event)]
         except KeyError:
@@ -157,6 +178,22 @@ class ScriptRun:
         else:
             self._disposition = retry.disposition
             yield self._end(HangUp(retry.disposition))
+
+    def _place(self) -> _Place:
+        return _Place(
+            self.state,
+            self._step,
+            dict(self.answers),
+            (self._nomatches, self._silences),
+            (self._disposition, self._reached_goal),
+            self._ending,
+        )
+
+    def _return_to(self, place: _Place) -> None:
+        self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
+        self._nomatches, self._silences = place.counts
+        self._disposition, self._reached_goal = place.outcome
+        self._ending = place.ending
 
     def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
         """Goes to a step and on through those that do not listen, up to the next question or the end."""
