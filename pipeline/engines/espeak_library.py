@@ -1,8 +1,8 @@
-"""libespeak-ng through ctypes, for the helper process only.
+"""libespeak-ng through ctypes, for the helper process and for training.
 
 The library is GPL-3.0-or-later, keeps its whole state in globals and dies of a second thread (measured:
-SIGSEGV with four), so nothing but `pipeline.engines.espeak_process` may import this module: it runs one
-request after another, in a process of its own.
+SIGSEGV with four), so nothing of the server but `pipeline.engines.espeak_process` may import this module:
+it runs one request after another, in a process of its own.
 
 Signatures are those of `speak_lib.h` of espeak-ng 1.52.
 """
