@@ -5,12 +5,11 @@ import collections
 import sys
 
 from pipeline.audio import Pcm
-from pipeline.leg import AudioSource, LegListener
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import TrunkSettings
 
 
-class Echo(LegListener, AudioSource):
+class Echo:
     """What is heard is what is said."""
 
     def __init__(self) -> None:
@@ -21,6 +20,11 @@ class Echo(LegListener, AudioSource):
 
     def read(self) -> Pcm | None:
         return self.frames.popleft() if self.frames else None
+
+    def digit_received(self, digit: str, now: float) -> None: ...
+    def leg_ended(self, reason: str, now: float) -> None: ...
+    def on_ready(self, wake: object) -> None: ...
+    def sent(self, now: float) -> None: ...
 
 
 async def main(listen: str) -> None:

@@ -10,6 +10,7 @@ from sip.events import ChangeFinished, MediaAgreed
 from sip.exchange import Exchange
 from sip.hop import Hop
 from sip.message import Request, Response
+from sip.offer_answer import OfferState
 from sip.states import HangupCause
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Change:
         self._ack: Request | None = None
         self._ack_hop: Hop | None = None
         self._finished = False
+        self.outstanding = False  # a request is under way, not just waiting to be repeated
         assert invite.dialog is not None
         self._dialog = invite.dialog
         self._exchange = Exchange(
@@ -47,6 +49,9 @@ class Change:
         """Asks, for the first time or again."""
         if self._finished or not self._invite.confirmed:
             return
+        if self._invite.changing or self._invite.negotiation.state is OfferState.OFFERED:
+            self._invite.arm("glare", now + self._glare_wait_s(), self.start)  # theirs came in between
+            return
         self._attempts += 1
         method = self.method
         request = self._dialog.request(method)
@@ -55,12 +60,14 @@ class Change:
         if method == "INVITE":
             request.headers.add("Content-Type", SDP)
             request.body = self._invite.negotiation.offer(hold=self._hold)
+        self.outstanding = True
         self._exchange.send(request, self._dialog.next_hop(), now)
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
         if response.status < 200:
             return
+        self.outstanding = False
         if response.status < 300:
             self._accepted(response, now)
         elif not self._finished:

@@ -188,7 +188,8 @@ class Invite:
     @property
     def changing(self) -> bool:
         """Whether an INVITE or UPDATE is under way on either side within the call."""
-        return self._change is not None or self._accepted is not None
+        asking = self._change is not None and self._change.outstanding
+        return asking or self._accepted is not None
 
     def change_finished(self, change: Change, now: float) -> None:
         """`change` was answered, for good or ill."""

@@ -5,6 +5,7 @@ Sans-IO arithmetic: headers in, headers out, and the two times at which somethin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sip.errors import MalformedMessage
@@ -117,9 +118,11 @@ def session_expires(value: str) -> tuple[int, str]:
     return seconds, (parse_params(f";{params}" if params else "").get("refresher") or "").lower()
 
 
+_SECONDS = re.compile(r"\s*([0-9]+)\s*(?:[;(].*)?", re.DOTALL)
+
+
 def delta_seconds(value: str | None) -> int | None:
-    """delta-seconds, parameters dropped; None where there is no such number. Beyond 2**32 - 1 it is that."""
-    number = (value or "").partition(";")[0].strip()
-    if not (number.isascii() and number.isdigit()):
-        return None
-    return min(int(number[:12]), 2**32 - 1)
+    """delta-seconds; parameters and comments ("120 (busy)", RFC 3261 20.33) are dropped. None where there is
+    no such number; beyond 2**32 - 1 it is that."""
+    match = _SECONDS.fullmatch(value or "")
+    return min(int(match[1][:12]), 2**32 - 1) if match is not None else None
