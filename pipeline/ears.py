@@ -86,13 +86,17 @@ class Ears:
             self._skip_tone(frame)
             return None
         verdict = self._vad.push(frame)
+        if verdict.active is not self._active:
+            sound = self._start(position) if verdict.active else self._stop()
+        else:
+            sound = None
         if verdict.voiced and not concealed:
             self._voiced_end = end
-            if self._active:
+            if sound is None and self._active:
                 self._run += self._n
-        if verdict.active is not self._active:
-            return self._start(position) if verdict.active else self._stop()
-        return Sound.SUSTAINED if self._active and self._run >= self._sustained else None
+                if self._run >= self._sustained:
+                    return Sound.SUSTAINED
+        return sound
 
     def _skip_tone(self, frame: Pcm) -> None:
         self._tones.push(frame)

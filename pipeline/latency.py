@@ -11,44 +11,40 @@ from dataclasses import dataclass
 from typing import Final
 
 _WINDOW_S: Final = 10.0  # crystals differ by up to 100 ppm: two windows of drift are 2 ms, below one frame
-_REBASE_S: Final = (
-    1.0  # the far end's clock jumped (a transfer, a restarted sender): what was learned is void
-)
+_REBASE_S: Final = 1.0  # no packet is so late and still of use
 
 
 class MediaClock:
     """Maps sample positions of one incoming stream to the loop's time.
 
-    The minimum is taken over the current window and the one before, so that it follows a drifting clock both
-    ways and survives a burst of late packets of up to a window.
-    """
+    The minimum is taken over the current window and the one before, so that it follows a drifting clock
+    both ways and survives a burst of late packets of up to a window. A packet that is later than any jitter
+    (the far end paused its clock: a hold, a transfer) begins anew."""
 
-    __slots__ = ("_current", "_period", "_previous", "_window", "_window_end")
+    __slots__ = ("_base", "_current", "_period", "_previous", "_window", "_window_end")
 
     def __init__(self, rate_hz: int) -> None:
         self._period = 1.0 / rate_hz
         self._window = int(rate_hz * _WINDOW_S)
         self._window_end = 0
-        self._current = self._previous = float("inf")
+        self._base = self._current = self._previous = float("inf")
 
     def observe(self, position: int, now: float) -> None:
         """A frame whose first sample is `position` arrived at `now`."""
         offset = now - position * self._period
         if position >= self._window_end:
-            self._turn(position)
-        if offset < self._current:
-            if offset < self._current - _REBASE_S:
-                self._previous = offset
+            self._previous, self._current = self._current, offset
+            self._window_end = position + self._window
+            self._base = min(self._previous, offset)
+        elif offset < self._current:
             self._current = offset
+            self._base = min(self._previous, offset)
+        if offset - self._base > _REBASE_S:
+            self._base = self._current = self._previous = offset
 
     def time_of(self, position: int) -> float:
         """When `position` arrived, or would have without jitter. Before any frame: infinity."""
-        return min(self._current, self._previous) + position * self._period
-
-    def _turn(self, position: int) -> None:
-        self._previous = self._current
-        self._current = float("inf")
-        self._window_end = position + self._window
+        return self._base + position * self._period
 
 
 @dataclass(frozen=True, slots=True)

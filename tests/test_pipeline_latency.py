@@ -46,6 +46,21 @@ def test_the_first_packet_may_be_late() -> None:
     assert clock.time_of(0) == pytest.approx(100.0)
 
 
+def test_a_second_of_late_packets_moves_nothing_whenever_it_comes() -> None:
+    for begins in range(400, 700, 10):  # across the edge of a window
+        clock = MediaClock(RATE_HZ)
+        for index in range(begins + 50):
+            clock.observe(index * 160, 100.0 + index * 0.02 + (0.3 if index >= begins else 0.0))
+        assert clock.time_of(0) == pytest.approx(100.0)
+
+
+def test_a_clock_that_stood_still_during_a_hold_begins_anew() -> None:
+    clock = MediaClock(RATE_HZ)
+    position, sent = run(clock, 25)
+    clock.observe(position + 160, sent + 30.0)
+    assert clock.time_of(position + 160) == pytest.approx(sent + 30.0)
+
+
 def test_a_jump_ahead_of_the_far_ends_clock() -> None:
     clock = MediaClock(RATE_HZ)
     run(clock, 5)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import wave
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.agent import (
@@ -20,8 +23,10 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
+from pipeline.dtmf import tone
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
+from pipeline.recording import RecordingWriter
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
@@ -157,6 +162,20 @@ def test_recogniser_gets_the_sound_from_before_the_voice_was_certain() -> None:
     assert 5 <= first_loud <= 14
 
 
+def test_every_answer_is_an_utterance_of_its_own() -> None:
+    agent = FakeAgent([GREETING], [Say("which day")], BYE)
+    stt = FakeStt("yes", "monday")
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(6.0, voice(0.5))
+
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert texts(result, Role.CALLER) == ["yes", "monday"]
+    assert [listening.closed for listening in stt.listenings] == [True, True]
+    assert [turn.user_text for turn in result.turns] == ["", "yes", "monday"]
+
+
 def test_pause_inside_an_utterance_is_one_turn() -> None:
     agent = FakeAgent([GREETING], BYE)
 
@@ -223,11 +242,17 @@ def test_words_that_may_not_be_interrupted_are_not() -> None:
 
 
 def test_hello_over_the_greeting_does_not_stop_it() -> None:
-    result, _ = converse(
-        FakeAgent([LONG, HangUp()]), stt=FakeStt("hello"), prepare=lambda leg: leg.says(0.1, voice(0.5))
-    )
+    result, _ = converse(FakeAgent([LONG], BYE), stt=FakeStt(), prepare=lambda leg: leg.says(0.3, voice(0.6)))
     assert result.transcript[0].text == LONG.text
     assert result.interruptions == 0
+
+
+def test_who_goes_on_talking_over_the_greeting_gets_the_floor() -> None:
+    result, _ = converse(
+        FakeAgent([LONG], BYE), stt=FakeStt("no"), prepare=lambda leg: leg.says(0.3, voice(2.0))
+    )
+    assert result.interruptions == 1
+    assert 3 <= len(result.transcript[0].text.split()) <= 5  # a second is protected
 
 
 def test_answer_into_the_agents_last_word_counts() -> None:
@@ -283,6 +308,21 @@ def test_keys_are_collected(keyed: str, expected: int, got: str) -> None:
     result, _ = converse(agent, prepare=lambda leg: leg.keys(3.0, keyed))
     assert agent.events[1] == UserKeyed(got)
     assert result.turns[1].keyed == got
+
+
+def test_the_sound_of_a_key_is_no_speech() -> None:
+    """The tone stays in the audio; held down for a second it must not become a turn of the caller's."""
+    agent = FakeAgent([GREETING], BYE)
+    stt = FakeStt("beep")
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, tone("5", 8000, duration_ms=1000))
+        leg.keys(3.04, "5")
+
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert agent.events[1] == UserKeyed("5")
+    assert stt.listenings == []
+    assert result.reason is EndReason.AGENT
 
 
 def test_a_key_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
@@ -410,6 +450,17 @@ def test_what_the_caller_said_last_is_in_the_transcript() -> None:
     assert texts(result, Role.CALLER) == ["goodbye then"]
 
 
+def test_a_caller_who_hangs_up_while_the_agent_thinks_is_quoted_once() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.ends(5.0)
+
+    result, _ = converse(FakeAgent([GREETING], [30.0, *BYE]), stt=FakeStt("forget it"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["forget it"]
+    assert result.turns[-1].user_text == "forget it"
+    assert result.turns[-1].agent_text == ""
+
+
 def test_stop_from_outside() -> None:
     async def scene() -> tuple[SessionResult, FakeLeg]:
         leg = FakeLeg()
@@ -421,6 +472,46 @@ def test_stop_from_outside() -> None:
     assert result.reason is EndReason.STOPPED
     assert result.duration_ms == 1000
     assert leg.hung_up == 1
+
+
+def test_a_leg_that_was_gone_before_it_ran() -> None:
+    class Gone(FakeLeg):
+        def attach(self, listener: Any, source: Any) -> None:
+            if listener is not None:
+                listener.leg_ended("cancelled", 1000.0)
+
+    async def scene() -> SessionResult:
+        return await Session(leg=Gone(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts()).run()
+
+    result = play(scene)
+    assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "cancelled")
+    assert result.transcript == ()
+
+
+def test_the_recording_holds_both_sides_where_the_transcript_says(tmp_path: Path) -> None:
+    async def scene() -> SessionResult:
+        loop = asyncio.get_running_loop()
+        writer = RecordingWriter()
+        writer.start()
+        recording = writer.open(tmp_path / "call.wav", rate_hz=8000, now=loop.time())
+        leg = FakeLeg([(3.0, voice(0.5))])
+        session = Session(
+            leg=leg, agent=FakeAgent([GREETING], BYE), stt=FakeStt("yes"), tts=FakeTts(), recording=recording
+        )
+        result = await session.run()
+        await writer.close()
+        return result
+
+    result = play(scene)
+    assert result.recording == tmp_path / "call.wav"
+    with wave.open(str(result.recording)) as file:
+        stereo = np.frombuffer(file.readframes(file.getnframes()), np.int16).reshape(-1, 2)
+    assert len(stereo) == pytest.approx(result.duration_ms * 8, abs=8)
+    for entry in result.transcript:
+        loud = np.flatnonzero(np.abs(stereo[:, int(entry.role is Role.AGENT)].astype(np.int32)) > 500) / 8
+        inside = loud[(loud > entry.start_ms - 300) & (loud < entry.end_ms + 300)]
+        assert inside[0] == pytest.approx(entry.start_ms, abs=70)
+        assert inside[-1] == pytest.approx(entry.end_ms, abs=70)
 
 
 def test_stopped_before_it_ran() -> None:
