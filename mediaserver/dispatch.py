@@ -1,0 +1,130 @@
+"""The loop that pulls calls from the ledger: as many as this node has room for, one task each.
+
+`queued → claimed → armed → finished` is the ledger's business (`mediaserver.ledger`); this loop only asks for
+claims when there is room, keeps the leases of what it holds, and lets the reaper run. It is woken when this
+process queues a call and otherwise looks once a second, which is how it sees what other nodes queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from mediaserver.errors import StoreError
+from mediaserver.records import Claim, Reaped, Renewal
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""How long a call queued by another node waits at most before this one looks."""
+
+LEASE_MS = 30_000
+"""How long a claim lives unrenewed: after this the calls that a dead node had not dialled are others'."""
+
+BATCH = 16
+"""Claims taken at a time: small, so that several nodes share a burst."""
+
+
+class Ledger(Protocol):
+    """What the loop needs of the ledger (`mediaserver.store.Store`)."""
+
+    async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
+        """Takes up to `limit` queued calls for `node`."""
+
+    async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
+        """Extends the leases of everything `node` holds."""
+
+    async def reap(self) -> Reaped:
+        """Deals with claims whose lease ran out."""
+
+
+class Dispatch:
+    """Claims calls while `room()` is positive and hands each to `start`, which returns at once.
+
+    `hang_up` is given the calls whose end was asked for on another node; `observe` runs after each renewal;
+    `wake` is set by whoever queues a call or makes room.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        node: str,
+        *,
+        room: Callable[[], int],
+        start: Callable[[Claim], None],
+        hang_up: Callable[[Iterable[str]], Awaitable[None]],
+        observe: Callable[[], Awaitable[None]],
+        wake: asyncio.Event,
+        lease_ms: int,
+    ) -> None:
+        self._ledger = ledger
+        self._node = node
+        self._room = room
+        self._start = start
+        self._hang_up = hang_up
+        self._observe = observe
+        self._wake = wake
+        self._lease_ms = lease_ms
+        self.database_missing = ""
+
+    async def run_claims(self) -> None:
+        """Claims until cancelled."""
+        while True:
+            self._wake.clear()
+            took = await self._claim_once()
+            if took < BATCH or self._room() <= 0:
+                await self._wait(POLL_S)
+
+    async def run_leases(self) -> None:
+        """Renews and reaps until cancelled, three times a lease; tells whether the database is there."""
+        while True:
+            await self.renew_once()
+            await asyncio.sleep(self._lease_ms / 3000)
+
+    async def renew_once(self) -> None:
+        """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
+        try:
+            renewals = await self._ledger.renew(self._node, self._lease_ms)
+            reaped = await self._ledger.reap()
+            await self._observe()
+        except StoreError as error:
+            self._database_failed(error)
+            return
+        self._database_answered()
+        if reaped.requeued or reaped.unknown:
+            counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
+            log.warning("calls of a lost node reaped", extra=counts)
+        await self._hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _claim_once(self) -> int:
+        limit = min(BATCH, self._room())
+        if limit <= 0:
+            return 0
+        try:
+            claims = await self._ledger.claim(self._node, limit, self._lease_ms)
+        except StoreError as error:
+            self._database_failed(error)
+            return 0
+        self._database_answered()
+        for claim in claims:
+            self._start(claim)
+        return len(claims)
+
+    async def _wait(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _database_failed(self, error: StoreError) -> None:
+        if not self.database_missing:
+            log.error("database away", extra={"reason": str(error)})
+        self.database_missing = str(error)
+
+    def _database_answered(self) -> None:
+        if self.database_missing:
+            log.info("database back")
+        self.database_missing = ""

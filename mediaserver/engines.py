@@ -1,0 +1,189 @@
+"""The speech engines and agents of the configured agents: made once, shared where they are equal.
+
+Two agents with the same engine and the same options use one instance: a model is loaded once, a voice has one
+helper process. An engine that cannot be used on this machine does not stop the server; it is remembered with
+its reason, `missing()` tells it to `/readyz` and `doctor`, and a call for its agent is refused with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from pipeline import registry
+from pipeline.agent import Agent
+from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.phrases import Phrases
+from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechToText, TextToSpeech
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 60.0
+"""A model that is not loaded after this will not be: the server says so instead of waiting."""
+
+Load = Callable[[str, str, Mapping[str, Any]], Any]
+"""Makes an engine from its kind, its name and its options."""
+
+
+class Startable(Protocol):
+    """What agents and engines have in common."""
+
+    async def start(self) -> None:
+        """Checks, loads and warms."""
+
+    async def close(self) -> None:
+        """Frees what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """One engine of one agent, by name, with the options given to it."""
+
+    kind: str
+    name: str
+    options: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """Equal for choices that may share an instance."""
+        return json.dumps([self.kind, self.name, self.options], sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChoice:
+    """What one agent is made of."""
+
+    agent_id: str
+    agent: EngineChoice
+    stt: EngineChoice
+    tts: EngineChoice
+    tts_fallback: EngineChoice | None = None
+    session: SessionSettings
+
+    @property
+    def engines(self) -> tuple[EngineChoice, ...]:
+        """Those that the agent cannot do without."""
+        return (self.agent, self.stt, self.tts)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """An agent ready to take calls."""
+
+    agent: Agent
+    stt: SpeechToText
+    tts: TextToSpeech
+    fallback_tts: tuple[TextToSpeech, ...]
+    phrases: Phrases
+    session: SessionSettings
+
+
+class Engines:
+    """Makes, starts, shares and closes engines. `load` is `pipeline.registry.load` unless a test says so."""
+
+    def __init__(
+        self,
+        choices: Sequence[AgentChoice],
+        *,
+        load: Load = registry.load,
+    ) -> None:
+        self._choices = tuple(choices)
+        self._load = load
+        self._running: dict[str, Startable] = {}
+        self._missing: dict[str, str] = {}
+        self._casts: dict[str, Cast] = {}
+        self.started = False
+
+    async def start(self) -> None:
+        """Starts every engine that any agent needs, all at once; none that fails stops the others."""
+        wanted = {choice.identity: choice for each in self._choices for choice in _all_engines(each)}
+        await asyncio.gather(*(self._start(choice) for choice in wanted.values()))
+        await asyncio.gather(*(self._prepare(choice) for choice in self._choices))
+        self.started = True
+
+    async def close(self) -> None:
+        """Closes everything that was started; a failure of one does not keep the others open."""
+        running, self._running = self._running, {}
+        self._casts.clear()
+        await asyncio.gather(*(_close(each) for each in running.values()))
+
+    def cast(self, agent_id: str) -> Cast:
+        """What `agent_id` takes calls with. Raises `EngineMissing` with the reason where it cannot."""
+        if agent_id in self._casts:
+            return self._casts[agent_id]
+        choice = next((each for each in self._choices if each.agent_id == agent_id), None)
+        if choice is None:
+            raise EngineMissing("the agent is not configured on this node")
+        raise EngineMissing(self._reason(choice) or "still starting")
+
+    def missing(self) -> list[str]:
+        """One line for each engine that an agent needs and does not have."""
+        if not self.started:
+            return ["engines: still loading"]
+        lines = []
+        for choice in self._choices:
+            if choice.agent_id not in self._casts:
+                lines.append(f"agent {choice.agent_id}: {self._reason(choice)}")
+        return lines
+
+    def _reason(self, choice: AgentChoice) -> str:
+        identities = [engine.identity for engine in choice.engines] + [choice.agent_id]
+        return "; ".join(self._missing[identity] for identity in identities if identity in self._missing)
+
+    async def _start(self, choice: EngineChoice) -> None:
+        engine: Startable | None = None
+        try:
+            engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await engine.start()
+        except Exception as error:
+            expected = isinstance(error, EngineError | SettingsRefused | ValueError | TimeoutError)
+            reason = str(error) or f"not loaded after {START_TIMEOUT_S:.0f} s"
+            self._missing[choice.identity] = f"{choice.name}: {reason}"
+            log.error(
+                "engine missing",
+                extra={"engine": choice.name, "kind": choice.kind, "reason": reason},
+                exc_info=None if expected else error,
+            )
+            if engine is not None:
+                await _close(engine)
+        else:
+            self._running[choice.identity] = engine
+
+    async def _prepare(self, choice: AgentChoice) -> None:
+        if any(engine.identity in self._missing for engine in choice.engines):
+            return
+        agent, stt, tts = (self._running[engine.identity] for engine in choice.engines)
+        second = choice.tts_fallback
+        fallback = self._running.get(second.identity) if second is not None else None
+        voices = [cast(TextToSpeech, voice) for voice in (tts, fallback) if voice is not None]
+        try:
+            phrases = await Phrases.prepare(voices, choice.session)
+        except EngineError as error:
+            self._missing[choice.agent_id] = f"{choice.tts.name}: {error}"
+            return
+        self._casts[choice.agent_id] = Cast(
+            agent=cast(Agent, agent),
+            stt=cast(SpeechToText, stt),
+            tts=voices[0],
+            fallback_tts=tuple(voices[1:]),
+            phrases=phrases,
+            session=choice.session,
+        )
+
+
+def _all_engines(choice: AgentChoice) -> tuple[EngineChoice, ...]:
+    fallback = (choice.tts_fallback,) if choice.tts_fallback is not None else ()
+    return choice.engines + fallback
+
+
+async def _close(engine: Startable) -> None:
+    try:
+        await engine.close()
+    except Exception as error:
+        log.error("engine did not close cleanly", exc_info=error)

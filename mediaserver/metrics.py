@@ -1,0 +1,157 @@
+"""What the server counts, in Prometheus' text format.
+
+One `Metrics` per server, on a registry of its own: two servers in one process (tests) do not collide. Nothing
+here is touched per audio frame: a call's media figures are added once, when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+LAG_PROBE_S = 0.1
+"""How often the loop's lateness is sampled."""
+
+_LATENCY_BUCKETS_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0)
+_LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_PAUSE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25)
+
+RTP_COUNTS: Mapping[str, str] = {
+    "packets_received": "received",
+    "packets_sent": "sent",
+    "lost": "lost",
+    "late": "late",
+    "strange_address": "strange_address",
+    "bad_packets": "bad",
+    "concealed": "concealed",
+}
+"""Field of a call's media statistics -> value of the label `kind` of `mediaserver_rtp_packets_total`."""
+
+
+class Metrics:
+    """Every metric of one server; `exposition()` is the body of `GET /metrics`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.calls = self._counter("calls", "Calls that ended", ("direction", "state", "cause"))
+        self.active_calls = self._gauge("active_calls", "Calls in progress on this node")
+        self.turn_latency = self._histogram(
+            "turn_latency_seconds",
+            "Caller's last voiced sample to the agent's first sample on the wire",
+            _LATENCY_BUCKETS_S,
+        )
+        self.interruptions = self._counter("interruptions", "Times a caller spoke over the agent")
+        self.loop_lag = self._histogram("loop_lag_seconds", "Lateness of the event loop", _LAG_BUCKETS_S)
+        self.gc_pause = self._histogram("gc_pause_seconds", "Garbage collections", _PAUSE_BUCKETS_S)
+        self.rtp = self._counter("rtp_packets", "RTP packets of ended calls", ("kind",))
+        self.engine_errors = self._counter("engine_errors", "Failures of engines and agents", ("kind",))
+        self.webhooks = self._gauge("webhook_deliveries", "Webhook deliveries in the outbox", ("state",))
+        self.webhook_attempts = self._counter("webhook_attempts", "Webhook requests", ("outcome",))
+        self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))
+        self.journal_backlog = self._gauge("journal_backlog", "Call events not yet in the database")
+        self.journal_dropped = self._counter("journal_dropped", "Call events given up for want of a database")
+        self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return generate_latest(self.registry)
+
+    def count_rtp(self, stats: object) -> None:
+        """Adds the media statistics of a call that ended."""
+        for field, kind in RTP_COUNTS.items():
+            self.rtp.labels(kind).inc(max(0, getattr(stats, field, 0)))
+
+    def webhook_attempted(self, outcome: str, duration_ms: int) -> None:
+        """Counts one webhook request: "delivered", "retried" or "dead"."""
+        self.webhook_attempts.labels(outcome).inc()
+
+    def show_sip(self, stats: Any) -> None:
+        """Shows the SIP endpoint's own counters (a dataclass of numbers) as they stand."""
+        for field in dataclasses.fields(stats):
+            value = getattr(stats, field.name)
+            if isinstance(value, int | float):
+                self.sip.labels(field.name).set(value)
+
+    def show_ledger(self, counts: Mapping[str, int]) -> None:
+        """Shows how many calls the ledger holds in each stage."""
+        _show(self.ledger, counts)
+
+    def show_deliveries(self, counts: Mapping[str, int]) -> None:
+        """Shows how many webhook deliveries there are in each state."""
+        _show(self.webhooks, counts)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"mediaserver_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(f"mediaserver_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"mediaserver_{name}", text, buckets=buckets, registry=self.registry)
+
+
+def _show(gauge: Gauge, counts: Mapping[str, int]) -> None:
+    gauge.clear()
+    for label, count in counts.items():
+        gauge.labels(label).set(count)
+
+
+class LoopLag:
+    """Samples how late the event loop runs its timers: what every call of the process feels at once."""
+
+    def __init__(self, observe: Callable[[float], object], *, interval_s: float = LAG_PROBE_S) -> None:
+        self._observe = observe
+        self._interval_s = interval_s
+        self._loop = asyncio.get_running_loop()
+        self._due = self._loop.time() + interval_s
+        self._timer = self._loop.call_at(self._due, self._probe)
+
+    def _probe(self) -> None:
+        now = self._loop.time()
+        self._observe(max(0.0, now - self._due))
+        self._due = now + self._interval_s
+        self._timer = self._loop.call_at(self._due, self._probe)
+
+    def close(self) -> None:
+        """Stops sampling."""
+        self._timer.cancel()
+
+
+class GcPauses:
+    """Times every garbage collection: a full one stalls all calls of the process at once.
+
+    A collection may begin anywhere, also inside a metric's own lock: the callback therefore only notes the
+    time, and `flush` (at each scrape) hands the notes on. At most 4096 are kept between two scrapes.
+    """
+
+    def __init__(self, observe: Callable[[float], object]) -> None:
+        self._observe = observe
+        self._began = 0.0
+        self._pauses_s: deque[float] = deque(maxlen=4096)
+        gc.callbacks.append(self._collected)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self._pauses_s.append(time.perf_counter() - self._began)
+
+    def flush(self) -> None:
+        """Hands on the pauses since the last time."""
+        while self._pauses_s:
+            self._observe(self._pauses_s.popleft())
+
+    def close(self) -> None:
+        """Stops timing."""
+        gc.callbacks.remove(self._collected)

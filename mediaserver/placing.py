@@ -1,0 +1,102 @@
+"""From a request for a call to a row in the queue: every rule of section 7.1, in its order, word for word."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediaserver.engines import Engines
+from mediaserver.errors import InvalidNumber
+from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.records import NewCall
+from mediaserver.refusals import InvalidRequest, NotFound
+from mediaserver.settings import AgentSettings, CompanySettings, Settings, TrunkSettings
+from pipeline.agent import AgentContext
+from pipeline.errors import EngineError, SettingsRefused
+
+INVALID_NUMBER = "Invalid phone number format"
+NOT_OUTBOUND = "Agent is not configured for outbound calls"
+NO_TRUNK = "No SIP trunk configured for this agent"
+WRONG_FORMAT = "Phone number format does not match SIP trunk configuration"
+UNKNOWN_AGENT = "Agent not found or does not belong to your company"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One call that a client asks for."""
+
+    agent_id: str
+    phone_number: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked_call(settings: Settings, engines: Engines, company_id: str, request: CallRequest) -> NewCall:
+    """The call to be queued for `request`. Raises `InvalidRequest`, or `NotFound` for the agent."""
+    company = settings.company(company_id)
+    number = _number(request.phone_number, company)
+    agent = _agent(settings, company_id, request.agent_id)
+    trunk = _trunk(settings, agent)
+    dial_number = _dial_number(number, trunk)
+    if company is None or not may_dial(number, company.prefixes):
+        raise InvalidRequest("Phone number is outside the destinations that your company may call")
+    _check_agent(engines, agent, request)
+    return NewCall(
+        company_id=company_id,
+        agent_id=agent.id,
+        trunk_id=trunk.id,
+        phone_number=number,
+        dial_number=dial_number,
+        webhook_id=str(uuid.uuid4()),
+        variables=dict(request.variables),
+        metadata=dict(request.metadata),
+        is_test=agent.is_test,
+    )
+
+
+def _number(text: str, company: CompanySettings | None) -> str:
+    try:
+        return normalise(text, company.country if company is not None else None)
+    except InvalidNumber:
+        raise InvalidRequest(INVALID_NUMBER) from None
+
+
+def _agent(settings: Settings, company_id: str, agent_id: str) -> AgentSettings:
+    try:
+        agent = settings.agent(str(uuid.UUID(agent_id)))
+    except ValueError:
+        agent = None
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    if agent.direction != "outbound":
+        raise InvalidRequest(NOT_OUTBOUND)
+    return agent
+
+
+def _trunk(settings: Settings, agent: AgentSettings) -> TrunkSettings:
+    trunk = settings.trunk(agent.trunk) if agent.trunk is not None else None
+    if trunk is None or agent.phone_number is None:
+        raise InvalidRequest(NO_TRUNK)
+    return trunk
+
+
+def _dial_number(number: str, trunk: TrunkSettings) -> str:
+    dial_number = format_for_trunk(number, trunk.number_format)
+    if not accepted(dial_number, trunk.accepts):
+        raise InvalidRequest(WRONG_FORMAT)
+    return dial_number
+
+
+def _check_agent(engines: Engines, agent: AgentSettings, request: CallRequest) -> None:
+    """Lets the agent join a call that never happens: what it lacks is said now, not when somebody answers."""
+    try:
+        mind = engines.cast(agent.id).agent
+    except EngineError as error:
+        raise InvalidRequest(f"Agent's engine is not available: {error}") from None
+    context = AgentContext("", agent.language, agent.greeting, request.variables, request.metadata)
+    try:
+        mind.join(context)
+    except (SettingsRefused, EngineError, ValueError) as error:
+        raise InvalidRequest(f"Agent cannot take this call: {error}") from None

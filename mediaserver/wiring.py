@@ -1,0 +1,153 @@
+"""From the configuration file to what the phone and the pipeline take: no decisions, only translation."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+from mediaserver.engines import AgentChoice, EngineChoice
+from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.numbers import format_for_trunk
+from mediaserver.settings import (
+    AgentSettings,
+    EngineSettings,
+    Settings,
+    SipSettings,
+    TrunkSettings,
+    reveal,
+    split_ports,
+)
+from pipeline import registry
+from pipeline.errors import EngineMissing, SettingsRefused
+from pipeline.settings import SessionSettings
+from sip import endpoint, trunk
+
+
+def agent_choice(agent: AgentSettings) -> AgentChoice:
+    """The engines and the timing of one agent."""
+    return AgentChoice(
+        agent_id=agent.id,
+        agent=_mind(agent),
+        stt=_engine("stt", agent.stt),
+        tts=_engine("tts", agent.tts),
+        tts_fallback=None if agent.tts_fallback is None else _engine("tts", agent.tts_fallback),
+        session=session_settings(agent),
+    )
+
+
+def session_settings(agent: AgentSettings) -> SessionSettings:
+    """The timing of an agent's conversations."""
+    session = agent.session
+    return SessionSettings(
+        language=agent.language,
+        endpoint_ms=session.endpoint_ms,
+        barge_in_ms=session.barge_in_ms,
+        reprompt_s=session.reprompt_s,
+        max_reprompts=session.max_reprompts,
+        max_duration_s=session.max_duration_s,
+        apology=agent.apology,
+    )
+
+
+def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
+    """Where the phone listens. Raises `LocalError` for a certificate that cannot be used."""
+    return endpoint.EndpointSettings(
+        udp=settings.udp,
+        tcp=settings.tcp,
+        tls=settings.tls,
+        rtp_ports=split_ports(settings.rtp_ports),
+        public_address=settings.public_address,
+        max_calls=settings.max_calls,
+        user_agent=settings.user_agent,
+        tls_server=_tls_context(settings),
+    )
+
+
+def trunk_settings(settings: TrunkSettings) -> trunk.TrunkSettings:
+    """A trunk as the phone takes it."""
+    return trunk.TrunkSettings(
+        id=settings.id,
+        uri=settings.uri,
+        caller_id=settings.caller_id,
+        username=settings.username,
+        password=reveal(settings.password),
+        register=settings.register_,
+        allow_from=tuple(str(network) for network in settings.allow_from),
+        codecs=settings.codecs,
+        symmetric_rtp=settings.symmetric_rtp,
+        session_expires_s=settings.session_expires_s,
+        ring_timeout_s=settings.ring_timeout_s,
+        media_timeout_s=settings.media_timeout_s,
+        reliable_provisional=settings.reliable_provisional,
+        backup_uris=settings.backup_uris,
+        inband_dtmf=settings.inband_dtmf,
+    )
+
+
+def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
+    """What the called person sees: the agent's own number in the carrier's spelling, else the trunk's."""
+    if agent.phone_number is None:
+        return over.caller_id or None
+    try:
+        return format_for_trunk(agent.phone_number, over.number_format)
+    except InvalidNumber:
+        return over.caller_id or None
+
+
+def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """For `settings.load`: what an engine or an agent says against its own table, as (key, reason).
+
+    Engines are made but not started; one that is merely not installed here is `doctor`'s business.
+    """
+    for place, agent in enumerate(settings.agents):
+        tables = {
+            "script" if agent.script is not None else "llm": _mind(agent),
+            "stt": _engine("stt", agent.stt),
+        }
+        tables["tts"] = _engine("tts", agent.tts)
+        if agent.tts_fallback is not None:
+            tables["tts_fallback"] = _engine("tts", agent.tts_fallback)
+        for table, choice in tables.items():
+            yield from _refusals(f"agent[{place}].{table}", choice)
+
+
+def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
+    names = registry.known(choice.kind)
+    if choice.name not in names:
+        if choice.kind != "agent":
+            yield f"{table}.engine", f"no engine is called {choice.name!r}; there are {', '.join(names)}"
+        return
+    try:
+        registry.load(choice.kind, choice.name, choice.options)
+    except SettingsRefused as refused:
+        for key, reason in refused.problems:
+            yield f"{table}.{key}" if key else table, reason
+    except EngineMissing:
+        return
+    except ValueError as error:
+        yield table, str(error)
+
+
+def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:
+    if settings.tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except OSError as error:  # ssl.SSLError is one
+        raise LocalError(f"sip.tls_certificate, sip.tls_key: {error}") from error
+    return context
+
+
+def _mind(agent: AgentSettings) -> EngineChoice:
+    if agent.script is not None:
+        return EngineChoice("agent", "script", dict(agent.script))
+    if agent.llm is None:
+        raise AssertionError("settings let an agent through that has neither a script nor a model")
+    options = agent.llm.model_dump(exclude_none=True)
+    options["api_key"] = reveal(agent.llm.api_key)
+    return EngineChoice("agent", "llm", options)
+
+
+def _engine(kind: str, engine: EngineSettings) -> EngineChoice:
+    return EngineChoice(kind, engine.engine, engine.options)

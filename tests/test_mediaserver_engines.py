@@ -1,0 +1,108 @@
+"""Engines of agents: shared where equal, told apart where not, missing without harm to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mediaserver.engines import AgentChoice, EngineChoice, Engines
+from pipeline.agent import AgentContext, Conversation
+from pipeline.errors import EngineMissing
+from pipeline.settings import SessionSettings
+from tests.support.models import Ears, Voice
+
+
+@dataclass
+class Mind:
+    """An agent that is never asked anything."""
+
+    closed: int = 0
+
+    async def start(self) -> None:
+        return None
+
+    def join(self, context: AgentContext) -> Conversation:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Shelf:
+    """Makes engines by name and remembers them."""
+
+    made: list[tuple[str, str, Any]] = field(default_factory=list)
+
+    def load(self, kind: str, name: str, options: Mapping[str, Any]) -> Any:
+        if name == "absent":
+            raise EngineMissing("no engine is called 'absent'")
+        if name == "strict":
+            raise ValueError("speed: must be above 0")
+        engine = {"stt": Ears, "tts": Voice, "agent": Mind}[kind]()
+        if name == "broken":
+            engine = Ears(missing="model.bin is not there")
+        self.made.append((kind, name, engine))
+        return engine
+
+
+def agent(number: int, *, stt: str = "ears", tts: str = "voice", **options: Any) -> AgentChoice:
+    return AgentChoice(
+        agent_id=f"agent-{number}",
+        agent=EngineChoice("agent", "mind", {"number": number}),
+        stt=EngineChoice("stt", stt, options),
+        tts=EngineChoice("tts", tts, {}),
+        session=SessionSettings(),
+    )
+
+
+async def test_equal_engines_are_one() -> None:
+    shelf = Shelf()
+    engines = Engines([agent(1), agent(2), agent(3, model="large")], load=shelf.load)
+    await engines.start()
+    assert engines.missing() == []
+    assert engines.cast("agent-1").stt is engines.cast("agent-2").stt
+    assert engines.cast("agent-1").stt is not engines.cast("agent-3").stt
+    assert engines.cast("agent-1").agent is not engines.cast("agent-2").agent
+    assert sorted(kind for kind, _, _ in shelf.made) == ["agent", "agent", "agent", "stt", "stt", "tts"]
+    await engines.close()
+    assert all(engine.closed == 1 for _, _, engine in shelf.made)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("absent", "no engine is called 'absent'"),
+        ("strict", "speed: must be above 0"),
+        ("broken", "model.bin is not there"),
+    ],
+)
+async def test_an_agent_whose_engine_is_missing_harms_no_other(name: str, reason: str) -> None:
+    engines = Engines([agent(1, stt=name), agent(2)], load=Shelf().load)
+    await engines.start()
+    assert engines.missing() == [f"agent agent-1: {name}: {reason}"]
+    with pytest.raises(EngineMissing, match=reason):
+        engines.cast("agent-1")
+    assert engines.cast("agent-2").stt is not None
+    await engines.close()
+
+
+async def test_an_engine_that_did_not_start_is_closed_at_once() -> None:
+    shelf = Shelf()
+    engines = Engines([agent(1, stt="broken")], load=shelf.load)
+    await engines.start()
+    assert [engine.closed for kind, _, engine in shelf.made if kind == "stt"] == [1]
+    await engines.close()
+    assert [engine.closed for kind, _, engine in shelf.made if kind == "stt"] == [1]
+
+
+async def test_before_the_start_and_for_strangers_there_is_no_cast() -> None:
+    engines = Engines([agent(1)], load=Shelf().load)
+    assert engines.missing() == ["engines: still loading"]
+    with pytest.raises(EngineMissing, match="still starting"):
+        engines.cast("agent-1")
+    with pytest.raises(EngineMissing, match="not configured"):
+        engines.cast("agent-9")
