@@ -1,0 +1,22 @@
+"""The HTTP face put together: routes, errors, limits."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api import calls, health
+from api.auth import SERVER
+from api.errors import answer_errors
+from mediaserver.server import Server
+
+BODY_LIMIT = 1024 * 1024
+"""Bytes of a request body; more is answered with 413. A batch of 100 calls is about 50 KiB."""
+
+
+def build(server: Server) -> web.Application:
+    """The application in front of `server`, which its owner starts and closes."""
+    app = web.Application(middlewares=[answer_errors], client_max_size=BODY_LIMIT)
+    app[SERVER] = server
+    app.add_routes(calls.routes)
+    app.add_routes(health.routes)
+    return app
