@@ -1,0 +1,67 @@
+"""The command line: `mediaserver serve | check | doctor | call | keys | demo`.
+
+Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pkgutil import resolve_name
+
+import click
+
+from mediaserver.cli_settings import config_option, load_or_exit
+
+COMMANDS: Mapping[str, str] = {
+    "serve": "mediaserver.__main__:serve",
+    "check": "mediaserver.cli_admin:check",
+    "doctor": "mediaserver.cli_doctor:doctor",
+    "call": "mediaserver.cli_admin:place",
+    "keys": "mediaserver.cli_admin:keys",
+    "demo": "mediaserver.__main__:demo",
+}
+"""Name of each command and where it is."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, None for an unknown one."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = resolve_name(COMMANDS[cmd_name])
+        return command
+
+
+@click.command()
+@config_option
+@click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
+def serve(config: str, data: str | None) -> None:
+    """Runs the server until SIGTERM or SIGINT; calls in progress may end first."""
+    settings = load_or_exit(config, data)
+    run, build = resolve_name("mediaserver.serving:run"), resolve_name("api.app:build")
+    sys.exit(asyncio.run(run(settings, build)))
+
+
+@click.command()
+@click.option("--exit", "exit_after", is_flag=True, help="End after the call; exit 0 if it reached its goal.")
+def demo(exit_after: bool) -> None:
+    """A real call on this machine: a softphone on another SIP stack is called, spoken to and understood."""
+    sys.exit(resolve_name("mediaserver.demo.run:main")(exit_after=exit_after))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="openline-mediaserver", message="%(version)s")
+def main() -> None:
+    """A real-time media server for AI voice agents."""
+
+
+if __name__ == "__main__":
+    main(prog_name="mediaserver")

@@ -1,0 +1,62 @@
+"""What every command does first: read the file, say everything that is wrong with it, or go on.
+
+This module and `__main__` import nothing heavy: numba reads NUMBA_CACHE_DIR when it is first imported, so the
+file that names the data directory has to be read before anything of the pipeline is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, TypeVar
+
+import click
+
+from mediaserver.errors import SettingsError
+from mediaserver.settings import Settings, load
+
+EXIT_CONFIG = 2
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+config_option: Callable[[Command], Command] = click.option(
+    "--config", required=True, type=click.Path(), help="The configuration file (TOML)."
+)
+
+
+def load_or_exit(config: str, data: str | None = None, *, engines: bool = True) -> Settings:
+    """The settings of `config` with `--data` applied.
+
+    Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
+    `engines` the engines and scripts of the agents look at their own tables too.
+    """
+    try:
+        settings = with_data_dir(load(config), data)
+        if engines:
+            cache_kernels(Path(settings.server.data_dir))
+            load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
+    except SettingsError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        sys.exit(EXIT_CONFIG)
+    return settings
+
+
+def with_data_dir(settings: Settings, data: str | None) -> Settings:
+    """`settings` with everything that the server writes under `data`: an SQLite database moves there, a
+    PostgreSQL one stays where it is."""
+    if data is None:
+        return settings
+    server = settings.server
+    database = "" if server.database.startswith("sqlite:") else server.database
+    moved = server.model_copy(update={"data_dir": data, "database": database})
+    return settings.model_copy(update={"server": moved})
+
+
+def cache_kernels(data_dir: Path) -> None:
+    """Points numba's cache at the data directory, unless the environment already points elsewhere. Has no
+    effect once numba is imported."""
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir.absolute() / "kernels"))

@@ -1,0 +1,222 @@
+"""What this machine has and lacks for a configuration: a `Finding` for each thing, with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import shutil
+import socket
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from av.codec import Codec
+from av.error import FFmpegError
+
+from mediaserver.engines import Engines
+from mediaserver.errors import StoreError
+from mediaserver.settings import AgentSettings, Settings, split_address, split_ports
+from mediaserver.store import Store
+from mediaserver.wiring import agent_choice
+from pipeline import kernels
+
+SYNTHETIC_MODEL = "micro_whisper"
+"""The name by which the model that comes with this repository is recognised in a path."""
+
+RTP_PORTS_PER_CALL = 2
+RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
+_TICKS = 25
+_AV_CODECS = {"g722": "g722", "opus": "libopus"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `ok` False: something is missing, and `text` says what to do."""
+
+    name: str
+    ok: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'ok     ' if self.ok else 'missing'}  {self.name}: {self.text}"
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Looks at everything that `settings` needs: starts the engines, opens the database, places no call."""
+    findings = [
+        kernels_finding(),
+        *codec_findings(settings),
+        *port_findings(settings),
+        limits_finding(settings),
+    ]
+    findings.append(await database_finding(settings))
+    findings.append(await asyncio.to_thread(disk_finding, settings))
+    findings.append(await clock_finding())
+    findings += await engine_findings(settings)
+    return findings
+
+
+def kernels_finding() -> Finding:
+    """The compiled loops over samples."""
+    kernels.warm()
+    return Finding("kernels", True, "compiled and warm")
+
+
+async def engine_findings(settings: Settings) -> list[Finding]:
+    """The engines of every agent, really started."""
+    findings = []
+    for agent in settings.agents:
+        engines = Engines([agent_choice(agent)])
+        await engines.start()
+        missing = engines.missing()
+        await engines.close()
+        name = f"agent {agent.name or agent.id}"
+        if missing:
+            findings += [Finding(name, False, line.partition(": ")[2] or line) for line in missing]
+        else:
+            mind = "script" if agent.script is not None else "llm"
+            findings.append(
+                Finding(name, True, f"{mind}, hears with {agent.stt.engine}, speaks with {agent.tts.engine}")
+            )
+        findings += hearing_findings(agent, name)
+    return findings
+
+
+def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:
+    """What a recogniser is good for, where that is less than one would think."""
+    if agent.stt.engine == "pocketsphinx":
+        yield Finding(
+            name,
+            True,
+            "pocketsphinx understands people only within the answers that the script expects, and listens "
+            "until a real Whisper directory is configured "
+            '([agent.stt] engine = "faster-whisper", model = "DIRECTORY")',
+        )
+    if SYNTHETIC_MODEL in str(agent.stt.options.get("model", "")):
+        yield Finding(
+            name,
+            True,
+            "micro-Whisper knows only 157 words of synthetic voices, nothing of people: it is for tests and "
+            "the demo; for people use pocketsphinx or the directory of a real Whisper model",
+        )
+
+
+def port_findings(settings: Settings) -> Iterator[Finding]:
+    """The addresses that the server binds."""
+    yield _port("http", settings.server.http, socket.SOCK_STREAM)
+    for name, address, kind in (
+        ("sip udp", settings.sip.udp, socket.SOCK_DGRAM),
+        ("sip tcp", settings.sip.tcp, socket.SOCK_STREAM),
+        ("sip tls", settings.sip.tls, socket.SOCK_STREAM),
+    ):
+        if address is not None:
+            yield _port(name, address, kind)
+    yield rtp_finding(settings)
+
+
+def rtp_finding(settings: Settings) -> Finding:
+    """Whether the RTP range holds sip.max_calls, and its ends can be bound."""
+    first, last = split_ports(settings.sip.rtp_ports)
+    room = (last - first + 1) // RTP_PORTS_PER_CALL
+    if room < settings.sip.max_calls:
+        text = f"room for {room} calls: widen rtp_ports, or lower sip.max_calls ({settings.sip.max_calls})"
+        return Finding("rtp ports", False, text)
+    host = split_address(settings.sip.udp or settings.sip.tcp or "0.0.0.0:5060")[0]
+    taken = [port for port in (first, last) if _refusal(host, port, socket.SOCK_DGRAM)]
+    note = f", though {', '.join(map(str, taken))} is in use now" if taken else ""
+    return Finding("rtp ports", True, f"{settings.sip.rtp_ports}, room for {room} calls{note}")
+
+
+def codec_findings(settings: Settings) -> Iterator[Finding]:
+    """The codecs that the trunks name; G.711 is ours."""
+    wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
+    for codec in wanted:
+        library_name = _AV_CODECS.get(codec)
+        try:
+            if library_name is not None:
+                Codec(library_name, "w")
+                Codec(library_name, "r")
+            yield Finding(f"codec {codec}", True, "encodes and decodes")
+        except (FFmpegError, ValueError) as error:
+            yield Finding(
+                f"codec {codec}", False, f"PyAV was built without it ({error}): install PyAV's own wheel"
+            )
+
+
+async def database_finding(settings: Settings) -> Finding:
+    """Whether the database opens and answers; it is created and migrated as `serve` would do."""
+    data_dir = Path(settings.server.data_dir)
+    try:
+        await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
+        async with await Store.open(settings.server.database, data_dir) as store:
+            counts = await store.counts()
+    except (StoreError, OSError) as error:
+        return Finding("database", False, f"{error}: see server.database and server.data_dir")
+    return Finding("database", True, f"answers, {sum(counts.statuses.values())} calls in it")
+
+
+def disk_finding(settings: Settings) -> Finding:
+    """Room for recordings."""
+    data_dir = Path(settings.server.data_dir)
+    try:
+        free = shutil.disk_usage(data_dir).free
+    except OSError as error:
+        return Finding("disk", False, f"{error.strerror}: create {data_dir} or set server.data_dir")
+    hours = free // RECORDING_BYTES_PER_HOUR
+    text = f"room for {hours} hours of recordings"
+    return Finding("disk", hours >= 1, text if hours else f"{text}: free some space or set server.data_dir")
+
+
+def limits_finding(settings: Settings) -> Finding:
+    """Open files: two sockets and a recording for each call."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.sip.max_calls * 3 + 200
+    if soft < needed and soft != resource.RLIM_INFINITY:
+        return Finding(
+            "open files", False, f"limit {soft}, {needed} for sip.max_calls: raise it (ulimit -n {needed})"
+        )
+    return Finding("open files", True, f"limit {soft}, {needed} needed")
+
+
+async def clock_finding() -> Finding:
+    """How late this machine's timers are: RTP is paced by them."""
+    loop = asyncio.get_running_loop()
+    late_ms = []
+    for _ in range(_TICKS):
+        due = loop.time() + 0.02
+        await asyncio.sleep(0.02)
+        late_ms.append((loop.time() - due) * 1000)
+    worst, typical = max(late_ms), statistics.median(late_ms)
+    text = f"timers are {typical:.1f} ms late, {worst:.1f} ms at worst"
+    if typical > 5:
+        return Finding("clock", False, f"{text}: the machine is overloaded or its timers are coarse")
+    return Finding("clock", True, text)
+
+
+def _port(name: str, address: str, kind: socket.SocketKind) -> Finding:
+    refusal = _refusal(*split_address(address), kind)
+    if refusal:
+        return Finding(name, False, f"{address}: {refusal}")
+    return Finding(name, True, f"{address} can be bound")
+
+
+def _refusal(host: str, port: int, kind: socket.SocketKind) -> str:
+    """Why `host:port` cannot be bound, "" when it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, kind) as probe:
+        if kind is socket.SOCK_STREAM:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return _ADVICE.get(error.errno, error.strerror or str(error))
+    return ""
+
+
+_ADVICE: Mapping[int | None, str] = {
+    errno.EADDRINUSE: "in use: is a server running already?",
+    errno.EACCES: "not permitted: ports below 1024 need CAP_NET_BIND_SERVICE",
+    errno.EADDRNOTAVAIL: "not an address of this machine",
+}

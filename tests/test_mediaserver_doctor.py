@@ -1,0 +1,91 @@
+"""What `mediaserver doctor` finds, and what it tells to do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from mediaserver.doctor import Finding, engine_findings, examine, rtp_finding
+from mediaserver.settings import load
+from tests.support.models import Ears, fake_models
+from tests.support.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
+
+
+def named(findings: list[Finding], name: str) -> list[Finding]:
+    return [finding for finding in findings if finding.name == name]
+
+
+async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, engines=REAL_ENGINES).path)
+    findings = await examine(settings)
+    assert [finding for finding in findings if not finding.ok and finding.name != "open files"] == []
+    names = {finding.name for finding in findings}
+    assert {"kernels", "http", "sip udp", "sip tcp", "rtp ports", "database", "clock", "disk"} <= names
+    assert {"codec pcmu", "codec pcma", "codec g722", "codec opus"} <= names
+    assert "agent Reminder" in names
+
+
+async def test_pocketsphinx_is_said_to_listen_only_until_there_is_a_real_whisper(tmp_path: Path) -> None:
+    findings = await engine_findings(load(write_site(tmp_path, engines=REAL_ENGINES).path))
+    assert any("until a real Whisper directory is configured" in finding.text for finding in findings)
+
+
+async def test_the_synthetic_model_is_said_to_know_no_people(tmp_path: Path) -> None:
+    engines = FAKE_ENGINES.replace(
+        '"test-ears"', '"test-ears"\nmodel = "package:mediaserver/demo/micro_whisper"'
+    )
+    with fake_models():
+        findings = await engine_findings(load(write_site(tmp_path, engines=engines).path))
+    assert any("157 words of synthetic voices" in finding.text for finding in findings)
+
+
+async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with fake_models(Ears(missing="no model.bin in /models: download one")):
+        findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
+    missing = named(findings, "agent Reminder")[0]
+    assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
+    assert "llm" in named(findings, "agent Modelled")[0].text
+
+
+async def test_ports_in_use(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    with socket.socket() as http, socket.socket(type=socket.SOCK_DGRAM) as sip, fake_models():
+        http.bind(("127.0.0.1", site.http))
+        http.listen()
+        sip.bind(("127.0.0.1", site.sip))
+        findings = await examine(load(site.path))
+    for name in ("http", "sip udp"):
+        assert not named(findings, name)[0].ok
+        assert "in use" in named(findings, name)[0].text
+    assert named(findings, "sip tcp")[0].ok
+
+
+def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    site.path.write_text(site.path.read_text().replace("max_calls = 20", "max_calls = 500"))
+    finding = rtp_finding(load(site.path))
+    assert not finding.ok
+    assert "room for 40 calls" in finding.text
+
+
+async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    site.data_dir.mkdir()
+    (site.data_dir / "mediaserver.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    with fake_models():
+        findings = await examine(load(site.path))
+    assert not named(findings, "database")[0].ok
+    assert "server.database" in named(findings, "database")[0].text
+
+
+def test_the_command_prints_a_line_for_each_thing(tmp_path: Path) -> None:
+    site = write_site(tmp_path, engines=REAL_ENGINES)
+    command = [sys.executable, "-m", "mediaserver", "doctor", "--config", str(site.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == int(any(line.startswith("missing") for line in lines))
+    assert all(line.startswith(("ok ", "missing ")) for line in lines)
+    assert len(lines) > 15
+    assert "Traceback" not in done.stderr
