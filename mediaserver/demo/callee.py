@@ -1,7 +1,7 @@
 """The called person as a process: PJSIP for a telephone, a voice of their own, ears of their own.
 
-`python -m mediaserver.demo.callee --dir DIR` answers the first call, talks as `mediaserver.demo.persona` says,
-and reports what it heard and said as JSON lines on standard output.
+`python -m mediaserver.demo.callee --dir DIR` answers the first call, talks as `mediaserver.demo.persona`
+says, and reports what it heard and said as JSON lines on standard output.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 import click
 import numpy as np
-from pipeline.engines.espeak import Espeak
-from pipeline.engines.faster_whisper import FasterWhisper
 
+from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.demo.persona import PATIENT, Persona
 from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.faster_whisper import FasterWhisper
 from pipeline.resample import resample
 from pipeline.vad import EnergyVad
 
 END_OF_UTTERANCE_MS = 700
 WAV_HEADER_BYTES = 44
-MODEL = Path(__file__).parent / "micro_whisper"
 
 
 class Ears:
@@ -73,7 +73,9 @@ class Callee:
     def __init__(self, directory: Path, phone: Softphone, report: Events) -> None:
         self._directory, self._phone, self._report = directory, phone, report
         self._persona = Persona()
-        self._recogniser = FasterWhisper.from_settings({"model": str(MODEL)})
+        self._recogniser = FasterWhisper.from_settings(
+            {"model": str(MODEL_DIR), "encoder_window_s": 10, "min_confidence": 0.2}
+        )
         self._voice = Espeak.from_settings({"voice": "en-us+f3", "pitch": 60})
 
     async def start(self) -> None:

@@ -1,0 +1,210 @@
+"""`mediaserver demo`: one real call on this machine, from the API request to the webhooks, as it happens.
+
+The conversation is real on both sides: each end synthesises, sends RTP, and recognises what the other said.
+The demo succeeds only if both understood what the script needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+from rich.console import Console
+from rich.table import Table
+
+from mediaserver.demo.persona import FACTS
+from mediaserver.demo.stage import (
+    CalleeProcess,
+    Ports,
+    Receiver,
+    StageError,
+    client,
+    process,
+    wait_ready,
+    write_config,
+)
+from mediaserver.demo.words import word_errors
+
+AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
+NUMBER = "+14155550123"
+NAME = "John Smith"
+FRONT_DESK = "+14155550101"
+CALL_S = 150
+"""Longest time for the whole call: the conversation takes about 50 s."""
+LAST_WEBHOOK = "recording.completed"
+
+Json = Mapping[str, Any]
+
+
+class Screen:
+    """What the user sees while the call goes on."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+
+    def webhook(self, event: Json) -> None:
+        """A line for each turn as its webhook arrives."""
+        if event["type"] == "turn.completed":
+            self.turn(event["data"])
+        elif event["type"] in ("call.dialing", "call.ringing", "call.answered", "call.completed"):
+            self.console.print(f"[dim]{event['type']}[/dim]")
+
+    def turn(self, turn: Json) -> None:
+        """What the caller said, how long the agent took, what was heard of its answer."""
+        if said := turn["userText"] or turn["keyed"]:
+            self.console.print(f"  [cyan]caller[/cyan]  {said}")
+        latency = turn["latency"]
+        after = f"  [bold]{latency['voiceToVoiceMs']:.0f} ms[/bold]" if latency else ""
+        cut = "  [yellow](interrupted)[/yellow]" if turn["interrupted"] else ""
+        self.console.print(f"  [green]agent[/green]   {turn['agentText']}{cut}{after}")
+
+    def summary(
+        self, call: Json, recording: Path, counts: Mapping[str, int], errors: Mapping[str, str]
+    ) -> None:
+        """Everything that is left of the call."""
+        print_ = self.console.print
+        print_(f"\nrecording   {recording}  (caller left, agent right)")
+        print_("transcript")
+        for entry in call["transcript"]:
+            print_(f"  {entry['startMs'] / 1000:6.1f} s  {entry['role']:<6}  {entry['text']}")
+        table = Table("analysis", "", box=None)
+        for key, value in call["analysis"].items():
+            table.add_row(key, str(value))
+        for who, rate in errors.items():
+            table.add_row(f"word errors, {who}", rate)
+        print_(table)
+        print_("webhooks    " + ", ".join(f"{name} × {n}" if n > 1 else name for name, n in counts.items()))
+
+
+def verdict(call: Json, callee: CalleeProcess) -> list[str]:
+    """Why the demo failed; empty when the conversation reached its goal and nobody misheard what mattered."""
+    analysis, ended = call["analysis"] or {}, callee.ended or {}
+    answers = analysis.get("answers", {})
+    wrong = [
+        f"the agent understood {key} as {answers.get(key)!r}, said was {fact!r}"
+        for key, fact in FACTS.items()
+        if answers.get(key) != fact
+    ]
+    if call["status"] != "COMPLETED":
+        wrong.append(f"the call ended as {call['status']}")
+    if not analysis.get("reachedGoal"):
+        wrong.append("the conversation did not reach its goal")
+    if analysis.get("interruptions", 0) < 1:
+        wrong.append("nobody was interrupted")
+    if len(call["turns"]) < 5:
+        wrong.append(f"only {len(call['turns'])} turns")
+    if not ended.get("finished"):
+        wrong.append(f"the called person never said everything; did not understand: {ended.get('misheard')}")
+    return wrong
+
+
+def rates(call: Json, callee: CalleeProcess) -> dict[str, str]:
+    """Word error rates of both sides. An interrupted sentence is compared up to the word heard."""
+    by_role = {
+        role: " ".join(entry["text"] for entry in call["transcript"] if entry["role"] == role)
+        for role in ("caller", "agent")
+    }
+    pairs = {
+        "caller understood by agent": (" ".join(callee.said()), by_role["caller"]),
+        "agent understood by caller": (by_role["agent"], " ".join(callee.heard())),
+    }
+    result = {}
+    for name, (said, understood) in pairs.items():
+        errors, words = word_errors(said, understood)
+        result[name] = f"{errors} of {words} words ({100 * errors / max(words, 1):.0f} %)"
+    return result
+
+
+async def place_call(api: ClientSession) -> str:
+    """`POST /api/v1/calls/outbound`; the call's id."""
+    body = {"phoneNumber": NUMBER, "agentId": AGENT, "promptVariables": {"name": NAME}}
+    async with api.post("/api/v1/calls/outbound", json=body) as answer:
+        reply = await answer.json()
+        if answer.status != 200:
+            raise StageError(f"the call was refused: {reply}")
+        return str(reply["data"]["callTaskId"])
+
+
+async def call_of(api: ClientSession, call_id: str) -> Json:
+    """`GET /api/v1/calls/{callTaskId}`"""
+    async with api.get(f"/api/v1/calls/{call_id}") as answer:
+        reply: Json = await answer.json()
+        return reply
+
+
+async def converse(api: ClientSession, callee: CalleeProcess, receiver: Receiver) -> Json:
+    """The call, from the request to its last webhook."""
+    call_id = await place_call(api)
+    async with asyncio.timeout(CALL_S):
+        await callee.follow(lambda event: None)
+        while LAST_WEBHOOK not in receiver.count(call_id):
+            await asyncio.sleep(0.05)
+    return await call_of(api, call_id)
+
+
+def stop_signal() -> asyncio.Event:
+    """Set when the user wants to stop."""
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, event.set)
+    return event
+
+
+async def play(directory: Path, *, exit_after: bool) -> int:
+    """The whole demo; its exit code."""
+    screen, ports = Screen(), Ports.choose()
+    receiver = Receiver(screen.webhook)
+    screen.console.print("[dim]starting a media server, and a softphone (PJSIP) in another process[/dim]")
+    config, server_log = write_config(directory, ports), directory / "server.log"
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(receiver.listening(ports.webhooks))
+        server = await stack.enter_async_context(
+            process("mediaserver", "serve", "--config", str(config), log=server_log)
+        )
+        callee_arguments = ("--dir", str(directory / "callee"), "--port", str(ports.callee))
+        softphone = process(
+            "mediaserver.demo.callee",
+            *callee_arguments,
+            log=directory / "callee.log",
+            stdout=asyncio.subprocess.PIPE,
+        )
+        callee = CalleeProcess(await stack.enter_async_context(softphone))
+        api = await stack.enter_async_context(client(ports.http))
+        await wait_ready(api, server, server_log)
+        await callee.ready()
+        screen.console.print(f"[dim]POST /api/v1/calls/outbound  {NUMBER}[/dim]")
+        call = await converse(api, callee, receiver)
+        recording = directory / "var" / "recordings" / f"{call['callTaskId']}.wav"
+        screen.summary(call, recording, receiver.count(call["callTaskId"]), rates(call, callee))
+        wrong = verdict(call, callee)
+        for reason in wrong:
+            screen.console.print(f"[red]failed:[/red] {reason}")
+        if not exit_after and not wrong:
+            await keep_serving(screen, ports)
+        return 1 if wrong else 0
+
+
+async def keep_serving(screen: Screen, ports: Ports) -> None:
+    """Leaves the server up until the user has had enough."""
+    screen.console.print(
+        f"\nStill serving. Talk to the front desk with any softphone: "
+        f"[bold]sip:{FRONT_DESK}@127.0.0.1:{ports.sip}[/bold]\n"
+        f"API and its description: http://127.0.0.1:{ports.http}/docs   Ctrl-C ends."
+    )
+    await stop_signal().wait()
+
+
+def main(*, exit_after: bool) -> int:
+    """Runs the demo in a scratch directory that stays: the recording is in it."""
+    directory = Path(tempfile.mkdtemp(prefix="mediaserver-demo-"))
+    try:
+        return asyncio.run(play(directory, exit_after=exit_after))
+    except (StageError, TimeoutError) as error:
+        Console(stderr=True).print(f"demo failed: {error or 'the call took too long'}\nlogs: {directory}")
+        return 1

@@ -1,0 +1,214 @@
+"""What the demo plays on: free ports, a scratch directory, the processes, and a receiver of webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from mediaserver.errors import LocalError
+
+API_KEY = "demo-key"
+WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
+READY_S = 90
+"""Until the server is ready: on a fresh machine the kernels are compiled first."""
+STOP_S = 15
+
+Json = Mapping[str, Any]
+
+
+class StageError(LocalError):
+    """The demo could not be set up: the message says which part, and shows what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Loopback ports that were free a moment ago."""
+
+    http: int
+    sip: int
+    callee: int
+    webhooks: int
+
+    @classmethod
+    def choose(cls) -> Ports:
+        """Finds them."""
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(4)]
+        try:
+            for each in sockets:
+                each.bind(("127.0.0.1", 0))
+            return cls(*(each.getsockname()[1] for each in sockets))
+        finally:
+            for each in sockets:
+                each.close()
+
+
+def demo_config() -> Path:
+    """`config/demo.toml`: in the installed package, or in the checkout it is run from."""
+    installed = Path(str(files("mediaserver"))) / "config" / "demo.toml"
+    return installed if installed.exists() else installed.parents[2] / "config" / "demo.toml"
+
+
+def write_config(directory: Path, ports: Ports) -> Path:
+    """The demo's configuration on `ports`, with everything that it writes below `directory`."""
+    text = demo_config().read_text()
+    changes = {
+        "127.0.0.1:8080": f"127.0.0.1:{ports.http}",
+        "127.0.0.1:5060": f"127.0.0.1:{ports.sip}",
+        "127.0.0.1:5080": f"127.0.0.1:{ports.callee}",
+        "127.0.0.1:9000": f"127.0.0.1:{ports.webhooks}",
+        'data_dir = "var"': f"data_dir = {json.dumps(str(directory / 'var'))}",
+        "sqlite:///var/": f"sqlite:///{directory / 'var'}/",
+    }
+    for old, new in changes.items():
+        if old not in text:
+            raise StageError(f"{demo_config()}: expected to find {old}")
+        text = text.replace(old, new)
+    path = directory / "demo.toml"
+    path.write_text(text)
+    return path
+
+
+class Receiver:
+    """Receives the demo's webhooks, and believes only signed ones."""
+
+    def __init__(self, seen: Callable[[Json], None]) -> None:
+        self.received: list[Json] = []
+        self.rejected = 0
+        self._seen, self._verifier = seen, Webhook(WEBHOOK_SECRET)
+
+    async def receive(self, request: web.Request) -> web.Response:
+        """POST /hook"""
+        body = await request.text()
+        try:
+            event = self._verifier.verify(body, dict(request.headers))
+        except WebhookVerificationError:
+            self.rejected += 1
+            return web.Response(status=401)
+        self.received.append(event)
+        self._seen(event)
+        return web.Response(status=204)
+
+    def count(self, call_id: str) -> Mapping[str, int]:
+        """How many events of each type came for a call, in order of first arrival."""
+        types = [event["type"] for event in self.received if event["data"]["callTaskId"] == call_id]
+        return {name: types.count(name) for name in dict.fromkeys(types)}
+
+    @asynccontextmanager
+    async def listening(self, port: int) -> AsyncIterator[Receiver]:
+        """Serves on loopback for as long as the context lasts."""
+        app = web.Application()
+        app.router.add_post("/hook", self.receive)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+class CalleeProcess:
+    """The called person (`mediaserver.demo.callee`) and what they report."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.events: list[Json] = []
+        self._process = process
+        self._over = asyncio.Event()
+
+    async def ready(self) -> None:
+        """Waits until the person is at the telephone."""
+        while not any(event["event"] == "ready" for event in self.events):
+            await self._read_one()
+
+    async def follow(self, seen: Callable[[Json], None]) -> None:
+        """Reads reports until the person has hung up."""
+        while not self.ended:
+            await self._read_one()
+            seen(self.events[-1])
+
+    @property
+    def ended(self) -> Json | None:
+        """The closing report, once there is one."""
+        return next((event for event in self.events if event["event"] == "ended"), None)
+
+    def said(self) -> list[str]:
+        """Sentences spoken, in order."""
+        return [event["text"] for event in self.events if event["event"] == "said"]
+
+    def heard(self) -> list[str]:
+        """Utterances understood, in order."""
+        return [event["text"] for event in self.events if event["event"] == "heard"]
+
+    async def _read_one(self) -> None:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            raise StageError("the softphone's process ended: see callee.log")
+        self.events.append(json.loads(line))
+
+
+@asynccontextmanager
+async def process(
+    *arguments: str, log: Path, stdout: int | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Python process of ours, ended with the context. What it logs goes to `log`."""
+    with log.open("wb") as file:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *arguments, stdout=stdout or file, stderr=file, limit=1 << 20
+        )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.terminate()
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await child.wait()
+            except TimeoutError:
+                child.kill()
+                await child.wait()
+
+
+@asynccontextmanager
+async def client(port: int) -> AsyncIterator[ClientSession]:
+    """An API client of the demo company."""
+    async with ClientSession(
+        f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {API_KEY}"},
+        timeout=ClientTimeout(total=10),
+    ) as session:
+        yield session
+
+
+async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
+    """Until /readyz says 200. Raises `StageError` with the end of the server's log."""
+    try:
+        async with asyncio.timeout(READY_S):
+            while server.returncode is None:
+                try:
+                    async with api.get("/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except ClientError:
+                    pass  # it does not listen yet
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pass
+    raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
+
+
+def remove(directory: Path) -> None:
+    """Deletes a scratch directory."""
+    shutil.rmtree(directory, ignore_errors=True)
