@@ -135,7 +135,7 @@ async def test_a_whole_conversation_reaches_its_goal() -> None:
         == "What are the last four digits of your number?"
     )
     ending = await told(conversation, "one two double five")
-    assert words(ending) == "Thank you, Mary: 1255. Goodbye."
+    assert words(ending) == "Thank you, Mary: 1 2 5 5. Goodbye."  # one by one, not as a number
     assert ending[-1] == HangUp("confirmed")
     report = conversation.report()
     assert report.reached_goal is True

@@ -20,16 +20,16 @@ class Line:
 
 
 PATIENT = (
-    Line("that is correct", to=("john", "smith")),
-    Line("no thank you", to=("appointment", "monday")),
-    Line("next friday morning", to=("what", "morning")),
-    Line("five five five zero one four two", to=("account",)),
-    Line("can you repeat that please", butt_in_after_ms=2200),
-    Line("yes", to=("five", "four", "two", "right")),
+    Line("yes that is me", to=("john", "smith")),
+    Line("no i can not come", to=("appointment", "monday")),
+    Line("next friday morning", to=("what", "day")),
+    Line("five five five zero one four two", to=("patient", "number")),
+    Line("sorry can you repeat that please", butt_in_after_ms=2200),
+    Line("yes that is right", to=("five", "four", "two", "right")),
 )
 """John Smith, who cannot come on Monday and does not listen to opening hours."""
 
-FACTS = {"day": "next friday morning", "account": "5550142"}
+FACTS = {"day": "next friday morning", "number": "5550142"}
 """What the agent must have understood when it is done."""
 
 

@@ -238,8 +238,12 @@ class ScriptRun:
         return act
 
     def _words(self, text: str, *, interruptible: bool) -> list[AgentAct]:
-        filled = self._fill(text)
+        filled = fill(text, {**self._variables, **self._spoken_answers()})
         return [Say(filled, interruptible=interruptible)] if filled else []
+
+    def _spoken_answers(self) -> dict[str, str]:
+        dictated = self._plan.dictated
+        return {slot: " ".join(value) if slot in dictated else value for slot, value in self.answers.items()}
 
     def _fill(self, text: str) -> str:
         return fill(text, {**self._variables, **self.answers})

@@ -82,6 +82,15 @@ class Plan:
         return frozenset(step.collect for step in self.steps.values() if step.collect)
 
     @property
+    def dictated(self) -> frozenset[str]:
+        """Slots that hold dictated digits: read back one by one, not as a number of millions."""
+        return frozenset(
+            step.collect
+            for step in self.steps.values()
+            if step.collect and step.expected is not None and "digits" in step.expected.kinds
+        )
+
+    @property
     def variables(self) -> frozenset[str]:
         """Names that a call must bring: used in a text and collected by no step."""
         return (
