@@ -45,7 +45,7 @@ class Commands(click.Group):
 @click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
 def serve(config: str, data: str | None) -> None:
     """Runs the server until SIGTERM or SIGINT; calls in progress may end first."""
-    settings = load_or_exit(config, data)
+    settings = load_or_exit(config, data, writes=True)
     run, build = resolve_name("mediaserver.serving:run"), resolve_name("api.app:build")
     sys.exit(asyncio.run(run(settings, build)))
 

@@ -60,7 +60,7 @@ def keys() -> None:
 @click.option("--scope", "scopes", required=True, help="Comma-separated: calls,web-calls,speech.")
 def create(config: str, company: str, scopes: str) -> None:
     """Makes a key and prints it, once: it is not stored and cannot be shown again."""
-    settings = load_or_exit(config, engines=False)
+    settings = load_or_exit(config, engines=False, writes=True)
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     try:
         click.echo(asyncio.run(_create_key(settings, company, wanted)))
@@ -69,9 +69,7 @@ def create(config: str, company: str, scopes: str) -> None:
 
 
 async def _create_key(settings: Settings, company: str, scopes: list[str]) -> str:
-    data_dir = Path(settings.server.data_dir)
-    await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
-    async with await Store.open(settings.server.database, data_dir) as store:
+    async with await Store.open(settings.server.database, Path(settings.server.data_dir)) as store:
         if settings.company(company) is not None:
             await store.sync_file(settings)  # the server may never have run with this file
         return await store.create_key(company, scopes)

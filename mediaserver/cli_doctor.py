@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from pathlib import Path
 from pkgutil import resolve_name
 
 import click
 
-from mediaserver.cli_settings import cache_kernels, config_option, load_or_exit
+from mediaserver.cli_settings import config_option, load_or_exit
 
 
 @click.command()
@@ -18,7 +17,6 @@ from mediaserver.cli_settings import cache_kernels, config_option, load_or_exit
 def doctor(config: str) -> None:
     """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
     settings = load_or_exit(config, engines=False)
-    cache_kernels(Path(settings.server.data_dir))
     logging.disable(logging.CRITICAL)  # what would be logged is in the findings
     examine = resolve_name("mediaserver.doctor:examine")
     findings = asyncio.run(examine(settings))

@@ -27,22 +27,36 @@ config_option: Callable[[Command], Command] = click.option(
 )
 
 
-def load_or_exit(config: str, data: str | None = None, *, engines: bool = True) -> Settings:
-    """The settings of `config` with `--data` applied.
+def load_or_exit(
+    config: str, data: str | None = None, *, engines: bool = True, writes: bool = False
+) -> Settings:
+    """The settings of `config` with `--data` applied; where the command `writes`, the data directory is made.
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
     `engines` the engines and scripts of the agents look at their own tables too.
     """
     try:
         settings = with_data_dir(load(config), data)
+        if writes:
+            make_data_dir(config, settings)
+        cache_kernels(Path(settings.server.data_dir))
         if engines:
-            cache_kernels(Path(settings.server.data_dir))
             load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
     except SettingsError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
         sys.exit(EXIT_CONFIG)
     return settings
+
+
+def make_data_dir(config: str, settings: Settings) -> None:
+    """Makes server.data_dir. Raises `SettingsError`."""
+    try:
+        Path(settings.server.data_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            [f"{config}: server.data_dir: {(error.strerror or str(error)).lower()}"]
+        ) from None
 
 
 def with_data_dir(settings: Settings, data: str | None) -> Settings:
@@ -57,6 +71,7 @@ def with_data_dir(settings: Settings, data: str | None) -> Settings:
 
 
 def cache_kernels(data_dir: Path) -> None:
-    """Points numba's cache at the data directory, unless the environment already points elsewhere. Has no
-    effect once numba is imported."""
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir.absolute() / "kernels"))
+    """Points numba's cache at the data directory if there is one yet, unless the environment already points
+    elsewhere. Has no effect once numba is imported."""
+    if data_dir.is_dir():
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir.absolute() / "kernels"))

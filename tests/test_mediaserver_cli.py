@@ -54,7 +54,7 @@ def test_help_names_every_command() -> None:
 def test_a_good_file_is_checked_with_0(site: Site) -> None:
     done = mediaserver("check", "--config", site.path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert not site.data_dir.exists() or not (site.data_dir / "mediaserver.db").exists()
+    assert not site.data_dir.exists()
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,14 @@ def test_a_bad_file_is_told_by_file_key_and_reason(
     lines = done.stderr.splitlines()
     assert all(line.startswith(f"{site.path}: ") for line in lines)
     assert any(line.startswith(f"{site.path}: {key}") and reason in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [("serve",), ("keys", "create", "--company", "acme", "--scope", "calls")])
+def test_a_data_directory_that_cannot_be_made(site: Site, command: tuple[str, ...]) -> None:
+    site.data_dir.write_text("a file where the directory should be")
+    done = mediaserver(*command, "--config", site.path)
+    assert done.returncode == 2
+    assert done.stderr == f"{site.path}: server.data_dir: file exists\n"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
