@@ -89,8 +89,10 @@ class FrameAssembly:
         elif before is None or before.rate_hz != codec.rate_hz:
             self._resampler = Resampler(codec.rate_hz, self.rate_hz)
 
-    def audio(self, samples: Pcm, timestamp: int, now: float) -> None:
-        """A packet's audio, at its codec's rate, in order. `now`: when it arrived."""
+    def audio(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool = False) -> None:
+        """A packet's audio, at its codec's rate, in order. `now`: when it arrived. `made_up`: by the codec, for
+        a packet that was lost."""
+        self.concealed += made_up
         if timestamp != self._expected:
             self._jump(timestamp, now)
         size = len(samples)
@@ -100,9 +102,9 @@ class FrameAssembly:
             samples = self._resampler(samples)
             size = len(samples)
         if size == self._samples and not self._filled:
-            self._pass_on(self._plc.good(samples), now, made_up=False)
+            self._pass_on(self._plc.good(samples), now, made_up=made_up)
         else:
-            self._fill(samples, now, made_up=False)
+            self._fill(samples, now, made_up=made_up)
 
     def comfort_noise(self, timestamp: int, now: float) -> None:
         """A packet that says "silence": one frame of it. The next packet's timestamp says how long it was."""

@@ -1,0 +1,1 @@
+"""Rooms: browser sessions over WebRTC, and who is in them."""

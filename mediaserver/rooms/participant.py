@@ -1,0 +1,101 @@
+"""Who is in a room: what the others see of them, and how they are connected.
+
+`Participant` holds what every participant has (the LiveKit `ParticipantInfo`): identity, permissions,
+metadata, attributes, tracks, state. `person.Person` is the connection behind one, and a `pipeline.leg.Leg`.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mediaserver.rooms.errors import RoomError
+
+AGENT_STATE = "lk.agent.state"
+"""The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
+
+MAX_ATTRIBUTES_BYTES = 64 * 1024
+"""Of keys and values together, as LiveKit has it: every change of them goes to everybody in the room."""
+
+
+class Kind(Enum):
+    """What a participant is."""
+
+    PERSON = "person"
+    AGENT = "agent"
+    PHONE = "phone"
+
+
+class ParticipantState(Enum):
+    """JOINING: known, its media not up; JOINED: signalling up; ACTIVE: media up; GONE: for good."""
+
+    JOINING = "joining"
+    JOINED = "joined"
+    ACTIVE = "active"
+    GONE = "gone"
+
+
+NEXT_STATES: Mapping[ParticipantState, frozenset[ParticipantState]] = {
+    ParticipantState.JOINING: frozenset(
+        {ParticipantState.JOINED, ParticipantState.ACTIVE, ParticipantState.GONE}
+    ),
+    ParticipantState.JOINED: frozenset({ParticipantState.ACTIVE, ParticipantState.GONE}),
+    # Back to JOINED: the media was lost and the client resumes.
+    ParticipantState.ACTIVE: frozenset({ParticipantState.JOINED, ParticipantState.GONE}),
+    ParticipantState.GONE: frozenset(),
+}
+
+
+def new_sid(prefix: str) -> str:
+    """A server id as LiveKit writes them: "PA" participant, "TR" track, "RM" room."""
+    return f"{prefix}_{base64.b32encode(secrets.token_bytes(8)).decode().rstrip('=')[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a participant may do. Of sources only the microphone is ever taken."""
+
+    publish: bool = True
+    subscribe: bool = True
+    publish_data: bool = True
+    update_own_metadata: bool = True
+    hidden: bool = False
+
+
+@dataclass(slots=True)
+class Track:
+    """A published microphone. `cid` is the client's own id for it, `mid` its section in the description."""
+
+    sid: str
+    cid: str = ""
+    name: str = ""
+    muted: bool = False
+    mid: str = ""
+    stream: str = ""
+
+
+@dataclass(slots=True)
+class Participant:
+    """What a room knows about one participant. Changed through `Room` alone, so that everybody is told."""
+
+    identity: str
+    kind: Kind = Kind.PERSON
+    name: str = ""
+    sid: str = field(default_factory=lambda: new_sid("PA"))
+    permissions: Permissions = field(default_factory=Permissions)
+    metadata: str = ""
+    attributes: dict[str, str] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=dict)
+    state: ParticipantState = ParticipantState.JOINING
+    joined_at_ms: int = 0
+    version: int = 0
+    """Goes up with every change, never down: clients drop older news."""
+
+    def become(self, state: ParticipantState) -> None:
+        """Moves to `state`. Raises `RoomError` for a step that there is not."""
+        if state not in NEXT_STATES[self.state]:
+            raise RoomError(f"a participant cannot become {state.value} from {self.state.value}")
+        self.state = state

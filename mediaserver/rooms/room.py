@@ -1,0 +1,270 @@
+"""A room: the agent, the people, and what each is told about the others.
+
+Everything is synchronous and on the event loop's thread; the signalling of each person (`RoomObserver`) is
+told at once. A room knows nothing of protobufs, HTTP or WebRTC.
+
+    room = Room("call-1", agent=Participant("agent-1", kind=Kind.AGENT), now=..., wall_ms=...)
+    room.observe(signalling)
+    evicted = room.join(participant, now)       # an older participant of the same identity is put out first
+    room.active(participant, now)               # its media is up
+    room.leave(participant, LeaveReason.CLIENT, now)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from mediaserver.rooms.errors import RoomClosed, RoomError, RoomFull
+from mediaserver.rooms.participant import (
+    AGENT_STATE,
+    MAX_ATTRIBUTES_BYTES,
+    Kind,
+    Participant,
+    ParticipantState,
+    Track,
+    new_sid,
+)
+
+MAX_PARTICIPANTS = 50
+"""A call with listeners, not a conference hall: everybody is told of everybody."""
+
+EMPTY_TIMEOUT_S = 900.0
+"""A room that nobody has joined is given up with the token that would have opened it (15 minutes)."""
+
+
+class RoomState(Enum):
+    """EMPTY: nobody has come yet; OPEN: somebody is in, or was a moment ago; CLOSED: for good."""
+
+    EMPTY = "empty"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class LeaveReason(Enum):
+    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has."""
+
+    CLIENT = "client_initiated"
+    DUPLICATE_IDENTITY = "duplicate_identity"
+    SERVER_SHUTDOWN = "server_shutdown"
+    REMOVED = "participant_removed"
+    ROOM_CLOSED = "room_closed"
+    ROOM_DELETED = "room_deleted"
+    STATE_MISMATCH = "state_mismatch"
+    JOIN_FAILURE = "join_failure"
+    SIGNAL_CLOSE = "signal_close"
+    MEDIA_FAILURE = "media_failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A piece of the transcript. The text of a `segment` grows until it is `final`; a later piece of the same
+    segment replaces the earlier. `latency_ms`: voice-to-voice of the agent's turn, with its final piece."""
+
+    speaker: Participant
+    segment: str
+    text: str
+    final: bool
+    interrupted: bool = False
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Data from one participant for others. `to`: identities, () for everybody. `body` is what the sender's
+    protocol made of it (for LiveKit a serialised DataPacket)."""
+
+    sender: Participant
+    body: bytes
+    reliable: bool = True
+    to: tuple[str, ...] = ()
+
+
+class RoomObserver(Protocol):
+    """Told on the loop; returns at once, never raises. Inherit to have the empty methods."""
+
+    def participant_joined(self, participant: Participant, now: float) -> None:
+        """Somebody is in the room (JOINED or later)."""
+
+    def participant_changed(self, participant: Participant, now: float) -> None:
+        """State, name, metadata, attributes, tracks, mute: `version` has gone up."""
+
+    def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """Somebody is gone."""
+
+    def words_spoken(self, words: Words, now: float) -> None:
+        """A piece of the transcript, interim or final."""
+
+    def message_sent(self, message: Message, now: float) -> None:
+        """Data; the observer decides whether it is for its own participant."""
+
+    def room_closed(self, reason: LeaveReason, now: float) -> None:
+        """The room is over; nothing follows."""
+
+
+class Room:
+    """One room. `agent` is in it from the start; it is nobody's connection."""
+
+    def __init__(self, name: str, *, agent: Participant, now: float, metadata: str = "") -> None:
+        self.name = name
+        self.sid = new_sid("RM")
+        self.metadata = metadata
+        self.agent = agent
+        self.agent_track = Track(new_sid("TR"), name="agent_audio")
+        self.state = RoomState.EMPTY
+        self.created_at_ms = int(time.time() * 1000)
+        self.on_text: Callable[[Participant, str], None] | None = None
+        """Text written to the agent by a participant (chat); set by whoever runs the conversation."""
+        self._created_s = now
+        self._participants: dict[str, Participant] = {agent.identity: agent}
+        self._observers: list[RoomObserver] = []
+        agent.tracks[self.agent_track.sid] = self.agent_track
+        agent.attributes.setdefault(AGENT_STATE, "initializing")
+        agent.become(ParticipantState.ACTIVE)
+
+    @property
+    def participants(self) -> Mapping[str, Participant]:
+        """Everybody in the room, by identity, the agent included."""
+        return self._participants
+
+    @property
+    def people(self) -> list[Participant]:
+        """Everybody but the agent."""
+        return [each for each in self._participants.values() if each.kind is not Kind.AGENT]
+
+    @property
+    def speakers(self) -> list[Participant]:
+        """The people who may speak: the room ends with the last of them, whoever listens."""
+        return [each for each in self.people if each.permissions.publish]
+
+    def observe(self, observer: RoomObserver) -> None:
+        """`observer` is told from now on."""
+        self._observers.append(observer)
+
+    def forget(self, observer: RoomObserver) -> None:
+        """`observer` is told nothing more."""
+        if observer in self._observers:
+            self._observers.remove(observer)
+
+    def join(self, participant: Participant, now: float) -> Participant | None:
+        """Lets `participant` in; returns the one of the same identity who had to leave for it.
+
+        Raises `RoomClosed`, `RoomFull`, `RoomError` for the agent's own identity.
+        """
+        if self.state is RoomState.CLOSED:
+            raise RoomClosed("the room is closed")
+        before = self._participants.get(participant.identity)
+        if before is self.agent:
+            raise RoomError("that identity is the agent's")
+        if before is None and len(self._participants) >= MAX_PARTICIPANTS:
+            raise RoomFull(f"the room has {MAX_PARTICIPANTS} participants")
+        if before is not None:
+            self._remove(before, LeaveReason.DUPLICATE_IDENTITY, now)
+        self.state = RoomState.OPEN
+        participant.become(ParticipantState.JOINED)
+        participant.joined_at_ms = int(time.time() * 1000)
+        self._participants[participant.identity] = participant
+        for observer in tuple(self._observers):
+            observer.participant_joined(participant, now)
+        return before
+
+    def active(self, participant: Participant, now: float) -> None:
+        """The participant's media is up (again)."""
+        if participant.state is ParticipantState.JOINED:
+            participant.become(ParticipantState.ACTIVE)
+            self.changed(participant, now)
+
+    def media_lost(self, participant: Participant, now: float) -> None:
+        """The participant's media is down; it may resume."""
+        if participant.state is ParticipantState.ACTIVE:
+            participant.become(ParticipantState.JOINED)
+            self.changed(participant, now)
+
+    def leave(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """The participant is gone. Again, or after an eviction: nothing."""
+        if self._participants.get(participant.identity) is participant:
+            self._remove(participant, reason, now)
+
+    def describe(
+        self,
+        participant: Participant,
+        now: float,
+        *,
+        name: str | None = None,
+        metadata: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Changes what the others see; an attribute of "" is removed. Raises `RoomError` when it is too
+        much."""
+        merged = {**participant.attributes, **(attributes or {})}
+        merged = {key: value for key, value in merged.items() if value}
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in merged.items())
+        if size > MAX_ATTRIBUTES_BYTES or len((metadata or "").encode()) > MAX_ATTRIBUTES_BYTES:
+            raise RoomError(f"metadata and attributes are limited to {MAX_ATTRIBUTES_BYTES} bytes each")
+        participant.attributes.clear()
+        participant.attributes.update(merged)
+        participant.name = participant.name if name is None else name
+        participant.metadata = participant.metadata if metadata is None else metadata
+        self.changed(participant, now)
+
+    def publish(self, participant: Participant, track: Track, now: float) -> None:
+        """A microphone of the participant's. Raises `RoomError` without the permission."""
+        if not participant.permissions.publish:
+            raise RoomError("not allowed to publish")
+        participant.tracks[track.sid] = track
+        self.changed(participant, now)
+
+    def unpublish(self, participant: Participant, sid: str, now: float) -> None:
+        """The track is gone; an unknown one is nothing."""
+        if participant.tracks.pop(sid, None) is not None:
+            self.changed(participant, now)
+
+    def mute(self, participant: Participant, sid: str, muted: bool, now: float) -> None:
+        """Whether a track is muted, by the participant or for it."""
+        track = participant.tracks.get(sid)
+        if track is not None and track.muted != muted:
+            track.muted = muted
+            self.changed(participant, now)
+
+    def changed(self, participant: Participant, now: float) -> None:
+        """Tells everybody what `participant` is like now."""
+        participant.version += 1
+        for observer in tuple(self._observers):
+            observer.participant_changed(participant, now)
+
+    def spoken(self, words: Words, now: float) -> None:
+        """Passes a piece of the transcript on."""
+        for observer in tuple(self._observers):
+            observer.words_spoken(words, now)
+
+    def send(self, message: Message, now: float) -> None:
+        """Passes data on. Raises `RoomError` without the permission."""
+        if not message.sender.permissions.publish_data:
+            raise RoomError("not allowed to publish data")
+        for observer in tuple(self._observers):
+            observer.message_sent(message, now)
+
+    def expired(self, now: float) -> bool:
+        """Nobody came in time."""
+        return self.state is RoomState.EMPTY and now - self._created_s > EMPTY_TIMEOUT_S
+
+    def close(self, reason: LeaveReason, now: float) -> None:
+        """Ends the room for everybody. Again: nothing."""
+        if self.state is RoomState.CLOSED:
+            return
+        self.state = RoomState.CLOSED
+        for participant in self.people:
+            self._remove(participant, reason, now)
+        observers, self._observers = self._observers, []
+        for observer in observers:
+            observer.room_closed(reason, now)
+
+    def _remove(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        del self._participants[participant.identity]
+        participant.become(ParticipantState.GONE)
+        participant.version += 1
+        for observer in tuple(self._observers):
+            observer.participant_left(participant, reason, now)

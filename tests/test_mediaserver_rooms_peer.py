@@ -1,0 +1,143 @@
+"""A whole person over loopback: aiortc, in a process of its own, is the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from mediaserver.rooms.errors import BadOffer, RoomFull
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.peer import PeerState
+from mediaserver.rooms.person import LegState, Person
+from mediaserver.rooms.port import MediaPort
+from pipeline.audio import Pcm
+from pipeline.pacer import Pacer
+from pipeline.playout import Playout
+from tests.support.rtc import rtc_client
+from tests.support.tones import share_at, tone
+
+RATE_HZ = 16000
+
+
+class Listener:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.frames: list[Pcm] = []
+        self.ends: list[str] = []
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        self.frames.append(frame.copy())
+
+    def digit_received(self, digit: str, now: float) -> None:
+        pass
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        self.ends.append(reason)
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[MediaPort]:
+    opened = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1"])
+    yield opened
+    opened.close()
+
+
+def person(port: MediaPort) -> Person:
+    pacer = Pacer(asyncio.get_running_loop())
+    return Person(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
+
+
+async def until(condition: object, timeout_s: float = 15.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.02)
+
+
+async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort) -> None:
+    tasks = len(asyncio.all_tasks())
+    ann = person(port)
+    listener, playout = Listener(), Playout(RATE_HZ)
+    ann.attach(listener, playout)
+    peer = ann.new_peer()
+    messages: list[tuple[str, bytes]] = []
+    peer.on_message = lambda label, body: messages.append((label, body))
+    async with rtc_client(tone=440, video=True) as client:
+        client.tell(answer=await peer.answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: len(listener.frames) > 30)
+        assert share_at(np.concatenate(listener.frames[10:]), RATE_HZ, 440) > 0.9
+        assert ann.state is LegState.CONNECTED
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 0.5, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        await until(lambda: ann.audio.stats.packets_sent == 25)  # the half second said, then nothing
+        await until(lambda: "events" in peer.channels)
+        client.tell(message="hello")
+        await until(lambda: messages)
+        assert messages == [("events", b"hello")]
+        assert peer.send("events", "back")
+        assert (await client.event("message"))["text"] == "back"
+        report = await client.end()
+    assert report["loudest"] > 1000
+    assert ann.audio.stats.packets_sent == 25
+    await until(lambda: peer.state is PeerState.CLOSED)
+    await ann.hang_up()
+    await ann.hang_up()
+    assert listener.ends == ["hung_up"]
+    assert len(port) == 0
+    await until(lambda: len(asyncio.all_tasks()) == tasks)
+
+
+async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort) -> None:
+    ann = person(port)
+    for offer in ("", "v=0\r\n", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\n"):
+        with pytest.raises(BadOffer):
+            await ann.new_peer().answer(offer)
+    await ann.gone("test")
+    assert len(port) == 0
+
+
+async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
+    ann = person(port)
+    listener = Listener()
+    ann.attach(listener, None)
+    peer = ann.new_peer()
+    async with rtc_client() as client:
+        client.tell(answer=await peer.answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: listener.frames)
+        ufrag = peer._path.connection.local_username  # type: ignore[union-attr]
+        forged = b"\x00\x01" + struct.pack("!HI", 12, 0x2112A442) + bytes(12)
+        forged += struct.pack("!HH", 6, 8) + ufrag.encode() + b":xyz"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for packet in (
+                b"\x00",
+                b"\x16\xfe\xfd" + bytes(40),
+                b"\x80" + bytes(100),
+                forged,
+                os.urandom(900),
+            ):
+                for _ in range(50):
+                    stranger.sendto(packet, ("127.0.0.1", port.number))
+            count = len(listener.frames)
+            await until(lambda: len(listener.frames) > count + 25 and port.strays >= 200)
+        assert ann.audio.stats.bad_packets == 0
+        assert len(peer._path.addresses) == 1  # type: ignore[union-attr]
+        await client.end()
+    await ann.gone("test")
+
+
+async def test_a_port_that_is_taken_is_passed_over(port: MediaPort) -> None:
+    second = MediaPort.open((port.number, port.number + 20), addresses=["127.0.0.1"])
+    assert second.number > port.number
+    second.close()
+    with pytest.raises(RoomFull):
+        MediaPort.open((port.number, port.number), addresses=["127.0.0.1"])
