@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from mediaserver.db import Row, Tx
+from mediaserver.deliveries import write_attempt
 from mediaserver.errors import LocalError
 from mediaserver.records import Delivery
 
@@ -51,13 +52,14 @@ VALUES (:event_id, :company_id, :call_id, :sequence, :kind, :body, {now}) RETURN
 """
 
 _LAY_ASIDE = """
-INSERT INTO deliveries (outbox_position, subscription_id, call_id, due_at_ms)
-VALUES (:position, :subscription_id, :call_id, {now})
+INSERT INTO deliveries (outbox_position, company_id, subscription_id, call_id, due_at_ms)
+VALUES (:position, :company_id, :subscription_id, :call_id, {now})
 """
 
 # Of one call only the oldest that is not settled: ids are given in the order of events.
 _DUE = """
-SELECT d.id, d.subscription_id, d.call_id, d.attempts, o.event_id, o.body, o.created_at_ms, s.url
+SELECT d.id, d.subscription_id, d.call_id, d.attempts, d.attempts_before, o.event_id, o.body,
+    o.created_at_ms, s.url
 FROM deliveries d
 JOIN outbox o ON o.position = d.outbox_position
 JOIN subscriptions s ON s.id = d.subscription_id AND s.enabled = 1
@@ -86,11 +88,12 @@ WHERE id = :id AND state = 'PENDING' AND attempts = :attempt
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """How one delivery went. Not `delivered`: it is tried again in `retry_ms`, or given up where that is
-    None."""
+    None. `response` is the beginning of the receiver's answer, for the log."""
 
     delivered: bool
     status: int = 0
     error: str = ""
+    response: str = ""
     duration_ms: int = 0
     retry_ms: int | None = None
 
@@ -120,7 +123,13 @@ def write_event(tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_
     )
     if row is not None:
         for subscription_id in _wanting(tx, call["company_id"], kind):
-            tx.run(_LAY_ASIDE, position=row["position"], subscription_id=subscription_id, call_id=call_id)
+            tx.run(
+                _LAY_ASIDE,
+                position=row["position"],
+                company_id=call["company_id"],
+                subscription_id=subscription_id,
+                call_id=call_id,
+            )
     sequence: int = call["sequence"]
     return sequence
 
@@ -183,6 +192,7 @@ def _delivery(row: Row) -> Delivery:
         url=row["url"],
         body=row["body"],
         attempt=row["attempts"] + 1,
+        tries=row["attempts"] + 1 - row["attempts_before"],
         created_at_ms=row["created_at_ms"],
     )
 
@@ -199,7 +209,18 @@ def settle(tx: Tx, *, delivery: Delivery, result: Result) -> bool:
         duration_ms=result.duration_ms,
         retry_ms=result.retry_ms or 0,
     )
-    return changed > 0
+    if not changed:
+        return False
+    write_attempt(
+        tx,
+        delivery_id=delivery.id,
+        number=delivery.attempt,
+        duration_ms=result.duration_ms,
+        status=result.status,
+        error=result.error,
+        response=result.response,
+    )
+    return True
 
 
 def subscriptions(tx: Tx) -> Sequence[str]:

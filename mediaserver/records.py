@@ -233,7 +233,8 @@ class CallPage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event on its way to one subscription; `body` is sent as it stands, every time."""
+    """One event on its way to one subscription; `body` is sent as it stands, every time. `attempt` counts all
+    attempts, `tries` those since it was last replayed."""
 
     id: int
     event_id: str
@@ -242,6 +243,7 @@ class Delivery:
     url: str
     body: str
     attempt: int
+    tries: int
     created_at_ms: int
 
 

@@ -6,9 +6,10 @@ import re
 from base64 import b64decode
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.numbers import calling_code
+from mediaserver.settings_server import reveal
 from mediaserver.settings_values import (
     Country,
     HttpUrl,
@@ -50,10 +51,12 @@ class KeySettings(Table):
 
 
 class WebhookSettings(Table):
-    """[[company.webhook]]: who is told of the company's calls. `secret` is "whsec_" and base64 of the key."""
+    """[[company.webhook]]: who is told of the company's calls. A secret is "whsec_" and base64 of the key;
+    while `previous_secret` is there, every event carries a signature by each."""
 
     url: HttpUrl
     secret: Secret
+    previous_secret: Secret | None = None
     events: tuple[str, ...] = Field(default=("*",), min_length=1)
 
     @field_validator("events")
@@ -64,16 +67,17 @@ class WebhookSettings(Table):
                 raise ValueError('must be "*", "call.*" or an event such as "call.completed"')
         return events
 
-    @model_validator(mode="after")
-    def _usable_secret(self) -> Self:
-        encoded = self.secret.get_secret_value().removeprefix("whsec_")
+    @field_validator("secret", "previous_secret")
+    @classmethod
+    def _usable_secret(cls, secret: SecretStr | None) -> SecretStr | None:
+        encoded = reveal(secret).removeprefix("whsec_")
         try:
             key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
         except ValueError:
             key = b""
-        if not key:
-            raise ValueError('secret: must be "whsec_" followed by base64')
-        return self
+        if secret is not None and not key:
+            raise ValueError('must be "whsec_" followed by base64')
+        return secret
 
 
 class CompanySettings(Table):

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mediaserver import ledger, outbox, store_calls, store_config
+from mediaserver import deliveries, ledger, outbox, store_calls, store_config
 from mediaserver.db import Db, open_database
+from mediaserver.deliveries import DeliveryFilter, DeliveryPage, DeliveryReport
 from mediaserver.records import (
     CallPage,
     CallRecord,
@@ -186,6 +187,25 @@ class Store:
     async def settle_delivery(self, delivery: Delivery, result: outbox.Result) -> None:
         """Writes down how a delivery went: done, to be tried again, or given up."""
         await self._db.write(partial(outbox.settle, delivery=delivery, result=result))
+
+    async def deliveries(
+        self, company_id: str, *, wanted: DeliveryFilter, cursor: str = "", limit: int = 50
+    ) -> DeliveryPage:
+        """The company's deliveries, newest first. Raises `LocalError` for a cursor that is not ours."""
+        return await self._db.read(
+            partial(deliveries.find, company_id=company_id, wanted=wanted, cursor=cursor, limit=limit)
+        )
+
+    async def delivery(self, company_id: str, delivery_id: int) -> DeliveryReport | None:
+        """A delivery of this company with its log, None if there is none."""
+        return await self._db.read(partial(deliveries.get, company_id=company_id, delivery_id=delivery_id))
+
+    async def replay_deliveries(self, company_id: str, wanted: DeliveryFilter) -> int:
+        """Sends settled deliveries again, with a whole day of attempts each, and returns how many (at most
+        `deliveries.REPLAY_LIMIT`, oldest first)."""
+        count = await self._db.write(partial(deliveries.replay, company_id=company_id, wanted=wanted))
+        self._filled()
+        return count
 
     async def subscriptions(self) -> Sequence[str]:
         """The ids of all enabled webhook subscriptions."""

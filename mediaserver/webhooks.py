@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,6 +33,9 @@ SLOTS = 8
 LEASE_MS = 30_000
 """After this a delivery whose process died is due again: well over the five seconds that an exchange may
 take."""
+
+RESPONSE_LIMIT = 1024
+"""Bytes of an answer that the log keeps: enough for a reason."""
 
 POLL_S = 1.0
 """How often the outbox is looked at without a hint: finds retries, and what other nodes wrote."""
@@ -60,22 +64,28 @@ class Poster(Protocol):
 
 
 class Webhooks:
-    """The sending side. `secrets` maps each subscription that this process can sign for to its secret;
-    `observe` is told of every attempt: "delivered", "retried" or "dead", and its milliseconds."""
+    """The sending side. `secrets` maps each subscription that this process can sign for to its secrets, of
+    which there are two while one is replaced: the receiver may verify with either. `observe` is told of every
+    attempt: "delivered", "retried" or "dead", and its milliseconds."""
 
     def __init__(
         self,
         outbox: Outbox,
         http: Poster,
-        secrets: Mapping[str, str],
+        secrets: Mapping[str, Sequence[str]],
         *,
         observe: Callable[[str, int], None] | None = None,
     ) -> None:
         self._outbox = outbox
         self._http = http
-        self._signers = {name: Webhook(secret) for name, secret in secrets.items()}
         self._observe = observe
         self._under_way: dict[asyncio.Task[None], str] = {}
+        self.sign_with(secrets)
+
+    def sign_with(self, secrets: Mapping[str, Sequence[str]]) -> None:
+        """Replaces the secrets of all subscriptions; what is due to one that is not named waits."""
+        self._signers = {name: [Webhook(secret) for secret in each] for name, each in secrets.items() if each}
+        self._outbox.outbox_filled.set()
 
     async def run(self) -> None:
         """Sends until cancelled; then waits for what is under way (each at most the client's time-out)."""
@@ -126,30 +136,27 @@ class Webhooks:
             self._told(delivery, result)
 
     async def _attempt(self, delivery: Delivery) -> Result:
+        signers = self._signers.get(delivery.subscription_id)
+        if signers is None:  # taken away since it was taken
+            return Result(delivered=False, error="no secret to sign with", retry_ms=LEASE_MS)
+        headers = signed_headers(delivery, signers, datetime.now(UTC))
+        started = time.monotonic()
         try:
-            answer = await self._http.post(
-                delivery.url, delivery.body.encode(), self._headers(delivery, datetime.now(UTC))
-            )
+            answer = await self._http.post(delivery.url, delivery.body.encode(), headers)
         except RemoteError as error:
-            return Result(delivered=False, error=str(error), retry_ms=retry_ms(delivery.attempt))
-        if 200 <= answer.status < 300:
-            return Result(delivered=True, status=answer.status, duration_ms=answer.duration_ms)
+            took_ms = round((time.monotonic() - started) * 1000)
+            return Result(
+                delivered=False, error=str(error), duration_ms=took_ms, retry_ms=retry_ms(delivery.tries)
+            )
+        delivered = 200 <= answer.status < 300
         return Result(
-            delivered=False,
+            delivered=delivered,
             status=answer.status,
-            error=f"answered {answer.status}",
+            error="" if delivered else f"answered {answer.status}",
+            response=excerpt(answer.body),
             duration_ms=answer.duration_ms,
-            retry_ms=retry_ms(delivery.attempt),
+            retry_ms=None if delivered else retry_ms(delivery.tries),
         )
-
-    def _headers(self, delivery: Delivery, at: datetime) -> dict[str, str]:
-        signature = self._signers[delivery.subscription_id].sign(delivery.event_id, at, delivery.body)
-        return {
-            "Content-Type": "application/json",
-            "webhook-id": delivery.event_id,
-            "webhook-timestamp": str(int(at.timestamp())),
-            "webhook-signature": signature,
-        }
 
     def _told(self, delivery: Delivery, result: Result) -> None:
         outcome = {"DELIVERED": "delivered", "DEAD": "dead", "PENDING": "retried"}[result.state]
@@ -165,6 +172,22 @@ class Webhooks:
             )
         if self._observe is not None:
             self._observe(outcome, result.duration_ms)
+
+
+def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime) -> dict[str, str]:
+    """The headers of Standard Webhooks; with several secrets, as many signatures, separated by spaces."""
+    signatures = [signer.sign(delivery.event_id, at, delivery.body) for signer in signers]
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": delivery.event_id,
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def excerpt(body: bytes) -> str:
+    """The beginning of a receiver's answer as text that any database takes."""
+    return body[:RESPONSE_LIMIT].decode(errors="replace").replace("\0", "\ufffd")
 
 
 def retry_ms(attempt: int) -> int | None:

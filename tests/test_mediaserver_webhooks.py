@@ -3,98 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.records import CallStatus, Outcome
 from mediaserver.safe_http import SafeHttp
-from mediaserver.settings import Settings
 from mediaserver.store import Store
 from mediaserver.store_config import webhook_secrets
 from mediaserver.webhooks import BACKOFF_S, Webhooks, retry_ms
 from tests.support.store import SECRET, TTL_MS, Clock, company, new_call, opened, queued, settings
-
-LOOPBACK = ("127.0.0.0/8",)
-
-
-class Receiver:
-    """A customer's webhook endpoint. `answer` decides the status of each request."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[dict[str, str], str]] = []
-        self.answer: Callable[[dict[str, Any]], Awaitable[int]] = self.accept
-        self.url = ""
-
-    async def accept(self, body: dict[str, Any]) -> int:
-        """Takes it."""
-        return 204
-
-    async def receive(self, request: web.Request) -> web.Response:
-        """What the server calls."""
-        text = await request.text()
-        self.requests.append((dict(request.headers), text))
-        return web.Response(status=await self.answer(json.loads(text)))
-
-    @property
-    def events(self) -> list[tuple[str, int]]:
-        """Call and sequence number of every request."""
-        bodies = [json.loads(text) for _, text in self.requests]
-        return [(body["data"]["callTaskId"], body["sequence"]) for body in bodies]
-
-
-@asynccontextmanager
-async def receiver() -> AsyncIterator[Receiver]:
-    endpoint = Receiver()
-    app = web.Application()
-    app.router.add_post("/hook", endpoint.receive)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    endpoint.url = f"http://127.0.0.1:{port}/hook"
-    try:
-        yield endpoint
-    finally:
-        await runner.cleanup()
-
-
-class Outcomes:
-    """What the metrics are told."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, outcome: str, duration_ms: int) -> None:
-        self.seen.append(outcome)
-
-
-@asynccontextmanager
-async def sending(store: Store, configured: Settings, *, timeout_s: float = 5.0) -> AsyncIterator[Outcomes]:
-    outcomes = Outcomes()
-    async with SafeHttp(LOOPBACK, timeout_s=timeout_s) as http:
-        webhooks = Webhooks(store, http, webhook_secrets(configured), observe=outcomes)
-        task = asyncio.create_task(webhooks.run())
-        try:
-            yield outcomes
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.support.webhooks import Outcomes, receiver, sending, until
 
 
 @pytest.fixture

@@ -1,0 +1,97 @@
+"""A customer's webhook endpoint, and the sending side in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from mediaserver.safe_http import SafeHttp
+from mediaserver.settings import Settings
+from mediaserver.store import Store
+from mediaserver.store_config import webhook_secrets
+from mediaserver.webhooks import Webhooks
+
+LOOPBACK = ("127.0.0.0/8",)
+
+
+class Receiver:
+    """A customer's webhook endpoint. `answer` decides the status of each request."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[dict[str, str], str]] = []
+        self.answer: Callable[[dict[str, Any]], Awaitable[int]] = self.accept
+        self.text = ""
+        self.url = ""
+        self.stop: Callable[[], Awaitable[None]]
+
+    async def accept(self, body: dict[str, Any]) -> int:
+        """Takes it."""
+        return 204
+
+    async def receive(self, request: web.Request) -> web.Response:
+        """What the server calls."""
+        text = await request.text()
+        self.requests.append((dict(request.headers), text))
+        return web.Response(status=await self.answer(json.loads(text)), text=self.text)
+
+    @property
+    def events(self) -> list[tuple[str, int]]:
+        """Call and sequence number of every request."""
+        bodies = [json.loads(text) for _, text in self.requests]
+        return [(body["data"]["callTaskId"], body["sequence"]) for body in bodies]
+
+
+@asynccontextmanager
+async def receiver(port: int = 0) -> AsyncIterator[Receiver]:
+    """A receiver on `port` (0: a free one), gone with the block."""
+    endpoint = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook", endpoint.receive)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    endpoint.stop = runner.cleanup
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port)
+    await site.start()
+    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    try:
+        yield endpoint
+    finally:
+        await runner.cleanup()
+
+
+class Outcomes:
+    """What the metrics are told."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, outcome: str, duration_ms: int) -> None:
+        self.seen.append(outcome)
+
+
+@asynccontextmanager
+async def sending(store: Store, configured: Settings, *, timeout_s: float = 5.0) -> AsyncIterator[Outcomes]:
+    """Webhooks leave while the block runs."""
+    outcomes = Outcomes()
+    async with SafeHttp(LOOPBACK, timeout_s=timeout_s) as http:
+        webhooks = Webhooks(store, http, webhook_secrets(configured), observe=outcomes)
+        task = asyncio.create_task(webhooks.run())
+        try:
+            yield outcomes
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for it, at most 20 seconds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
