@@ -19,12 +19,12 @@ from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
 
+from mediaserver.conversing import Floor
 from mediaserver.dispatch import LEASE_MS, Dispatch
 from mediaserver.engines import Engines
 from mediaserver.errors import LocalError, StoreError
 from mediaserver.inbound import Inbound, NumberPlan
 from mediaserver.journal import Journal
-from mediaserver.live import Floor
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.placing import CallRequest, checked_call
 from mediaserver.records import CallPage, CallRecord, CallRow, CallStatus, KeyRow, Stopping

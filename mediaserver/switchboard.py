@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from mediaserver.conversing import Floor, Part
 from mediaserver.engines import Engines
-from mediaserver.live import Floor, LiveCall, Part
+from mediaserver.live import LiveCall
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings, Settings
 from mediaserver.wiring import caller_id

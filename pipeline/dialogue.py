@@ -178,6 +178,7 @@ class Dialogue:
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
         """The caller hears the agent: what they said before stands, and is not listened to any more."""
+        self._minutes.agent_speaks(utterance.text, now)
         reply = self._reply
         if reply is None or self._minutes.was_heard:
             return

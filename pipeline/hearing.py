@@ -95,6 +95,7 @@ class Hearing:
             self._minutes.fault("stt", repr(error), self._loop.time())
         self._task = None
         self.words_known = self._loop.time()
+        self._minutes.understood(words.text, self.words_known)
         self._tell(words, self.words_known)
 
     def _entry(self) -> TranscriptEntry | None:

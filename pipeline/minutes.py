@@ -177,6 +177,16 @@ class Minutes:
             Role.CALLER, text, self.ms(first), self.ms(last), confidence=confidence, words=tuple(timed)
         )
 
+    def understood(self, text: str, now: float) -> None:
+        """The caller's words so far; they may yet change."""
+        if self._observer is not None and text:
+            self._observer.words_heard(text, now)
+
+    def agent_speaks(self, text: str, now: float) -> None:
+        """An utterance of the agent's begins to be heard."""
+        if self._observer is not None and text:
+            self._observer.agent_speaking(text, now)
+
     def caller_said(self, entry: TranscriptEntry) -> None:
         """Words that no exchange came of."""
         self._add(entry)

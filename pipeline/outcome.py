@@ -83,5 +83,11 @@ class SessionObserver(Protocol):
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Somebody said something and is done with it."""
 
+    def words_heard(self, text: str, now: float) -> None:
+        """What the caller has said so far, as understood so far; `transcript_added` says what stands."""
+
+    def agent_speaking(self, text: str, now: float) -> None:
+        """The caller begins to hear these words of the agent; more may follow them."""
+
     def state_changed(self, state: str, now: float) -> None:
         """Turn-taking moved to `state` (a name of `turns.State` in lower case)."""

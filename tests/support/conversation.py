@@ -16,7 +16,7 @@ from pipeline.agent import AgentAct, AgentEvent, AgentReport
 from pipeline.audio import Pcm, frame_samples
 from pipeline.errors import EngineError
 from pipeline.leg import AudioSource, LegListener
-from pipeline.outcome import TurnRecord
+from pipeline.outcome import SessionObserver, TurnRecord
 from pipeline.speech import Expected, HeardWord, Hypothesis, SpeechChunk, SpokenWord
 from pipeline.transcript import TranscriptEntry
 
@@ -306,7 +306,7 @@ class FakeAgent:
         return AgentReport(disposition="reported", reached_goal=True, answers={"day": "monday"})
 
 
-class Watching:
+class Watching(SessionObserver):
     """An observer that keeps what it is told."""
 
     def __init__(self) -> None:

@@ -1,0 +1,199 @@
+"""A conversation that this node holds, whatever carries it: its `Session`, and how the store hears of it.
+
+The store hears through the journal, in order and off the media path. A phone call (`mediaserver.live`) and a
+web call (`mediaserver.rooms.webcall`) differ in how they begin and end; between that they are this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mediaserver.analysis import analyse, entry_data, turn_data
+from mediaserver.engines import Cast
+from mediaserver.journal import Journal, Write
+from mediaserver.metrics import Metrics
+from mediaserver.records import CallStatus, Claim, Outcome
+from mediaserver.store import Store
+from pipeline.agent import AgentContext
+from pipeline.leg import Leg
+from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnRecord
+from pipeline.recording import Recording, RecordingWriter
+from pipeline.session import Session
+from pipeline.transcript import TranscriptEntry
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What every live call of a node stands on."""
+
+    store: Store
+    journal: Journal
+    metrics: Metrics
+    recorder: RecordingWriter
+    recordings: Path
+    lease_ms: int
+    wall_clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What the agent plays in a call, from its settings. `caller_id` None: the trunk's."""
+
+    cast: Cast
+    language: str
+    greeting: str
+    records: bool
+    caller_id: str | None = None
+
+
+class LiveConversation(SessionObserver):
+    """One call that this node holds. Whoever runs it reaches an `Outcome`, calls `finish`, awaits
+    `written`."""
+
+    def __init__(self, claim: Claim, part: Part, floor: Floor) -> None:
+        self.claim = claim
+        self.transcript: list[dict[str, Any]] = []
+        self.turns: list[dict[str, Any]] = []
+        self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the outcome is in the store."""
+        self._part = part
+        self._floor = floor
+        self._session: Session | None = None
+
+    @property
+    def call_id(self) -> str:
+        """The id that the API knows the call by."""
+        return self.claim.call_id
+
+    async def hang_up(self) -> None:
+        """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
+        if self._session is not None:
+            self._session.stop()
+
+    async def converse(self, leg: Leg) -> tuple[SessionResult | None, str]:
+        """The conversation on `leg`, from its first word to its end; without a result, what went wrong. Never
+        raises."""
+        try:
+            return await self._conversation(leg), ""
+        except Exception as failure:
+            log.exception("conversation failed", extra=self.fields())
+            return None, f"{type(failure).__name__}: {failure}"
+
+    async def _conversation(self, leg: Leg) -> SessionResult:
+        cast, claim = self._part.cast, self.claim
+        context = AgentContext(
+            claim.call_id, self._part.language, self._part.greeting, claim.variables, claim.metadata
+        )
+        self._session = Session(
+            leg=leg,
+            agent=cast.agent.join(context),
+            stt=cast.stt,
+            tts=cast.tts,
+            fallback_tts=cast.fallback_tts,
+            settings=cast.session,
+            call_id=claim.call_id,
+            phrases=cast.phrases,
+            recording=self._open_recording(leg.rate_hz),
+            observer=self,
+        )
+        self.conversing()
+        return await self._session.run()
+
+    def conversing(self) -> None:
+        """The session is about to run."""
+
+    def _open_recording(self, rate_hz: int) -> Recording | None:
+        if not self._part.records:
+            return None
+        path = self._floor.recordings / f"{self.call_id}.wav"
+        try:
+            return self._floor.recorder.open(path, rate_hz=rate_hz, now=asyncio.get_running_loop().time())
+        except OSError as error:
+            log.error("call goes on unrecorded", extra={**self.fields(), "reason": str(error)})
+            return None
+
+    # What becomes of it -------------------------------------------------------------------------------------
+
+    def answered(
+        self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
+    ) -> Outcome:
+        """The outcome of a call that was talked on: `cause` and `ended_by` are the leg's words for its
+        end."""
+        if result is None:
+            return Outcome(
+                status=CallStatus.FAILED,
+                cause="server_error",
+                sip_status=sip_status,
+                ended_by="local",
+                ended_at_ms=self.now_ms(),
+                error=error,
+                transcript=self.transcript,
+                turns=self.turns,
+            )
+        recorded = result.recording is not None
+        for fault in result.faults:
+            self._floor.metrics.engine_errors.labels(fault.role).inc()
+        return Outcome(
+            status=CallStatus.COMPLETED,
+            cause=result.reason.value if result.reason in _OWN_CAUSES else cause,
+            sip_status=sip_status,
+            ended_by=ended_by,
+            ended_at_ms=self.now_ms(),
+            transcript=[entry_data(entry) for entry in result.transcript],
+            turns=[turn_data(turn) for turn in result.turns],
+            analysis=analyse(result),
+            recording_path=str(result.recording) if recorded else "",
+            recording_url=f"/api/v1/calls/{self.call_id}/recording" if recorded else "",
+        )
+
+    def finish(self, outcome: Outcome, direction: str) -> None:
+        """The call is over: counts it, and has its outcome written."""
+        self._floor.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
+        log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
+        store = self._floor.store
+        self.note("finish", lambda: store.finish(self.claim, outcome), done=self._outcome_written)
+
+    def _outcome_written(self) -> None:
+        if not self.written.done():
+            self.written.set_result(None)
+
+    # What is seen of it on the way --------------------------------------------------------------------------
+
+    def turn_completed(self, turn: TurnRecord) -> None:
+        """See `SessionObserver`."""
+        data = turn_data(turn)
+        self.turns.append(data)
+        if turn.latency is not None:
+            self._floor.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
+        if turn.interrupted:
+            self._floor.metrics.interruptions.inc()
+        store, kind = self._floor.store, "turn.completed"
+        self._floor.journal.note(self.call_id, kind, lambda: store.event(self.call_id, kind, data))
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        """See `SessionObserver`."""
+        self.transcript.append(entry_data(entry))
+
+    def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
+        """Has something written that decides what the call became."""
+        self._floor.journal.note(self.call_id, name, write, essential=True, done=done)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self._floor.wall_clock() * 1000)
+
+    def fields(self) -> dict[str, object]:
+        """What a line of the log says about the call."""
+        return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}
+
+
+_OWN_CAUSES = frozenset({EndReason.SILENCE, EndReason.MAX_DURATION, EndReason.ENGINE_ERROR})
+"""Ends of ours that the leg knows only as a normal one: the API tells why."""
