@@ -7,52 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from pipeline.audio import Pcm, frame_samples
-from sip.call import Call, CallFailed
+from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
 from sip.trunk import Trunk, TrunkSettings
+from tests.support.leg import Party
 from tests.support.softphone import SoftphoneProcess
 from tests.support.tones import loud_part, share_at, tone, write_wav
 
 pytestmark = pytest.mark.peer
-
-
-class Ear:
-    """Keeps what a leg hears and says a tone."""
-
-    def __init__(self, call: Call, say: Pcm | None = None) -> None:
-        self.frames: list[Pcm] = []
-        self.digits = ""
-        self.ended: list[str] = []
-        size = frame_samples(call.rate_hz) if say is not None else 1
-        self._say = [] if say is None else list(say[: say.size // size * size].reshape(-1, size))
-        call.attach(self, self)
-
-    @property
-    def samples(self) -> Pcm:
-        return np.concatenate(self.frames) if self.frames else np.zeros(0, np.int16)
-
-    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-
-    def digit_received(self, digit: str, now: float) -> None:
-        self.digits += digit
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        self.ended.append(reason)
-
-    def read(self) -> Pcm | None:
-        return self._say.pop(0) if self._say else None
-
-    def sent(self, now: float) -> None:
-        pass
-
-    def on_ready(self, wake: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -87,7 +52,7 @@ async def test_we_call_and_both_hear(phone: Endpoint, tmp_path: Path, codec: str
         call = await trunk_to(phone, peer).call("+14155550123")
         await call.answered()
         assert call.rate_hz == rate_hz
-        ear = Ear(call, tone(700, 1.5, rate_hz))
+        ear = Party(call, tone(700, 1.5, rate_hz))
         await peer.event("media", active=True)
         peer.do("play", line=0, file=str(write_wav(tmp_path / "say.wav", tone(440, 1.5, 16000), 16000)))
         await asyncio.sleep(2.2)
@@ -113,7 +78,7 @@ async def test_they_call_and_hang_up(phone: Endpoint, tmp_path: Path, transport:
         await call.ring()
         await peer.event("state", state="EARLY")
         await call.answer()
-        ear = Ear(call, tone(700, 1.0, call.rate_hz))
+        ear = Party(call, tone(700, 1.0, call.rate_hz))
         await peer.event("state", state="CONFIRMED")
         await asyncio.sleep(1.2)
         peer.do("hang_up", line=0)
@@ -129,7 +94,7 @@ async def test_digits_both_ways(phone: Endpoint, tmp_path: Path) -> None:
     async with SoftphoneProcess(tmp_path, answer_after_s=0.1) as peer:
         call = await trunk_to(phone, peer).call("+14155550123")
         await call.answered()
-        ear = Ear(call)
+        ear = Party(call)
         await peer.event("media", active=True)
         peer.do("dtmf", line=0, digits="159*#D")
         await call.send_dtmf("0284A")
@@ -143,7 +108,7 @@ async def test_they_hold_and_resume(phone: Endpoint, tmp_path: Path) -> None:
     async with SoftphoneProcess(tmp_path, answer_after_s=0.1) as peer:
         call = await trunk_to(phone, peer).call("+14155550123")
         await call.answered()
-        ear = Ear(call)
+        ear = Party(call)
         await peer.event("state", state="CONFIRMED")
         peer.do("hold", line=0)
         await eventually(lambda: call.held)
@@ -159,7 +124,7 @@ async def test_we_hold_and_resume(phone: Endpoint, tmp_path: Path) -> None:
     async with SoftphoneProcess(tmp_path, answer_after_s=0.1) as peer:
         call = await trunk_to(phone, peer).call("+14155550123")
         await call.answered()
-        ear = Ear(call)
+        ear = Party(call)
         await call.hold()
         await peer.event("media", status=3)  # PJSUA_CALL_MEDIA_REMOTE_HOLD
         await call.resume()

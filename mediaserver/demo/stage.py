@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -166,7 +166,11 @@ async def process(
     """A Python process of ours, ended with the context. What it logs goes to `log`."""
     with log.open("wb") as file:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", *arguments, stdout=stdout or file, stderr=file, limit=1 << 20
+            *(sys.executable, "-m", *arguments),
+            stdout=stdout or file,
+            stderr=file,
+            limit=1 << 20,
+            env={"NUMBA_CACHE_DIR": str(kernel_cache()), **os.environ},
         )
     try:
         yield child
@@ -209,6 +213,7 @@ async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log
     raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
 
 
-def remove(directory: Path) -> None:
-    """Deletes a scratch directory."""
-    shutil.rmtree(directory, ignore_errors=True)
+def kernel_cache() -> Path:
+    """Where compiled kernels are kept from one demo to the next: the user's cache (XDG base directories)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "openline-mediaserver" / "kernels"
