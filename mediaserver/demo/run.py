@@ -46,7 +46,7 @@ class Screen:
     """What the user sees while the call goes on."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False)
+        self.console = Console(highlight=False, soft_wrap=True)
 
     def webhook(self, event: Json) -> None:
         """A line for each turn as its webhook arrives."""

@@ -34,8 +34,8 @@ class Sipp:
         self._command = [
             "sipp", "-sf", str(SCENARIOS / f"{scenario}.xml"), "-i", "127.0.0.1", "-p", str(self.port),
             "-m", str(calls), "-l", str(calls), "-nostdin", "-timeout", f"{PATIENCE_S - 5}s",
-            "-timeout_error", "-trace_err", "-error_file", str(directory / "sipp-errors.log"), "-s", "+14155550101",
-            *options, f"127.0.0.1:{target or 9}",
+            "-timeout_error", "-trace_err", "-error_file", str(directory / "sipp-errors.log"),
+            "-s", "+14155550101", *options, f"127.0.0.1:{target or 9}",
         ]  # fmt: skip
 
     async def __aenter__(self) -> Sipp:
