@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sip.admission import Gate
@@ -81,10 +81,10 @@ class Driver:
             raise
         self.transport.use_tls(settings.tls_client or ssl.create_default_context())
 
-    async def settle(self, limit_s: float) -> None:
-        """Waits until every request of ours has been answered, `limit_s` at most."""
+    async def settle(self, limit_s: float, pending: Collection[object]) -> None:
+        """Waits until every request of ours has been answered and nothing is `pending`, `limit_s` at most."""
         until = self.loop.time() + limit_s
-        while self.stack.unanswered and self.loop.time() < until:  # noqa: ASYNC110  # once in its life
+        while (self.stack.unanswered or pending) and self.loop.time() < until:  # noqa: ASYNC110  # once
             await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
@@ -128,16 +128,22 @@ class Driver:
 
     def _timer_due(self) -> None:
         self._timer = None
-        self.stack.handle_timer(self.loop.time())
-        self.flush()
+        try:
+            self.stack.handle_timer(self.loop.time())
+        finally:
+            self.flush()  # what is left goes on, whatever went wrong
 
     def _datagram(self, data: bytes, source: Hop) -> None:
-        self.stack.receive(data, source, self.loop.time())
-        self.flush()
+        try:
+            self.stack.receive(data, source, self.loop.time())
+        finally:
+            self.flush()
 
     def _message(self, message: Message, source: Hop) -> None:
-        self.stack.receive_message(message, source, self.loop.time())
-        self.flush()
+        try:
+            self.stack.receive_message(message, source, self.loop.time())
+        finally:
+            self.flush()
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())

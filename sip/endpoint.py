@@ -31,7 +31,7 @@ __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 logger = logging.getLogger(__name__)
 
 GOODBYE_S = 2.0
-"""How long `close` waits for the answers to its BYEs: three retransmissions over UDP."""
+"""How long `close` waits for ACKs, and for the answers to its BYEs: three retransmissions over UDP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Endpoint:
             if trunk.registration is not None:
                 trunk.registration.stop(driver.loop.time())
         driver.flush()
-        await driver.settle(GOODBYE_S)
+        await driver.settle(GOODBYE_S, self._by_invite)
         for invite in list(self._by_invite):  # a CANCEL or a 2xx that was never answered
             invite.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()

@@ -47,6 +47,7 @@ class LocalAddresses:
             return known
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.setblocking(False)
             try:
                 probe.connect((address, 9))  # chooses a route; sends nothing
                 found: str = probe.getsockname()[0]

@@ -62,11 +62,10 @@ class _Datagrams(asyncio.DatagramProtocol):
 class _Connection(asyncio.Protocol):
     """One stream connection, whoever opened it."""
 
-    def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: Hop | None) -> None:
+    def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
         self.number = number
         self.heard_at = 0.0
-        self.spoke_sip = dialled is not None
-        self.hop = dialled or Hop(transport_name, "", 0, number)
+        self.spoke_sip = dialled
         self._owner = owner
         self._name = transport_name
         self._parser = StreamParser()
@@ -162,7 +161,7 @@ class Transport:
         """Binds "tcp", or "tls" with its context. Raises OSError."""
 
         def accepted() -> _Connection:
-            return _Connection(self, name, next(self._numbers), dialled=None)
+            return _Connection(self, name, next(self._numbers), dialled=False)
 
         server = await self.loop.create_server(accepted, host, port, ssl=tls, backlog=512)
         self._servers.append(server)
@@ -285,15 +284,18 @@ class Transport:
         if hop.transport == "tls" and context is None:
             raise OSError("no TLS context")
         number = next(self._numbers)
-        dialled = replace(hop, connection=number)
         _, connection = await self.loop.create_connection(
-            lambda: _Connection(self, hop.transport, number, dialled=dialled),
+            lambda: _Connection(self, hop.transport, number, dialled=True),
             address,
             hop.port,
             ssl=context,
             server_hostname=hop.host if context is not None else None,
         )
+        if connection.number not in self._connections:
+            raise OSError("the connection was closed at once")
+        # Also under its address: contacts name that, and the certificate is for the name (RFC 5923).
         self._dialled[hop.transport, hop.host, hop.port] = connection
+        self._dialled[hop.transport, address, hop.port] = connection
 
     def _fail(self, transmission: Transmission) -> None:
         if transmission.key:
@@ -316,9 +318,8 @@ class Transport:
     def connection_closed(self, connection: _Connection) -> None:
         """Forgets it."""
         self._connections.pop(connection.number, None)
-        hop = connection.hop
-        if self._dialled.get((hop.transport, hop.host, hop.port)) is connection:
-            del self._dialled[hop.transport, hop.host, hop.port]
+        for place in [place for place, each in self._dialled.items() if each is connection]:
+            del self._dialled[place]
 
     def _sweep_idle(self) -> None:
         now = self.loop.time()
