@@ -518,12 +518,19 @@ def test_hold_and_resume_are_heard_by_both_sides() -> None:
     assert [each.status for each in alice.heard(ChangeFinished)] == [200, 200]
 
 
+def reinvites(data: bytes, host: str) -> bool:
+    return data.startswith(b"INVITE") and f"Via: SIP/2.0/UDP {host}:".encode() in data and b"sendonly" in data
+
+
 def test_both_sides_holding_at_once_succeed_one_after_the_other() -> None:
     world, alice, bob, invite, called = answered_call()
     invite.set_hold(True, world.now)
     called.set_hold(True, world.now)
     world.run(10)
     assert 491 in alice.statuses() + bob.statuses()
+    tried = {host: [at for at, data in world.sent_at if reinvites(data, host)] for host in (ALICE, BOB)}
+    assert 2.1 <= tried[ALICE][1] - tried[ALICE][0] <= 4.1  # the owner of the Call-ID (RFC 3261 14.1)
+    assert tried[BOB][1] - tried[BOB][0] <= 2.1
     assert [each.status for each in alice.heard(ChangeFinished)] == [200]
     assert [each.status for each in bob.heard(ChangeFinished)] == [200]
     assert invite.held

@@ -149,6 +149,7 @@ def test_what_was_accepted_is_forgotten_in_the_end() -> None:
     assert len(party.heard(InviteReceived)) == 50
     world.run(300)
     assert (party.stack.transactions, party.stack.dialogs, len(party.stack.clock)) == (0, 0, 0)
+    assert (party.stack._invited, party.stack._initial) == ({}, {})
 
 
 def test_a_large_request_leaves_over_tcp_only_where_nobody_asked_for_udp() -> None:
