@@ -45,5 +45,13 @@ class StoreUnavailable(StoreError):
     """The database cannot do it now (locked, full, closed); the same request may succeed later."""
 
 
+class RepeatedDifferently(LocalError):
+    """An Idempotency-Key came again with another body."""
+
+
+class RuleBroken(LocalError):
+    """A call that may never be dialled; `str()` says why, for the client."""
+
+
 class SchemaTooNew(StoreError):
     """The database was written by a newer version of this program, which alone understands it."""
