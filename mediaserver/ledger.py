@@ -153,7 +153,7 @@ def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
     for position in islice(_in_turn(queues), max(0, limit)):
         row = tx.row(_CLAIM, position=position, node=node, ttl_ms=ttl_ms)
         if row is not None:
-            claims.append(_claim(row))
+            claims.append(claim_of(row))
     return claims
 
 
@@ -161,7 +161,8 @@ def _in_turn(queues: Iterable[Sequence[int]]) -> Iterator[int]:
     return (item for item in chain.from_iterable(zip_longest(*queues)) if item is not None)
 
 
-def _claim(row: Row) -> Claim:
+def claim_of(row: Row) -> Claim:
+    """The claim that a row of `calls` is."""
     return Claim(
         call_id=row["id"],
         epoch=row["epoch"],
@@ -263,7 +264,8 @@ def _end(tx: Tx, call_id: str, outcome: Outcome) -> None:
         sip_status=outcome.sip_status,
         ended_at_ms=ended_at_ms,
     )
-    write_event(tx, call_id=call_id, kind=_END_EVENT[outcome.status], data=_summary(call), at_ms=ended_at_ms)
+    kind = "webcall.ended" if call["direction"] == "web" else _END_EVENT[outcome.status]
+    write_event(tx, call_id=call_id, kind=kind, data=_summary(call), at_ms=ended_at_ms)
     for kind, data in _contents(outcome):
         write_event(tx, call_id=call_id, kind=kind, data=data)
 
@@ -357,4 +359,4 @@ def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> C
     if row is None:
         raise LocalError("the call was not written")
     write_event(tx, call_id=row["id"], kind="call.ringing", data={"direction": "inbound"})
-    return _claim(row)
+    return claim_of(row)

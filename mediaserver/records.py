@@ -110,6 +110,20 @@ class NewInboundCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebCall:
+    """A browser session that somebody has joined. `call_id` is the name of its room, `user_ref` the client's
+    own name for the person."""
+
+    call_id: str
+    company_id: str
+    agent_id: str
+    webhook_id: str
+    user_ref: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """One call, held by one node for a while. `epoch` fences: a node that lost the call cannot write to
     it."""

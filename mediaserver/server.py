@@ -13,13 +13,13 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
 
-from mediaserver.conversing import Floor
+from mediaserver.conversing import Floor, LiveConversation
 from mediaserver.dispatch import LEASE_MS, Dispatch
 from mediaserver.engines import Engines
 from mediaserver.errors import LocalError, StoreError
@@ -29,6 +29,7 @@ from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.placing import CallRequest, checked_call
 from mediaserver.records import CallPage, CallRecord, CallRow, CallStatus, KeyRow, Stopping
 from mediaserver.refusals import InvalidRequest, NotFound, Unavailable
+from mediaserver.rooms.lobby import Lobby, open_lobby
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings
 from mediaserver.store import Store
@@ -83,6 +84,7 @@ class Server:
         self._journal: Journal | None = None
         self._dispatch: Dispatch | None = None
         self._switchboard: Switchboard | None = None
+        self._lobby: Lobby | None = None
         self._gc_pauses: GcPauses | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
@@ -127,13 +129,19 @@ class Server:
         if self._switchboard is None:
             return True
         log.info("draining", extra={"calls": len(self._switchboard)})
-        return await self._switchboard.empty(self.settings.server.drain_s)
+        timeout_s = self.settings.server.drain_s
+        waits = [self._switchboard.empty(timeout_s)]
+        if self._lobby is not None:
+            waits.append(self._lobby.drain(timeout_s))
+        return all(await asyncio.gather(*waits))
 
     async def close(self) -> None:
         """Ends every call, writes their outcomes, frees everything. May be called in any phase, and again."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
+        if self._lobby is not None:
+            await self._lobby.close()
         if self._switchboard is not None:
             await self._switchboard.hang_up_all()
             await self._switchboard.empty(GOODBYE_S)
@@ -164,7 +172,7 @@ class Server:
         record = await self._open().call(company_id, call_id)
         if record is None:
             raise NotFound(UNKNOWN_CALL)
-        live = self._switchboard.find(call_id) if self._switchboard is not None else None
+        live = self._find_live(call_id)
         if live is None or record.status.final:
             return record
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
@@ -184,8 +192,8 @@ class Server:
         stopping = await self._open().request_hangup(company_id, call_id)
         if stopping is None:
             raise NotFound(UNKNOWN_CALL)
-        if stopping is not Stopping.ENDED and self._switchboard is not None:
-            await self._switchboard.hang_up([call_id])
+        if stopping is not Stopping.ENDED:
+            await self._hang_up_live([call_id])
         return stopping
 
     async def recording(self, company_id: str, call_id: str) -> Path:
@@ -194,6 +202,14 @@ class Server:
         if not record.recording_path:
             raise NotFound("This call has no recording")
         return Path(record.recording_path)
+
+    @property
+    def lobby(self) -> Lobby:
+        """The rooms of web calls. Raises `Unavailable` where there are none."""
+        self._open()
+        if self._lobby is None:
+            raise Unavailable("Web calls are not configured on this server", retry_after_s=60)
+        return self._lobby
 
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
@@ -266,6 +282,9 @@ class Server:
             node=self.node,
             lease_ms=LEASE_MS,
         )
+        self._lobby = open_lobby(
+            self.settings, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
+        )
         self._keep(journal=self._journal.run, inbound=inbound.run)
         self._run_dispatch(store, board)
 
@@ -275,7 +294,7 @@ class Server:
             self.node,
             room=self._room,
             start=board.dial,
-            hang_up=board.hang_up,
+            hang_up=self._hang_up_live,
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
             observe=self._observe,
@@ -293,6 +312,20 @@ class Server:
         self._gc_pauses = GcPauses(self.metrics.gc_pause.observe)
         self._open_things.callback(self._gc_pauses.close)
         self._open_things.callback(LoopLag(self.metrics.loop_lag.observe).close)
+
+    def _find_live(self, call_id: str) -> LiveConversation | None:
+        for holder in (self._switchboard, self._lobby):
+            live = holder.find(call_id) if holder is not None else None
+            if live is not None:
+                return live
+        return None
+
+    async def _hang_up_live(self, call_ids: Iterable[str]) -> None:
+        """Ends the calls named, by phone or in a room, those that this node has."""
+        call_ids = tuple(call_ids)
+        for holder in (self._switchboard, self._lobby):
+            if holder is not None:
+                await holder.hang_up(call_ids)
 
     def _room(self) -> int:
         if self._switchboard is None or self.phase is not Phase.RUNNING:

@@ -58,9 +58,14 @@ class SipSettings(Table):
 
 
 class RoomsSettings(Table):
-    """[rooms]: browser sessions."""
+    """[rooms]: browser sessions. One UDP port of the range carries all their media, on every one of
+    `addresses` (none: every address of this machine); `public_address` is told to clients where a NAT stands
+    between."""
 
     udp_ports: Ports = "30000-30099"
+    addresses: tuple[Host, ...] = ()
+    public_address: Host | None = None
+    max_calls: int = Field(default=100, ge=1, le=10_000)
     ice_servers: tuple[str, ...] = ()
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mediaserver import deliveries, ledger, outbox, store_calls, store_config
+from mediaserver import deliveries, ledger, outbox, store_calls, store_config, store_web
 from mediaserver.db import Db, open_database
 from mediaserver.deliveries import DeliveryFilter, DeliveryPage, DeliveryReport
 from mediaserver.records import (
@@ -28,6 +28,7 @@ from mediaserver.records import (
     KeyRow,
     NewCall,
     NewInboundCall,
+    NewWebCall,
     Outcome,
     Reaped,
     Renewal,
@@ -174,6 +175,12 @@ class Store:
     async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
         """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`."""
         claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
+        self._filled()
+        return claim
+
+    async def record_web_call(self, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
+        """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`."""
+        claim = await self._db.write(partial(store_web.record, call=call, node=node, ttl_ms=ttl_ms))
         self._filled()
         return claim
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from pipeline.agent import AgentReport
 from pipeline.latency import TurnLatency
@@ -73,9 +72,9 @@ class SessionResult:
     recording: Path | None = field(default=None)
 
 
-class SessionObserver(Protocol):
-    """Told at once, on the event loop: methods return immediately and never raise. Subclass to inherit the
-    empty ones."""
+class SessionObserver:
+    """Told at once, on the event loop: methods return immediately and never raise. Subclass it; these do
+    nothing."""
 
     def turn_completed(self, turn: TurnRecord) -> None:
         """An exchange is over: heard to its end, or interrupted."""

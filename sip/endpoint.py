@@ -75,6 +75,11 @@ class Endpoint:
         self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
         self._open = False
 
+    @property
+    def pacer(self) -> Pacer:
+        """The clock that all media of the process is paced by; there once the endpoint has started."""
+        return self._pacer
+
     async def __aenter__(self) -> Endpoint:
         await self.start()
         return self

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from aiortc import (
@@ -180,6 +180,17 @@ class PeerTransport:
         channel.send(body)
         return True
 
+    async def flush(self, timeout_s: float) -> None:
+        """Waits until the last messages have been sent and acknowledged, `timeout_s` at the most."""
+        waits = []
+        for channel in self._channels.values():
+            if channel.readyState == "open" and channel.bufferedAmount:
+                low = self._loop.create_future()
+                channel.once("bufferedamountlow", partial(_settle, low))
+                waits.append(low)
+        if waits:
+            await asyncio.wait(waits, timeout=timeout_s)
+
     async def close(self) -> None:
         """Ends it. Again: nothing."""
         self._moved(PeerState.CLOSED)
@@ -312,6 +323,11 @@ class _Sending:
 
     async def __call__(self, parameters: Any) -> None:
         self._peer.start_sending(parameters.codecs[0].payloadType, self._transceiver.sender._ssrc)
+
+
+def _settle(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 @cache

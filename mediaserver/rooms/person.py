@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Final
 
 from mediaserver.rooms.audio import RoomAudio
 from mediaserver.rooms.participant import Participant
@@ -16,6 +17,10 @@ from pipeline.pacer import Pacer
 from sip.telephone_event import check_digits
 
 log = logging.getLogger(__name__)
+
+
+GOODBYE_S: Final = 0.3
+"""How long the last messages on the data channels may take to leave."""
 
 
 class LegState(Enum):
@@ -112,4 +117,5 @@ class Person:
             listener.leg_ended(reason, self._loop.time())
 
     async def _close_peers(self) -> None:
+        await asyncio.gather(*(peer.flush(GOODBYE_S) for peer in self.peers))
         await asyncio.gather(*(peer.close() for peer in self.peers), return_exceptions=True)

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from mediaserver.rooms.errors import RoomClosed, RoomError, RoomFull
 from mediaserver.rooms.participant import (
@@ -62,14 +61,13 @@ class LeaveReason(Enum):
 @dataclass(frozen=True, slots=True)
 class Words:
     """A piece of the transcript. The text of a `segment` grows until it is `final`; a later piece of the same
-    segment replaces the earlier. `latency_ms`: voice-to-voice of the agent's turn, with its final piece."""
+    segment replaces the earlier."""
 
     speaker: Participant
     segment: str
     text: str
     final: bool
     interrupted: bool = False
-    latency_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,8 @@ class Message:
     to: tuple[str, ...] = ()
 
 
-class RoomObserver(Protocol):
-    """Told on the loop; returns at once, never raises. Inherit to have the empty methods."""
+class RoomObserver:
+    """Told on the loop; returns at once, never raises. Subclass it; these do nothing."""
 
     def participant_joined(self, participant: Participant, now: float) -> None:
         """Somebody is in the room (JOINED or later)."""
@@ -97,6 +95,9 @@ class RoomObserver(Protocol):
 
     def words_spoken(self, words: Words, now: float) -> None:
         """A piece of the transcript, interim or final."""
+
+    def turn_taken(self, latency_ms: float, now: float) -> None:
+        """The agent answered: milliseconds from the person's last sound to its first."""
 
     def message_sent(self, message: Message, now: float) -> None:
         """Data; the observer decides whether it is for its own participant."""
@@ -239,6 +240,11 @@ class Room:
         """Passes a piece of the transcript on."""
         for observer in tuple(self._observers):
             observer.words_spoken(words, now)
+
+    def turn_taken(self, latency_ms: float, now: float) -> None:
+        """Passes the latency of a turn on."""
+        for observer in tuple(self._observers):
+            observer.turn_taken(latency_ms, now)
 
     def send(self, message: Message, now: float) -> None:
         """Passes data on. Raises `RoomError` without the permission."""

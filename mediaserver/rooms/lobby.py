@@ -1,0 +1,328 @@
+"""Every room of this node: opened for a token, entered with it, closed with its call.
+
+    invitation = lobby.invite("acme", request)            # what `web-calls/connect` answers
+    entry = await lobby.enter(token)                      # WHIP, or LiveKit's signalling
+    answer = await entry.person.new_peer().answer(offer)
+    ...
+    await lobby.leave(entry, LeaveReason.CLIENT)
+
+The agent is dispatched when the first person's media is up. The room ends when the last person who may speak
+has left, when the agent hangs up, or, unvisited, with the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediaserver.conversing import Floor, Part
+from mediaserver.engines import Engines
+from mediaserver.errors import StoreError
+from mediaserver.records import NewWebCall
+from mediaserver.refusals import InvalidRequest, NotFound, Unavailable
+from mediaserver.rooms import tokens
+from mediaserver.rooms.bridge import Bridge
+from mediaserver.rooms.errors import RoomClosed, RoomFull
+from mediaserver.rooms.opus import RATE_HZ
+from mediaserver.rooms.participant import Kind, Participant
+from mediaserver.rooms.person import LegState, Person
+from mediaserver.rooms.port import MediaPort
+from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
+from mediaserver.rooms.webcall import WebCall, WebCallRequest
+from mediaserver.settings import Settings, reveal, split_ports
+from pipeline.errors import EngineMissing
+from pipeline.pacer import Pacer
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 20.0
+"""Who has no media up after this is put out: ICE over a bad network takes five seconds."""
+
+UNKNOWN_AGENT = "Agent not found or does not belong to your company"
+NO_WEB_CALLS = "Web calls are not enabled for this account"
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a client needs to join: the answer of `web-calls/connect`."""
+
+    server_url: str
+    room_name: str
+    token: str
+    identity: str
+
+
+@dataclass(slots=True)
+class OpenRoom:
+    """A room with what belongs to it."""
+
+    room: Room
+    company_id: str
+    request: WebCallRequest
+    bridge: Bridge
+    persons: dict[str, Person] = field(default_factory=dict)  # by participant sid
+    call: WebCall | None = None
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
+
+    room: Room
+    person: Person
+    evicted: Person | None = None
+
+
+class Lobby:
+    """The rooms of this node."""
+
+    def __init__(
+        self, settings: Settings, *, engines: Engines, floor: Floor, port: MediaPort, pacer: Pacer, node: str
+    ) -> None:
+        self._settings = settings
+        self._engines = engines
+        self._floor = floor
+        self._port = port
+        self._pacer = pacer
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._rooms: dict[str, OpenRoom] = {}
+        self._draining = False
+        # Goodbyes under way; each is bounded by the closing of its peer connections.
+        self._goodbyes: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Conversations in progress."""
+        return sum(each.task is not None for each in self._rooms.values())
+
+    @property
+    def rooms(self) -> int:
+        """Rooms, those that nobody has joined yet included."""
+        return len(self._rooms)
+
+    def find(self, call_id: str) -> WebCall | None:
+        """The live web call of that id, if this node has it."""
+        opened = self._rooms.get(call_id)
+        return opened.call if opened is not None else None
+
+    def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
+        """Opens a room and mints the token for it. Raises `InvalidRequest`, `NotFound`, `Unavailable`."""
+        if self._draining:
+            raise Unavailable("The server is draining")
+        self._check(company_id, request.agent_id)
+        now = self._loop.time()
+        agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=self._name(request))
+        room = Room(str(uuid.uuid4()), agent=agent, now=now)
+        bridge = Bridge(self._pacer, rate_hz=RATE_HZ)
+        self._rooms[room.name] = OpenRoom(room, company_id, request, bridge)
+        self._loop.call_later(EMPTY_TIMEOUT_S + 1, self._expire, room.name)
+        identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
+        grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
+        return Invitation(self._server_url(), room.name, self.mint(grant), identity)
+
+    def mint(self, grant: tokens.Grant) -> str:
+        """A token for one more participant of a room: a supervisor, somebody's second device."""
+        rooms = self._settings.rooms
+        return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
+
+    def verify(self, token: str) -> tokens.Grant:
+        """What a token grants. Raises `TokenRefused`."""
+        rooms = self._settings.rooms
+        return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
+
+    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
+        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving.
+
+        Raises `TokenRefused`, `RoomClosed`, `RoomFull`, `Unavailable`.
+        """
+        grant = self.verify(token)
+        opened = self._rooms.get(grant.room)
+        if opened is None:
+            raise RoomClosed("the room is over, or was never opened here")
+        if self._draining and opened.task is None:
+            raise Unavailable("The server is draining")
+        if opened.task is None and len(self) >= self._settings.rooms.max_calls:
+            raise RoomFull("this server takes no more web calls at the moment")
+        participant = Participant(
+            grant.identity,
+            name=grant.name,
+            permissions=grant.permissions,
+            metadata=grant.metadata,
+            attributes=dict(grant.attributes),
+        )
+        room = opened.room
+        track = room.agent_track.sid
+        stream = f"{room.agent.sid}|{track}"
+        person = Person(participant, self._port, self._pacer, stream=stream, track=track)
+        before = room.join(participant, self._loop.time())
+        evicted = opened.persons.pop(before.sid, None) if before is not None else None
+        opened.persons[participant.sid] = person
+        person.on_media = lambda up, now: self._media(opened, person, up, now, resumable)
+        self._loop.call_later(CONNECT_S, self._check_connected, opened, person)
+        if evicted is not None:
+            opened.bridge.remove(evicted)
+            await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
+        return Entry(room, person, evicted)
+
+    async def leave(self, entry: Entry, reason: LeaveReason) -> None:
+        """The person is gone. Again, or after an eviction: nothing."""
+        opened = self._rooms.get(entry.room.name)
+        if opened is not None:
+            await self._leave(opened, entry.person, reason)
+
+    async def hang_up(self, call_ids: Iterable[str]) -> None:
+        """Ends the calls named, those that this node has."""
+        for call_id in call_ids:
+            opened = self._rooms.get(call_id)
+            if opened is not None:
+                await self._close(opened, LeaveReason.ROOM_DELETED)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes nobody new, waits for the conversations; False when `timeout_s` was not enough."""
+        self._draining = True
+        tasks = [each.task for each in self._rooms.values() if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        return not len(self)
+
+    async def close(self) -> None:
+        """Ends every room and closes the port."""
+        self._draining = True
+        for opened in list(self._rooms.values()):
+            await self._close(opened, LeaveReason.SERVER_SHUTDOWN)
+        tasks = [each.task for each in self._rooms.values() if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=5.0)
+        await asyncio.gather(*self._goodbyes, return_exceptions=True)
+        self._port.close()
+
+    # A room's life ------------------------------------------------------------------------------------------
+
+    def _media(self, opened: OpenRoom, person: Person, up: bool, now: float, resumable: bool) -> None:
+        if person.participant.sid not in opened.persons:
+            return
+        if not up:
+            opened.room.media_lost(person.participant, now)
+            if not resumable:
+                self._goodbye(self._leave(opened, person, LeaveReason.MEDIA_FAILURE))
+            return
+        opened.room.active(person.participant, now)
+        if person not in [seat.leg for seat in opened.bridge.seats]:
+            opened.bridge.add(person, speaks=person.participant.permissions.publish)
+        if opened.task is None and person.participant.permissions.publish:
+            opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
+
+    async def _run(self, opened: OpenRoom) -> None:
+        """One web call, from the first person's media to the outcome."""
+        try:
+            opened.call = await self._start(opened)
+            await opened.call.run()
+        except (StoreError, EngineMissing) as error:
+            log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
+        except Exception:
+            log.exception("web call failed", extra={"call_id": opened.room.name})
+        opened.task = None
+        self._rooms.pop(opened.room.name, None)
+        await self._put_out(opened, LeaveReason.ROOM_CLOSED)
+
+    async def _start(self, opened: OpenRoom) -> WebCall:
+        request = opened.request
+        agent = self._settings.agent(request.agent_id)
+        if agent is None:
+            raise EngineMissing("the agent is not configured any more")
+        part = Part(
+            cast=self._engines.cast(agent.id),
+            language=agent.language,
+            greeting=agent.greeting,
+            records=agent.session.recording,
+        )
+        new = NewWebCall(
+            call_id=opened.room.name,
+            company_id=opened.company_id,
+            agent_id=agent.id,
+            webhook_id=str(uuid.uuid4()),
+            user_ref=request.user_ref,
+            variables=request.variables,
+            metadata=request.metadata,
+        )
+        floor = self._floor
+        claim = await floor.store.record_web_call(new, node=self._node, ttl_ms=floor.lease_ms)
+        return WebCall(claim, part, floor, room=opened.room, bridge=opened.bridge)
+
+    async def _leave(self, opened: OpenRoom, person: Person, reason: LeaveReason) -> None:
+        if opened.persons.pop(person.participant.sid, None) is None:
+            return
+        opened.room.leave(person.participant, reason, self._loop.time())
+        await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
+        if not opened.room.speakers and opened.task is None:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
+
+    async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
+        """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""
+        if opened.call is not None:
+            await opened.call.hang_up()
+            return
+        if opened.task is None:
+            self._rooms.pop(opened.room.name, None)
+        await self._put_out(opened, reason)
+
+    async def _put_out(self, opened: OpenRoom, reason: LeaveReason) -> None:
+        opened.room.close(reason, self._loop.time())
+        persons, opened.persons = list(opened.persons.values()), {}
+        await asyncio.gather(*(person.gone(reason.value) for person in persons))
+
+    def _expire(self, name: str) -> None:
+        opened = self._rooms.get(name)
+        if opened is not None and opened.room.expired(self._loop.time()):
+            self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
+
+    def _check_connected(self, opened: OpenRoom, person: Person) -> None:
+        if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
+            self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
+
+    def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(leaving)
+        self._goodbyes.add(task)
+        task.add_done_callback(self._goodbyes.discard)
+
+    # What a request is checked against ----------------------------------------------------------------------
+
+    def _check(self, company_id: str, agent_id: str) -> None:
+        company = self._settings.company(company_id)
+        if company is None or not company.web_calls:
+            raise InvalidRequest(NO_WEB_CALLS)
+        if self._settings.rooms.api_secret is None:
+            raise Unavailable("Web calls are not configured on this server", retry_after_s=60)
+        agent = self._settings.agent(agent_id)
+        if agent is None or agent.company != company_id:
+            raise NotFound(UNKNOWN_AGENT)
+        try:
+            self._engines.cast(agent.id)
+        except EngineMissing as missing:
+            raise Unavailable(f"Agent's engine is not available: {missing}") from None
+
+    def _name(self, request: WebCallRequest) -> str:
+        agent = self._settings.agent(request.agent_id)
+        return agent.name if agent is not None else ""
+
+    def _server_url(self) -> str:
+        return "ws" + self._settings.server.public_url.removeprefix("http").rstrip("/")
+
+
+def open_lobby(
+    settings: Settings, *, engines: Engines, floor: Floor, pacer: Pacer, node: str
+) -> Lobby | None:
+    """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
+    rooms = settings.rooms
+    if rooms.api_secret is None:
+        return None
+    port = MediaPort.open(
+        split_ports(rooms.udp_ports), addresses=rooms.addresses, public_address=rooms.public_address
+    )
+    log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
+    return Lobby(settings, engines=engines, floor=floor, port=port, pacer=pacer, node=node)

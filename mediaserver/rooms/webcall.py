@@ -1,0 +1,123 @@
+"""A web call: the agent's conversation with whoever is in a room, recorded and reported like a phone call.
+
+```
+room opened (token minted) → somebody joins, media up → recorded in the store → Session → outcome → room
+closed ```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediaserver.conversing import Floor, LiveConversation, Part
+from mediaserver.records import Claim
+from mediaserver.rooms.bridge import Bridge
+from mediaserver.rooms.participant import AGENT_STATE, Participant
+from mediaserver.rooms.room import Room, Words
+from pipeline.outcome import EndReason, SessionResult, TurnRecord
+from pipeline.transcript import Role, TranscriptEntry
+
+log = logging.getLogger(__name__)
+
+DIRECTION = "web"
+
+AGENT_STATES: Mapping[str, str] = {
+    "opening": "thinking",
+    "listening": "listening",
+    "hearing": "listening",
+    "endpointing": "thinking",
+    "replying": "thinking",
+    "speaking": "speaking",
+    "overlapping": "speaking",
+    "overlapped": "speaking",
+    "keying": "listening",
+    "closing": "speaking",
+}
+"""Turn-taking's states as LiveKit's clients know them (`lk.agent.state`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebCallRequest:
+    """What a client asks for when it opens a web call. `variables` are for the prompt, `metadata` goes to the
+    webhooks and, as the call's own data, to the agent."""
+
+    agent_id: str
+    user_ref: str = ""
+    name: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WebCall(LiveConversation):
+    """One conversation in one room. `run` returns when its outcome is written."""
+
+    def __init__(self, claim: Claim, part: Part, floor: Floor, *, room: Room, bridge: Bridge) -> None:
+        super().__init__(claim, part, floor)
+        self._room = room
+        self._bridge = bridge
+        self._loop = asyncio.get_running_loop()
+        self._segments = 0
+        self._open: dict[Role, str] = {}  # the segment that is being spoken
+
+    async def run(self) -> None:
+        """Converses, hangs everybody up, writes the outcome. Never raises."""
+        result, error = await self.converse(self._bridge)
+        await self._bridge.hang_up()
+        ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
+        outcome = self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
+        self.finish(outcome, DIRECTION)
+        await self.written
+
+    # What the room is told ----------------------------------------------------------------------------------
+
+    def state_changed(self, state: str, now: float) -> None:
+        """See `SessionObserver`."""
+        shown = AGENT_STATES.get(state)
+        if shown is not None and self._room.agent.attributes.get(AGENT_STATE) != shown:
+            self._room.describe(self._room.agent, now, attributes={AGENT_STATE: shown})
+
+    def words_heard(self, text: str, now: float) -> None:
+        """See `SessionObserver`."""
+        self._say(Role.CALLER, text, now, final=False)
+
+    def agent_speaking(self, text: str, now: float) -> None:
+        """See `SessionObserver`."""
+        self._say(Role.AGENT, text, now, final=False)
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        """See `SessionObserver`."""
+        super().transcript_added(entry)
+        self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
+
+    def turn_completed(self, turn: TurnRecord) -> None:
+        """See `SessionObserver`."""
+        super().turn_completed(turn)
+        if turn.latency is not None:
+            self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())
+
+    def _say(self, role: Role, text: str, now: float, *, final: bool, interrupted: bool = False) -> None:
+        segment = self._open.get(role)
+        if segment is None:
+            self._segments += 1
+            segment = self._open[role] = f"SG_{self._segments}"
+        if final:
+            del self._open[role]
+        words = Words(self._speaker(role), segment, text, final=final, interrupted=interrupted)
+        self._room.spoken(words, now)
+
+    def _speaker(self, role: Role) -> Participant:
+        speakers = self._room.speakers
+        return self._room.agent if role is Role.AGENT or not speakers else speakers[0]
+
+
+def _cause(result: SessionResult | None) -> str:
+    """What the leg said of its end, in the words of the API."""
+    if result is None or result.reason is not EndReason.FAR_END:
+        return "normal"
+    return {"media_failure": "media_timeout", "signal_close": "media_timeout"}.get(
+        result.leg_reason, "normal"
+    )
