@@ -16,12 +16,20 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
 from mediaserver.errors import SettingsError
-from mediaserver.settings_agent import AgentSettings, EngineSettings, LlmSettings, SessionSettings
+from mediaserver.settings_agent import (
+    AgentSettings,
+    AgentTerms,
+    EngineSettings,
+    LlmSettings,
+    SessionSettings,
+)
 from mediaserver.settings_company import (
     CompanySettings,
+    CompanyTerms,
     ContactLimit,
     KeySettings,
     TrunkSettings,
+    TrunkTerms,
     WebhookSettings,
 )
 from mediaserver.settings_rules import broken_rules
@@ -35,7 +43,9 @@ from mediaserver.settings_values import Table, split_address, split_ports
 
 __all__ = [
     "AgentSettings",
+    "AgentTerms",
     "CompanySettings",
+    "CompanyTerms",
     "ContactLimit",
     "EngineSettings",
     "KeySettings",
@@ -46,9 +56,11 @@ __all__ = [
     "Settings",
     "SipSettings",
     "TrunkSettings",
+    "TrunkTerms",
     "WebhookSettings",
     "defaults_document",
     "load",
+    "problem_of",
     "reveal",
     "split_address",
     "split_ports",
@@ -100,7 +112,7 @@ def load(
         )
     except ValidationError as error:
         raise SettingsError(
-            [_line(path, *_place(detail)) for detail in error.errors(include_url=False)]
+            [_line(path, *problem_of(detail)) for detail in error.errors(include_url=False)]
         ) from None
     problems = [problem for check in (broken_rules, *checks) for problem in check(settings)]
     if problems:
@@ -131,7 +143,7 @@ _REASONS = {
 }
 
 
-def _place(detail: ErrorDetails) -> tuple[str, str]:
+def problem_of(detail: ErrorDetails) -> tuple[str, str]:
     """The key path of an error and its reason. A rule over several keys names its key at the front of its
     text."""
     key = _key_path(detail["loc"])

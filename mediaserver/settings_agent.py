@@ -67,11 +67,10 @@ class SessionSettings(Table):
     recording: bool = True
 
 
-class AgentSettings(Table):
-    """[[agent]]: `phone_number` is its own: what it calls from, or is called at."""
+class AgentTerms(Table):
+    """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
+    at."""
 
-    id: str
-    company: Name
     name: str = ""
     direction: Literal["outbound", "inbound"] = "outbound"
     trunk: Name | None = None
@@ -87,14 +86,6 @@ class AgentSettings(Table):
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
 
-    @field_validator("id")
-    @classmethod
-    def _uuid(cls, value: str) -> str:
-        try:
-            return str(UUID(value))
-        except ValueError as error:
-            raise ValueError("must be a UUID") from error
-
     @model_validator(mode="after")
     def _one_mind(self) -> Self:
         if (self.llm is None) == (self.script is None):
@@ -104,3 +95,18 @@ class AgentSettings(Table):
         if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
             raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
         return self
+
+
+class AgentSettings(AgentTerms):
+    """[[agent]]: what talks on a call."""
+
+    id: str
+    company: Name
+
+    @field_validator("id")
+    @classmethod
+    def _uuid(cls, value: str) -> str:
+        try:
+            return str(UUID(value))
+        except ValueError as error:
+            raise ValueError("must be a UUID") from error

@@ -80,10 +80,9 @@ class WebhookSettings(Table):
         return secret
 
 
-class CompanySettings(Table):
-    """[[company]]: a customer of this server."""
+class CompanyTerms(Table):
+    """What a company may do, whatever it is called."""
 
-    id: Name
     name: str = ""
     duplicate_policy: DuplicatePolicy = "DEDUPE"
     contact_limit: ContactLimit | None = None
@@ -91,8 +90,6 @@ class CompanySettings(Table):
     max_concurrent_calls: int = Field(default=20, ge=1)
     web_calls: bool = False
     country: Country | None = None
-    keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
-    webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -102,11 +99,17 @@ class CompanySettings(Table):
         return (calling_code(self.country),) if self.country is not None else ()
 
 
-class TrunkSettings(Table):
-    """[[trunk]]: a carrier. `id` is unique in the file; `company` owns it."""
+class CompanySettings(CompanyTerms):
+    """[[company]]: a customer of this server."""
 
     id: Name
-    company: Name
+    keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
+    webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
+
+
+class TrunkTerms(Table):
+    """How a carrier is reached and what it is sent, whoever's trunk it is."""
+
     uri: SipUri
     backup_uris: tuple[SipUri, ...] = ()
     caller_id: str = Field(default="", pattern=r"^[A-Za-z0-9+._-]{0,64}$")
@@ -133,3 +136,10 @@ class TrunkSettings(Table):
         if len(set(self.codecs)) != len(self.codecs):
             raise ValueError("codecs: names one twice")
         return self
+
+
+class TrunkSettings(TrunkTerms):
+    """[[trunk]]: a carrier. `id` is unique in the file; `company` owns it."""
+
+    id: Name
+    company: Name
