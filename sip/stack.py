@@ -374,9 +374,9 @@ def _server_key(request: Request, via: Via, *, method: str = "") -> str:
     """What finds the transaction of a request (17.2.3); the ACK of a 3xx-6xx finds that of its INVITE."""
     method = method or ("INVITE" if request.method == "ACK" else request.method)
     branch = via.branch or ""
-    if branch.startswith(MAGIC):
+    if branch.startswith(MAGIC) and len(branch) > len(MAGIC):
         return f"{branch} {via.host.lower()}:{via.port} {method}"
-    # An RFC 2543 peer has no branch to go by.
+    # An RFC 2543 peer has no branch to go by; the cookie alone is one that it made up (RFC 4475 3.2.1).
     tag = request.from_.tag
     return f"{request.call_id} {tag} {request.cseq.number} {via.host}:{via.port} {branch} {method}"
 

@@ -7,6 +7,7 @@ import pytest
 from sip.admission import Refused
 from sip.events import InviteReceived
 from sip.hop import Hop
+from sip.invite_server import IncomingInvite
 from sip.message import Request, Response, parse, response_to
 from sip.transport import Message
 from sip.uri import Uri
@@ -138,6 +139,19 @@ def test_a_merged_request_is_a_loop() -> None:
     world.send(request("INVITE", branch="2"), party, source=STRANGER)  # by another way
     assert len(party.heard(InviteReceived)) == 1
     assert world.sent[-1].startswith(b"SIP/2.0 482")
+
+
+def test_a_branch_that_is_the_cookie_alone_names_no_transaction() -> None:
+    party = Party("192.0.2.2")
+    party.on_invite = IncomingInvite.ring
+    world = World(party)
+    for number in range(2):
+        data = request("INVITE", branch="").replace(b"Call-ID: c", b"Call-ID: c%d" % number)
+        world.send(data, party, source=STRANGER)
+        world.send(data, party, source=STRANGER)  # a repetition
+    first, second = (event.invite for event in party.heard(InviteReceived))
+    world.send(request("CANCEL", branch="").replace(b"Call-ID: c", b"Call-ID: c1"), party, source=STRANGER)
+    assert (first.ended, second.ended) == (False, True)
 
 
 def test_what_was_accepted_is_forgotten_in_the_end() -> None:
