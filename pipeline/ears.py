@@ -72,9 +72,9 @@ class Ears:
 
     def push(self, frame: Pcm, position: int, now: float, *, concealed: bool = False) -> Sound | None:
         """One frame from the far end; what it changed, None for most."""
-        self.clock.observe(position, now)
         self.last_frame_at = now
         self._end = end = position + self._n
+        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
         self._preroll[self._slot] = frame
         self._slot = slot = self._slot + 1
         if slot == len(self._preroll):

@@ -30,7 +30,8 @@ class MediaClock:
         self._base = self._current = self._previous = float("inf")
 
     def observe(self, position: int, now: float) -> None:
-        """A frame whose first sample is `position` arrived at `now`."""
+        """What was spoken up to `position` had arrived by `now`: of a frame, the position after its last
+        sample. Counted from its first, every end-point would come 20 ms late."""
         offset = now - position * self._period
         if position >= self._window_end:
             self._previous, self._current = self._current, offset

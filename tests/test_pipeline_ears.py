@@ -1,0 +1,36 @@
+"""When the caller spoke, as the ears tell it: the moment that every end-point is counted from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.audio import Pcm, silence
+from pipeline.ears import Ears, Sound
+from tests.support.conversation import FakeStt
+
+RATE_HZ = 8000
+FRAME = 160
+
+
+def voice() -> Pcm:
+    """20 ms of a tone that ends without a step."""
+    time_s = np.arange(FRAME) / RATE_HZ
+    return (8000 * np.sin(2 * np.pi * 400 * time_s) * np.hanning(FRAME)).astype(np.int16)
+
+
+@pytest.mark.parametrize("jitter_ms", [0.0, 15.0])
+def test_the_caller_stopped_when_the_last_voiced_packet_left_not_a_packet_later(jitter_ms: float) -> None:
+    """A packet carries the 20 ms before it was sent. The second case delays every other packet."""
+    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    sounds = []
+    for number in range(100):
+        sent = 5.0 + number * 0.02
+        frame = voice() if 50 <= number < 80 else silence(RATE_HZ)
+        late = (number % 2) * jitter_ms / 1000
+        sounds.append(ears.push(frame, number * FRAME, sent + late))
+    assert [sound for sound in sounds if sound in (Sound.STARTED, Sound.STOPPED)] == [
+        Sound.STARTED,
+        Sound.STOPPED,
+    ]
+    assert ears.silent_since() == pytest.approx(5.0 + 79 * 0.02, abs=1e-6)
