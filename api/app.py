@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api import calls, health
+from api import calls, health, talk, whip
 from api.auth import SERVER
 from api.errors import answer_errors
+from mediaserver.rooms.whip import Whip
 from mediaserver.server import Server
 
 BODY_LIMIT = 1024 * 1024
@@ -19,4 +20,8 @@ def build(server: Server) -> web.Application:
     app[SERVER] = server
     app.add_routes(calls.routes)
     app.add_routes(health.routes)
+    app[whip.WHIP] = Whip()
+    app.add_routes(whip.routes)
+    app.add_routes(talk.routes)
+    app.on_response_prepare.append(whip.open_to_pages)
     return app

@@ -115,7 +115,7 @@ class CallSummary(Model):
     agentId: str
     companyId: str
     batchId: str | None
-    direction: Literal["inbound", "outbound"]
+    direction: Literal["inbound", "outbound", "web"]
     phoneNumber: str
     isTest: bool
     status: CallStatus

@@ -100,9 +100,10 @@ class CompanyTerms(Table):
 
 
 class CompanySettings(CompanyTerms):
-    """[[company]]: a customer of this server."""
+    """[[company]]: a customer of this server. `public_talk`: anybody may talk to its agents at /talk."""
 
     id: Name
+    public_talk: bool = False
     keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
 

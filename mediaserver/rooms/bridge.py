@@ -108,13 +108,9 @@ class _Direct:
 
 
 class Bridge:
-    """Everybody's legs, as one leg of `rate_hz`.
-
-    `on_empty` is called with the reason when the last leg that may speak is gone.
-    """
+    """Everybody's legs, as one leg of `rate_hz`."""
 
     def __init__(self, pacer: Pacer, *, rate_hz: int) -> None:
-        self.on_empty: Callable[[str], None] | None = None
         self._pacer = pacer
         self._rate_hz = rate_hz
         self._samples = frame_samples(rate_hz)
@@ -142,10 +138,18 @@ class Bridge:
         self._connect()
 
     def remove(self, leg: Leg) -> None:
-        """`leg` takes no part any more; it goes on living. An unknown one is nothing."""
+        """`leg` takes no part any more; it goes on living, and so does the conversation, even with nobody:
+        somebody else is about to take the place. An unknown leg is nothing."""
         for seat in [each for each in self._seats if each.leg is leg]:
-            self._leave(seat, "removed")
+            self._seats.remove(seat)
             leg.attach(None, None)
+        self._connect()
+
+    def end(self, reason: str) -> None:
+        """Nobody will come any more: the conversation is told that its leg has ended."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.leg_ended(reason, self._loop.time())
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """See `Leg`: connects the conversation with everybody."""
@@ -154,7 +158,7 @@ class Bridge:
         self._listener, self._source = listener, source
         self._connect()
         if listener is not None and not any(seat.speaks for seat in self._seats):
-            self._loop.call_soon(self._tell_ended, "gone")
+            self._loop.call_soon(self.end, "gone")
 
     async def hang_up(self) -> None:
         """See `Leg`: every leg is hung up."""
@@ -172,9 +176,13 @@ class Bridge:
             self._listener.digit_received(digit, now)
 
     def ended(self, seat: Seat, reason: str, now: float) -> None:
-        """A leg is gone."""
-        if seat in self._seats:
-            self._leave(seat, reason)
+        """A leg is gone; with the last one that may speak, the conversation's."""
+        if seat not in self._seats:
+            return
+        self._seats.remove(seat)
+        self._connect()
+        if not any(each.speaks for each in self._seats):
+            self.end(reason)
 
     def place(self, position: int) -> int:
         """A lone leg's media clock on the conversation's, which goes on where the mix before it ended."""
@@ -185,20 +193,6 @@ class Bridge:
         return placed
 
     # How they are connected ---------------------------------------------------------------------------------
-
-    def _leave(self, seat: Seat, reason: str) -> None:
-        self._seats.remove(seat)
-        self._connect()
-        if any(each.speaks for each in self._seats):
-            return
-        self._tell_ended(reason)
-        if self.on_empty is not None:
-            self.on_empty(reason)
-
-    def _tell_ended(self, reason: str) -> None:
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.leg_ended(reason, self._loop.time())
 
     def _connect(self) -> None:
         """One leg: straight through. More: through the mix."""

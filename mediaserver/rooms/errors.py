@@ -27,3 +27,7 @@ class BadOffer(RemoteError):
 
 class PeerClosed(RoomError):
     """The peer connection is over."""
+
+
+class BadSignal(RemoteError):
+    """A signalling message that is not LiveKit's protocol, or too much of it."""

@@ -259,8 +259,12 @@ class Lobby:
             return
         opened.room.leave(person.participant, reason, self._loop.time())
         await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
-        if not opened.room.speakers and opened.task is None:
+        if opened.room.speakers:
+            return
+        if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
+        else:
+            opened.bridge.end(reason.value)  # who left may never have had a leg in it
 
     async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
         """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""

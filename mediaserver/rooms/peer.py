@@ -113,7 +113,7 @@ class PeerTransport:
             self._check_open()
             described = Description.parse(offer)
             visible = described.for_aiortc()
-            self._restart_ice(*visible.credentials)
+            self.restart_ice(*visible.credentials)
             try:
                 await self._pc.setRemoteDescription(RTCSessionDescription(sdp=str(visible), type="offer"))
                 self.sections = visible.audio
@@ -150,7 +150,7 @@ class PeerTransport:
         async with self._lock:
             self._check_open()
             visible = Description.parse(answer).for_aiortc()
-            self._restart_ice(*visible.credentials)
+            self.restart_ice(*visible.credentials)
             try:
                 await self._pc.setRemoteDescription(RTCSessionDescription(sdp=str(visible), type="answer"))
             except _REFUSALS as error:
@@ -171,6 +171,15 @@ class PeerTransport:
             await self._pc.addIceCandidate(parsed)
         except _REFUSALS as error:
             raise BadOffer(f"the candidate cannot be used: {error}") from error
+
+    def restart_ice(self, ufrag: str, password: str) -> bool:
+        """New credentials of the far end, whose path has changed: aiortc knows no ICE restart, but with these
+        aioice accepts the checks that come over the new path. False: they are the same, or the first."""
+        connection = self._path.connection if self._path is not None else None
+        if connection is None or not ufrag or connection.remote_username in (None, ufrag):
+            return False
+        connection.remote_username, connection.remote_password = ufrag, password
+        return True
 
     def send(self, label: str, body: bytes | str) -> bool:
         """Sends on a data channel; False when it is not open or has too much waiting."""
@@ -197,6 +206,12 @@ class PeerTransport:
         if self._closing is None:
             self._closing = asyncio.create_task(self._pc.close())
         await asyncio.shield(self._closing)
+
+    def local_fragment(self) -> str:
+        """Our ICE credentials and candidates, for a client that restarts ICE without a whole description."""
+        local = Description.parse(self._pc.localDescription.sdp).sections[:1]
+        wanted = ("a=ice-ufrag:", "a=ice-pwd:", "a=candidate:", "m=", "a=mid:")
+        return "\r\n".join(line for each in local for line in each.lines if line.startswith(wanted)) + "\r\n"
 
     # aiortc's side ------------------------------------------------------------------------------------------
 
@@ -238,14 +253,6 @@ class PeerTransport:
             self._path = Path(self._port, connection)
             connection.get_component_candidates = self._path.candidates
         self._link = self._link or SecureLink(self._transport(), self._path)
-
-    def _restart_ice(self, ufrag: str, password: str) -> None:
-        """aiortc knows no ICE restart; with the new credentials aioice accepts the checks of the new path."""
-        if self._path is None or not ufrag:
-            return
-        connection = self._path.connection
-        if connection.remote_username is not None and connection.remote_username != ufrag:
-            connection.remote_username, connection.remote_password = ufrag, password
 
     def _only_opus(self) -> None:
         for transceiver in self._pc.getTransceivers():

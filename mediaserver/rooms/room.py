@@ -119,6 +119,8 @@ class Room:
         self.created_at_ms = int(time.time() * 1000)
         self.on_text: Callable[[Participant, str], None] | None = None
         """Text written to the agent by a participant (chat); set by whoever runs the conversation."""
+        self.methods: dict[str, Callable[[Participant, str], str]] = {}
+        """What participants may call the agent for (RPC): payload in, payload out; raises `RoomError`."""
         self._created_s = now
         self._participants: dict[str, Participant] = {agent.identity: agent}
         self._observers: list[RoomObserver] = []

@@ -50,6 +50,7 @@ class OpusSender:
         "payload_type",
         "source",
         "ssrc",
+        "wanted",
         "wire",
     )
 
@@ -58,6 +59,8 @@ class OpusSender:
         self.source: AudioSource | None = None
         self.wire: Wire | None = None
         self.pace: Pace | None = None
+        self.wanted = True
+        """Whether the participant wants to hear this: else it is taken from the source and not sent."""
         self.payload_type = 111
         self.ssrc = 0
         self.packets = self.octets = self.errors = 0
@@ -99,7 +102,10 @@ class OpusSender:
             self._mode = Mode.TALKING
             if self._encoder is None:
                 self._encoder = OpusEncoder()  # a participant that nobody speaks to needs none
-            self._send(self._encoder.encode(frame), wire)
+            if self.wanted:
+                self._send(self._encoder.encode(frame), wire)
+            else:
+                self._marker = MARKER
             source.sent(self._time())
         self._timestamp = (self._timestamp + STEP) & 0xFFFFFFFF
 

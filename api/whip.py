@@ -1,0 +1,124 @@
+"""WHIP over HTTP (RFC 9725): fifteen lines of plain browser JavaScript talk to an agent.
+
+POST   /rtc/whip           application/sdp, Bearer participantToken → 201, the answer, Location
+PATCH  /rtc/whip/{id}      application/trickle-ice-sdpfrag → 204; 200 with ours for an ICE restart
+DELETE /rtc/whip/{id}      → 200
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+from aiohttp import web
+
+from api.auth import SERVER
+from mediaserver.refusals import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
+from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
+from mediaserver.rooms.whip import Whip
+
+WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
+"""Where an application keeps its WHIP sessions."""
+
+SDP = "application/sdp"
+FRAGMENT = "application/trickle-ice-sdpfrag"
+
+CORS: Mapping[str, str] = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, PATCH, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-Match",
+    "Access-Control-Expose-Headers": "Location, Link, ETag, Retry-After",
+    "Access-Control-Max-Age": "86400",
+}
+"""A page of anybody's may talk to its agent: the token says who, cookies play no part."""
+
+REFUSALS: Mapping[type[Exception], type[Refused]] = {
+    TokenRefused: UnknownKey,
+    RoomClosed: NotFound,
+    PeerClosed: NotFound,
+    RoomFull: Unavailable,
+    BadOffer: InvalidRequest,
+    RoomError: InvalidRequest,
+}
+"""What a room says no with, as the API says it; the first that fits."""
+
+_TOKEN_LIMIT = 32 * 1024
+_T = TypeVar("_T")
+
+routes = web.RouteTableDef()
+
+
+@routes.options("/rtc/whip")
+@routes.options("/rtc/whip/{id}")
+async def preflight(request: web.Request) -> web.Response:
+    """What a browser asks before it asks."""
+    return web.Response(status=204, headers={**CORS, "Accept-Post": SDP})
+
+
+@routes.post("/rtc/whip")
+async def start(request: web.Request) -> web.Response:
+    """An offer for an answer."""
+    server = request.app[SERVER]
+    offer = await _body(request, SDP)
+    session, answer = await _asked(request.app[WHIP].open(server.lobby, _token(request), offer))
+    response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
+    response.headers["Location"] = f"/rtc/whip/{session.id}"
+    response.headers["ETag"] = f'"{session.id[:8]}"'
+    for url in server.settings.rooms.ice_servers:
+        response.headers.add("Link", f'<{url}>; rel="ice-server"')
+    return response
+
+
+@routes.patch("/rtc/whip/{id}")
+async def trickle(request: web.Request) -> web.Response:
+    """More candidates, or an ICE restart."""
+    fragment = await _body(request, FRAGMENT)
+    ours = await _asked(request.app[WHIP].trickle(request.match_info["id"], fragment))
+    if ours is None:
+        return web.Response(status=204, headers=CORS)
+    return web.Response(text=ours, content_type=FRAGMENT, headers=CORS)
+
+
+@routes.delete("/rtc/whip/{id}")
+async def end(request: web.Request) -> web.Response:
+    """The client leaves."""
+    server = request.app[SERVER]
+    await _asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
+    return web.Response(headers=CORS)
+
+
+async def open_to_pages(request: web.Request, response: web.StreamResponse) -> None:
+    """A signal on every response: refusals too must be readable by a page of another origin."""
+    if request.path.startswith("/rtc/"):
+        for name, value in CORS.items():
+            response.headers.setdefault(name, value)
+
+
+async def _asked(work: Awaitable[_T]) -> _T:
+    try:
+        return await work
+    except RoomError as error:
+        raise _refusal(error) from error
+    except BadOffer as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: Exception) -> Refused:
+    kind = next(refused for ours, refused in REFUSALS.items() if isinstance(error, ours))
+    return kind(str(error))
+
+
+def _token(request: web.Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or len(token) > _TOKEN_LIMIT:
+        raise UnknownKey("Missing participant token")
+    return token.strip()
+
+
+async def _body(request: web.Request, content_type: str) -> str:
+    if request.content_type != content_type:
+        raise InvalidRequest(f"Content-Type must be {content_type}")
+    try:
+        return (await request.read()).decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest("The body is not text") from None

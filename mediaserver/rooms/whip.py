@@ -1,0 +1,99 @@
+"""WHIP (RFC 9725) as a way into a room: one HTTP request with an offer, one answer, one URL to end it.
+
+WHIP is written for senders; here the section is sendrecv, so the client hears the agent on the same
+connection. A data channel "events", if the client opens one, tells it what is going on (`talk_events`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+
+from mediaserver.rooms.description import MAX_CANDIDATES
+from mediaserver.rooms.errors import BadOffer, PeerClosed
+from mediaserver.rooms.lobby import Entry, Lobby
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.peer import PeerTransport
+from mediaserver.rooms.room import LeaveReason, RoomObserver
+from mediaserver.rooms.talk_events import TalkEvents
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WhipSession:
+    """One client. `id` is the unguessable end of its URL: who knows it may change and end the session."""
+
+    id: str
+    entry: Entry
+    peer: PeerTransport
+
+
+class _Leaving(RoomObserver):
+    """Takes a session off the list when its participant is gone."""
+
+    def __init__(self, sessions: dict[str, WhipSession], session: WhipSession) -> None:
+        self._sessions = sessions
+        self._session = session
+
+    def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """See `RoomObserver`."""
+        if participant is self._session.entry.person.participant:
+            self._sessions.pop(self._session.id, None)
+            self._session.entry.room.forget(self)
+
+
+class Whip:
+    """The WHIP sessions of this node."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, WhipSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(self, lobby: Lobby, token: str, offer: str) -> tuple[WhipSession, str]:
+        """A session and the answer to its offer. Raises what `Lobby.enter` does, and `BadOffer`."""
+        entry = await lobby.enter(token)
+        person, room = entry.person, entry.room
+        peer = person.new_peer()
+        session = WhipSession(secrets.token_urlsafe(18), entry, peer)
+        events = TalkEvents(room, person.participant, peer)
+        person.on_hang_up = lambda: events.ended(LeaveReason.ROOM_CLOSED)
+        try:
+            answer = await peer.answer(offer)
+        except (BadOffer, PeerClosed, asyncio.CancelledError):
+            await lobby.leave(entry, LeaveReason.JOIN_FAILURE)
+            raise
+        self._sessions[session.id] = session
+        room.observe(_Leaving(self._sessions, session))
+        return session, answer
+
+    async def trickle(self, session_id: str, fragment: str) -> str | None:
+        """Candidates, or new ICE credentials, of a session (RFC 8840 fragment). Returns a fragment of ours
+        when ICE was restarted. Raises `PeerClosed` for an unknown session, `BadOffer`."""
+        session = self._find(session_id)
+        lines = fragment.replace("\r\n", "\n").split("\n")
+        credentials = [_value(lines, "a=ice-ufrag:"), _value(lines, "a=ice-pwd:")]
+        restarted = all(credentials) and session.peer.restart_ice(*credentials)
+        candidates = [line for line in lines if line.startswith("a=candidate:")]
+        for line in candidates[:MAX_CANDIDATES]:
+            await session.peer.add_candidate(line)
+        return session.peer.local_fragment() if restarted else None
+
+    async def end(self, lobby: Lobby, session_id: str) -> None:
+        """The client leaves. Raises `PeerClosed` for an unknown session."""
+        session = self._find(session_id)
+        await lobby.leave(session.entry, LeaveReason.CLIENT)
+
+    def _find(self, session_id: str) -> WhipSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise PeerClosed("there is no such session")
+        return session
+
+
+def _value(lines: list[str], start: str) -> str:
+    return next((line.removeprefix(start) for line in lines if line.startswith(start)), "")

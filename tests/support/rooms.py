@@ -1,0 +1,93 @@
+"""A site with rooms: a company whose agents are talked to from browsers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from aiohttp.test_utils import TestClient
+
+from mediaserver.rooms.lobby import Invitation
+from mediaserver.rooms.webcall import WebCallRequest
+from mediaserver.server import Server
+from tests.support.rtc import RtcClient
+from tests.support.server import FAKE_ENGINES, Site, write_site
+
+COMPANY = "web"
+AGENT = "e6d7e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
+CALLS_KEY = "web-company-calls-key"
+
+ROOMS = """
+[rooms]
+udp_ports = "{first}-{last}"
+addresses = ["127.0.0.1"]
+api_secret = "a-secret-of-thirty-two-characters"
+max_calls = 3
+
+[[company]]
+id = "web"
+name = "Web"
+web_calls = true
+public_talk = {public}
+country = "US"
+[[company.key]]
+key = "web-company-calls-key"
+scopes = ["calls", "web-calls"]
+[[agent]]
+id = "e6d7e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
+company = "web"
+name = "Web desk"
+language = "en"
+{engines}
+[agent.script]
+start = "ask"
+[[agent.script.step]]
+id = "ask"
+say = "Hello {{{{name}}}}. Would you like an appointment?"
+expect = {{ kinds = ["yes_no"] }}
+collect = "wanted"
+on = {{ yes = "bye", no = "bye" }}
+silence = {{ say = "Are you there?", max = 5, next = "bye" }}
+[[agent.script.step]]
+id = "bye"
+say = "Thank you. Goodbye."
+action = "hang_up"
+disposition = "answered"
+goal = true
+"""
+
+
+def write_web_site(directory: Path, *, engines: str = FAKE_ENGINES, public: bool = False) -> Site:
+    """A configuration with rooms on free ports."""
+    first = 33_000 + os.getpid() * 7 % 20_000
+    more = ROOMS.format(first=first, last=first + 60, public=str(public).lower(), engines=engines)
+    return write_site(directory, engines=FAKE_ENGINES, more=more.replace("{", "{{").replace("}", "}}"))
+
+
+def invite(server: Server, **more: Any) -> Invitation:
+    """An invitation to talk to the agent."""
+    request = WebCallRequest(agent_id=AGENT, user_ref="ann", variables={"name": "Ann"}, **more)
+    return server.lobby.invite(COMPANY, request)
+
+
+def bearing(token: str, **headers: str) -> dict[str, str]:
+    """The headers of a WHIP request."""
+    return {"Authorization": f"Bearer {token}", "Content-Type": "application/sdp", **headers}
+
+
+async def join(client: TestClient[Any, Any], rtc: RtcClient, token: str) -> str:
+    """Lets the browser of another process in; the URL of its session."""
+    offer = (await rtc.line())["offer"]
+    async with client.post("/rtc/whip", data=offer, headers=bearing(token)) as answer:
+        assert answer.status == 201, await answer.text()
+        rtc.tell(answer=await answer.text())
+        rtc.follow()
+        return answer.headers["Location"]
+
+
+def spoken(path: Path, text: str) -> Path:
+    """`text` by a voice that is not the agent's, as a file at 16 kHz."""
+    subprocess.run(["flite", "-voice", "slt", "-t", text, "-o", str(path)], check=True, timeout=20)
+    return path
