@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api import calls, health, talk, whip
+from api import calls, health, rtc, talk, whip
 from api.auth import SERVER
 from api.errors import answer_errors
+from mediaserver.rooms.signalling_sessions import SdkSessions
 from mediaserver.rooms.whip import Whip
 from mediaserver.server import Server
 
@@ -22,6 +23,8 @@ def build(server: Server) -> web.Application:
     app.add_routes(health.routes)
     app[whip.WHIP] = Whip()
     app.add_routes(whip.routes)
+    app[rtc.SESSIONS] = SdkSessions()
+    app.add_routes(rtc.routes)
     app.add_routes(talk.routes)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

@@ -1,0 +1,163 @@
+"""LiveKit's Python SDK, unmodified and in another process, in rooms of this server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp.test_utils import TestClient
+from livekit.protocol import models
+
+from api.rtc import SESSIONS
+from mediaserver.rooms.signalling_session import SdkSession
+from mediaserver.rooms.tokens import Grant
+from mediaserver.server import Server
+from tests.support.rooms import CALLS_KEY, invite, spoken, write_web_site
+from tests.support.rtc import RtcClient
+from tests.support.sdk import sdk_client
+from tests.support.server import REAL_ENGINES, bearer, running
+
+Web = tuple[Server, TestClient[Any, Any]]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+    site = write_web_site(tmp_path_factory.mktemp("web"), engines=REAL_ENGINES)
+    async with running(site) as both:
+        yield both
+
+
+def url(client: TestClient[Any, Any]) -> str:
+    return f"ws://127.0.0.1:{client.port}"
+
+
+def session_of(client: TestClient[Any, Any], sid: str) -> SdkSession:
+    app = client.app
+    assert app is not None
+    session: SdkSession = app[SESSIONS]._sessions[sid]
+    return session
+
+
+async def agent_is(sdk: RtcClient, state: str) -> None:
+    """Waits until the agent says so of itself."""
+    async with asyncio.timeout(15):
+        while not any(each.get("changed") == {"lk.agent.state": state} for each in sdk.events):
+            await asyncio.sleep(0.05)
+
+
+def events(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
+    return [each for each in sdk.events if each.get("event") == name]
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
+async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
+    web: Web, tmp_path: Path, single: bool
+) -> None:
+    server, client = web
+    ticket = invite(server)
+    answer = spoken(tmp_path / "yes.wav", "yes")
+    async with sdk_client(url=url(client), token=ticket.token, single=single) as sdk:
+        connected = await sdk.event("connected")
+        (agent,) = connected["others"]
+        assert connected["others"][agent]["kind"] == models.ParticipantInfo.AGENT
+        await sdk.event("listened to")
+        await agent_is(sdk, "listening")
+        sdk.tell(wav=str(answer))
+        assert (await sdk.event("disconnected", timeout_s=30))["reason"] == models.ROOM_CLOSED
+        report = await sdk.end()
+    assert report["loudest"] > 1000
+    finals = [(each["who"], each["text"]) for each in events(sdk, "segment") if each["final"]]
+    assert finals == [
+        (agent, "Hello Ann. Would you like an appointment?"),
+        ("ann", "yes"),
+        (agent, "Thank you. Goodbye."),
+    ]
+    streams = {(each["who"], each["text"]) for each in events(sdk, "stream")}
+    assert set(finals) <= streams
+    assert any(not each["final"] for each in events(sdk, "segment"))
+    assert {"event": "speakers", "who": [agent]} in sdk.events
+    async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
+        call = await response.json()
+    assert call["analysis"]["answers"] == {"wanted": "yes"}
+    assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
+
+
+async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    other = server.lobby.mint(Grant(room=ticket.room_name, identity="bob", name="Bob"))
+    async with (
+        sdk_client(url=url(client), token=ticket.token) as ann,
+        sdk_client(url=url(client), token=other, single=False) as bob,
+    ):
+        sid = (await ann.event("connected"))["sid"]
+        await bob.event("connected")
+        agent = next(iter((await ann.event("connected"))["others"]))
+        await asyncio.gather(ann.event("microphone"), bob.event("microphone"), ann.event("sound"))
+        room = server.lobby._rooms[ticket.room_name].room
+        room.methods["order"] = lambda who, payload: f"{payload} for {who.identity}"
+        bob.tell(data="hello ann", to=["ann"])
+        ann.tell(data="hello all")
+        ann.tell(attributes={"mood": "good"})
+        assert (await ann.event("data"))["who"] == "bob"
+        assert (await bob.event("data"))["text"] == "hello all"
+        await ann.event("attributes set", timeout_s=3)  # before the SDK's own five seconds are over
+        ann.tell(rpc="locate", payload="ping", to="bob")
+        assert '"by": "ann"' in (await ann.event("rpc"))["answer"]
+        ann.tell(rpc="order", payload="tea", to=agent)
+        assert (await ann.event("rpc", after=1))["answer"] == "tea for ann"
+        ann.tell(rpc="unknown", to=agent)
+        assert (await ann.event("rpc", after=2))["code"] == 1400
+        call = session_of(client, sid).data.rpc.call
+        assert '"by": "agent-' in await call("locate", "where")
+        ann.tell(mute=True)
+        assert (await bob.event("muted"))["by"] == "ann"
+        ann.tell(unpublish=True)
+        assert (await bob.event("unpublished"))["by"] == "ann"
+        ann.tell(publish=True)
+        await ann.event("microphone", after=1)
+        await ann.end()
+        assert (await bob.event("left"))["who"] == "ann"
+        assert {"mood": "good"} in [each["changed"] for each in events(bob, "attributes")]
+        await bob.end()
+    async with asyncio.timeout(10):
+        while ticket.room_name in server.lobby._rooms:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token) as sdk:
+        sid = (await sdk.event("connected"))["sid"]
+        await sdk.event("sound")
+        session = session_of(client, sid)
+        peer, packets = session.entry.person.peers[0], session.entry.person.audio.stats.packets_received
+        transport = session._outlet._socket._req.transport  # type: ignore[union-attr]
+        transport.abort()
+        await sdk.event("reconnected")
+        assert session_of(client, sid) is session
+        assert session.entry.person.peers == [peer]
+        heard = len(events(sdk, "sound"))
+        await sdk.event("sound", after=heard)
+        assert session.entry.person.audio.stats.packets_received > packets
+        await sdk.end()
+    assert events(sdk, "disconnected")[-1]["reason"] == models.CLIENT_INITIATED
+
+
+async def test_the_same_identity_from_elsewhere_takes_the_place(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token) as first:
+        await first.event("sound")
+        async with sdk_client(url=url(client), token=ticket.token, single=False) as second:
+            gone = await first.event("disconnected")
+            assert gone["reason"] == models.DUPLICATE_IDENTITY
+            await second.event("sound")
+            await second.end()
+        await first.end()
