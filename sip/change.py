@@ -85,7 +85,7 @@ class Change:
 
     def _accepted(self, response: Response, now: float) -> None:
         if response.cseq.method == "INVITE":
-            self._acknowledge(response)
+            self._acknowledge()
         if self._finished:
             return
         self._dialog.refresh_target(response)
@@ -101,10 +101,11 @@ class Change:
         self._finish(response.status, now)
         self._invite.arm_session(now)
 
-    def _acknowledge(self, response: Response) -> None:
+    def _acknowledge(self) -> None:
         """ACKs a 2xx, the same way each time it comes (13.2.2.4)."""
         if self._ack is None:
-            self._ack = self._dialog.request("ACK", cseq=response.cseq.number)
+            assert self._exchange.transaction is not None
+            self._ack = self._dialog.ack(self._exchange.transaction.request)
             self._ack_hop = self._dialog.next_hop()
         assert self._ack_hop is not None
         self._invite.core.send_ack(self._ack, self._ack_hop)

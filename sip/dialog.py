@@ -97,6 +97,14 @@ class Dialog:
             headers.add("Contact", self.contact)
         return Request(method, uri, headers)
 
+    def ack(self, invite: Request) -> Request:
+        """The ACK of the 2xx to `invite`, with the same credentials (13.2.2.4)."""
+        ack = self.request("ACK", cseq=invite.cseq.number)
+        for name in ("Authorization", "Proxy-Authorization"):
+            for value in invite.headers.get_all(name):
+                ack.headers.add(name, value)
+        return ack
+
     def next_hop(self) -> Hop:
         """Where requests within the dialog are sent: the first route, or the far end itself.
 

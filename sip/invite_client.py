@@ -293,7 +293,8 @@ class OutgoingInvite(Invite):
         if fork.ack is None:
             fork.dialog.refresh_target(response)
             fork.dialog.update_routes(response)
-            fork.ack = fork.dialog.request("ACK", cseq=response.cseq.number)
+            assert self._exchange.transaction is not None
+            fork.ack = fork.dialog.ack(self._exchange.transaction.request)
             fork.ack_hop = fork.dialog.next_hop()
         assert fork.ack_hop is not None
         self.core.send_ack(fork.ack, fork.ack_hop)
