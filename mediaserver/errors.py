@@ -37,6 +37,10 @@ class RequestFailed(RemoteError):
     """No usable answer: not resolved, not connected, too slow, too long."""
 
 
+class SpeechFailed(MediaServerError):
+    """Synthesis or transcription failed on our side. `str()` is for the client and names no detail."""
+
+
 class StoreError(MediaServerError):
     """The database cannot do what it was asked. Nothing of the transaction was written."""
 

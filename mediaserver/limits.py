@@ -36,8 +36,8 @@ class RateLimit:
 
 
 class Places:
-    """`limit` requests under way for each caller. What is beyond is refused, not queued: a client knows better
-    what can wait."""
+    """`limit` requests under way for each caller. What is beyond is refused, not queued: a client knows
+    better what can wait."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

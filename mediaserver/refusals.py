@@ -16,6 +16,14 @@ class InvalidRequest(Refused):
     """The request is wrong; the same request will never succeed."""
 
 
+class Unprocessable(Refused):
+    """The request is well-formed and does not have the fields that it must have."""
+
+
+class TooLarge(Refused):
+    """More was sent than is taken: octets, or seconds of audio."""
+
+
 class UnknownKey(Refused):
     """No key, or one that this server does not know."""
 
@@ -30,6 +38,10 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     """The thing is in a state in which this cannot be done to it."""
+
+
+class NotConfigured(Refused):
+    """This server was not set up for it: nothing that the client can do."""
 
 
 class Unavailable(Refused):

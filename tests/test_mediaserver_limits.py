@@ -43,9 +43,14 @@ def test_a_flood_of_callers_is_forgotten_and_the_busy_one_is_not() -> None:
 
 def test_places_are_given_back_also_when_a_request_fails() -> None:
     places = Places(2)
-    with places.taken("a"), places.taken("a"), places.taken("b"):
-        with pytest.raises(TooMany), places.taken("a"):
-            pass
+    with (
+        places.taken("a"),
+        places.taken("a"),
+        places.taken("b"),
+        pytest.raises(TooMany),
+        places.taken("a"),
+    ):
+        pass
     with pytest.raises(ValueError, match="failed"), places.taken("a"):
         raise ValueError("failed")
     with places.taken("a"), places.taken("a"):

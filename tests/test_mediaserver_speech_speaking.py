@@ -1,0 +1,144 @@
+"""Speech as a stream of a file: every format plays, and its beginning is there before the text is done."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from mediaserver.errors import SpeechFailed
+from mediaserver.refusals import InvalidRequest
+from mediaserver.speech.formats import FORMATS, UNKNOWN_LENGTH
+from mediaserver.speech.speaking import spoken
+from pipeline import kernels
+from pipeline.audio import Pcm
+from pipeline.errors import EngineError, EngineMissing
+from pipeline.speech import SpeechChunk
+from tests.support.sounds import played, tone
+
+RATE_HZ = 22050
+
+
+class Voice:
+    """Says one chunk of 50 ms for every word, and writes down how far it got. The word "fail" is not said."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self) -> None:
+        self.said = 0
+        self.closed = False
+        self.error: Exception = EngineError("the voice broke", retryable=True)
+        self._wave = tone(RATE_HZ, 60_000)
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        size = RATE_HZ // 20
+        try:
+            for place, word in enumerate(text.split()):
+                if word == "fail":
+                    raise self.error
+                self.said += 1
+                yield SpeechChunk(self._wave[place * size : (place + 1) * size])
+        finally:
+            self.closed = True
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[ThreadPoolExecutor]:
+    kernels.warm()
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def file_stream(
+    voice: Voice, form: str, threads: ThreadPoolExecutor, *, words: int = 40, chunk_ms: int = 128
+) -> AsyncGenerator[bytes, None]:
+    text = " ".join(["word"] * words)
+    return spoken(voice, text, language="en", form=FORMATS[form], chunk_ms=chunk_ms, threads=threads)
+
+
+def heard(form: str, octets: bytes) -> tuple[Pcm, int]:
+    """The samples of a whole file; raw formats have no header to say what they are."""
+    if form == "pcm":
+        return np.frombuffer(octets, "<i2").astype(np.int16), 24000
+    if form == "mulaw":
+        samples = np.empty(len(octets), np.int16)
+        kernels.ulaw_decode(np.frombuffer(octets, np.uint8), samples)
+        return samples, 8000
+    return played(octets)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("chunk_ms", [32, 128])
+async def test_a_file_of_any_format_holds_what_was_said(
+    threads: ThreadPoolExecutor, form: str, chunk_ms: int
+) -> None:
+    pieces = [piece async for piece in file_stream(Voice(), form, threads, chunk_ms=chunk_ms)]
+    samples, rate_hz = heard(form, b"".join(pieces))
+    assert rate_hz == FORMATS[form].sent_hz(RATE_HZ)
+    assert len(samples) / rate_hz == pytest.approx(2.0, abs=0.1)
+    middle = samples[rate_hz // 2 : rate_hz * 3 // 2].astype(float)
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
+    assert spectrum.argmax() == pytest.approx(440, abs=2)  # a second: bins of 1 Hz
+    assert spectrum[430:451].sum() > 0.8 * spectrum.sum()  # and nothing that clicks where pieces meet
+    assert FORMATS[form].content_type == f"audio/{form}"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_the_first_piece_is_there_before_the_text_is_said(
+    threads: ThreadPoolExecutor, form: str
+) -> None:
+    voice = Voice()
+    stream = file_stream(voice, form, threads, words=400, chunk_ms=32)
+    first = await anext(stream)
+    assert first
+    assert voice.said < 40  # Ogg fills a page; the others need a word or two
+    await stream.aclose()
+    assert voice.closed
+    assert voice.said < 40
+
+
+async def test_chunk_size_is_the_audio_that_goes_out_at_a_time(threads: ThreadPoolExecutor) -> None:
+    for chunk_ms in (10, 32, 128, 10_000):
+        pieces = [piece async for piece in file_stream(Voice(), "wav", threads, chunk_ms=chunk_ms)]
+        sizes = [len(piece) // 2 for piece in (pieces[0][44:], *pieces[1:])]
+        samples = RATE_HZ * chunk_ms // 1000
+        assert set(sizes[:-1]) <= {samples}
+        assert 0 < sizes[-1] <= samples or sizes[-1] == 0
+        assert sum(sizes) == 40 * (RATE_HZ // 20)
+
+
+async def test_a_wav_says_that_its_end_is_not_known(threads: ThreadPoolExecutor) -> None:
+    first = await anext(file_stream(Voice(), "wav", threads))
+    riff, length, wave = struct.unpack("<4sI4s", first[:12])
+    assert (riff, length, wave) == (b"RIFF", UNKNOWN_LENGTH, b"WAVE")
+    kind, channels, rate_hz, octets_s, block, bits = struct.unpack("<HHIIHH", first[20:36])
+    assert (kind, channels, rate_hz, octets_s, block, bits) == (1, 1, RATE_HZ, RATE_HZ * 2, 2, 16)
+    assert first[36:44] == struct.pack("<4sI", b"data", UNKNOWN_LENGTH)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_text_without_a_sound_is_still_a_file(threads: ThreadPoolExecutor, form: str) -> None:
+    pieces = [piece async for piece in file_stream(Voice(), form, threads, words=0)]
+    samples, rate_hz = heard(form, b"".join(pieces))
+    assert 0 < len(samples) < rate_hz
+    assert np.abs(samples).max() < 10
+
+
+async def test_a_voice_that_breaks_is_told_without_its_reasons(threads: ThreadPoolExecutor) -> None:
+    voice = Voice()
+    stream = spoken(voice, "one two fail", language="en", form=FORMATS["wav"], chunk_ms=32, threads=threads)
+    with pytest.raises(SpeechFailed) as caught:
+        [piece async for piece in stream]
+    assert "broke" not in str(caught.value)
+    voice.error = EngineMissing("no voice for xx")
+    with pytest.raises(InvalidRequest, match="no voice for xx"):
+        await anext(spoken(voice, "fail", language="xx", form=FORMATS["wav"], chunk_ms=32, threads=threads))
