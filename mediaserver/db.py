@@ -1,9 +1,12 @@
-"""SQL written once, run by a driver: SQLite here, PostgreSQL beside it later.
+"""SQL written once, run by a driver: `mediaserver.sqlite` or `mediaserver.postgres`.
 
 Work on the database is a plain function of a transaction, `work(tx) -> result`, run as a whole or not at all,
-on a thread of the driver. Three tokens keep the text the same for every engine: `{now}` (the database's
-clock, in milliseconds since 1970 UTC), `{skip_locked}` (row locks, where an engine has them) and `{serial}`
-(an ascending identity column). Values are named, `:like_this`.
+on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Four tokens
+keep the text the same for every engine: `{now}` (the database's clock, in milliseconds since 1970 UTC),
+`{lock}` and `{skip_locked}` (row locks, waiting for those of others or passing them by; where an engine has
+one writer anyway, nothing) and `{serial}` (an ascending identity column). Values are named, `:like_this`.
+
+Rows are locked in one order, so that waiting never goes in circles: company, call, batch.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mediaserver.errors import SchemaTooNew, StoreError
+from mediaserver.postgres import Postgres, PostgresTx, lock_schema
 from mediaserver.sqlite import Sqlite
 
 T = TypeVar("T")
@@ -57,16 +61,32 @@ class Db(Protocol):
 
 async def open_database(url: str, data_dir: Path) -> Db:
     """The database at `url` (`sqlite:///relative/path`, `sqlite:////absolute/path`, "" for one in
-    `data_dir`), created and migrated. Raises `StoreError`."""
-    path = sqlite_path(url, data_dir)
-    await asyncio.to_thread(_create, path)
-    db = await Sqlite.open(path)
+    `data_dir`; `postgresql://user@host/name`), a file created if need be, migrated. Raises `StoreError`."""
+    db: Db
+    if is_postgres(url):
+        db = await Postgres.open(url)
+    else:
+        path = sqlite_path(url, data_dir)
+        await asyncio.to_thread(_create, path)
+        db = await Sqlite.open(path)
     try:
-        await db.write(lambda tx: migrate(tx, migrations(SCHEMA)))
+        await db.write(bring_up_to_date)
     except BaseException:
         await db.close()
         raise
     return db
+
+
+def is_postgres(url: str) -> bool:
+    """Whether `url` names a database on a PostgreSQL server."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def bring_up_to_date(tx: Tx) -> None:
+    """Migrates to the newest schema, one node at a time."""
+    if isinstance(tx, PostgresTx):
+        lock_schema(tx)
+    migrate(tx, migrations(SCHEMA))
 
 
 def _create(path: Path) -> None:
@@ -85,7 +105,7 @@ def sqlite_path(url: str, data_dir: Path) -> Path:
         return data_dir / "mediaserver.db"
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path:
-        raise StoreError(f'{scheme}: this version stores in SQLite only, "sqlite:///PATH"')
+        raise StoreError(f'{scheme}: a database is "sqlite:///PATH" or "postgresql://USER@HOST/NAME"')
     return Path(path)
 
 

@@ -54,7 +54,13 @@ class RepeatedDifferently(LocalError):
 
 
 class RuleBroken(LocalError):
-    """A call that may never be dialled; `str()` says why, for the client."""
+    """A call that is not put in the queue; `str()` says why, for the client. `rule` is one of
+    `mediaserver.decisions.Rule`; where it is the contact limit, `until_ms` is when that resets."""
+
+    def __init__(self, reason: str, *, rule: str, until_ms: int = 0) -> None:
+        super().__init__(reason)
+        self.rule = rule
+        self.until_ms = until_ms
 
 
 class SchemaTooNew(StoreError):

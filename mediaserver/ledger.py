@@ -3,11 +3,11 @@
 A call goes `QUEUED → CLAIMED → ARMED → FINISHED`. A claim has an owner, a lease and an epoch that grows with
 every claim; each later step names all three and changes nothing when they are no longer the row's, so a node
 that was stopped past its lease and woke up again cannot dial, and cannot write over what another one knows.
-Arming commits the attempt row, and with it the wish to dial, *before* the INVITE leaves, and looks at
-cancellation and the company's limit in the same transaction. What is left after a crash is then plain: an
-expired claim without an attempt was never dialled and goes back to the queue; with one it may have been,
-becomes UNKNOWN, and no machine dials it again. An ordinary queue that requeues what it lost redialled 4.5 to
-6.5 % under the same kills.
+Arming commits the attempt row, and with it the wish to dial, *before* the INVITE leaves, and asks every rule
+(`mediaserver.rules`) in the same transaction. A call of a paused batch is HELD instead of QUEUED. What is
+left after a crash is then plain: an expired claim without an attempt was never dialled and goes back to the
+queue; with one it may have been, becomes UNKNOWN, and no machine dials it again. An ordinary queue that
+requeues what it lost redialled 4.5 to 6.5 % under the same kills.
 
 All functions run inside one transaction of the store's database.
 """
@@ -15,14 +15,18 @@ All functions run inside one transaction of the store's database.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, zip_longest
-from typing import Any
+from itertools import chain, zip_longest
 from uuid import uuid4
 
+from mediaserver import batches, decisions, rules
 from mediaserver.db import Row, Tx
+from mediaserver.decisions import Rule, Verdict
+from mediaserver.endings import HOLD, end, fence, not_dialled
 from mediaserver.errors import LocalError
-from mediaserver.outbox import iso, write_event
+from mediaserver.outbox import write_event
+from mediaserver.queueing import BatchStatus
 from mediaserver.records import (
     TRANSITIONS,
     CallStatus,
@@ -32,14 +36,16 @@ from mediaserver.records import (
     Reaped,
     Renewal,
     Stage,
-    Stopping,
 )
-
-FULL_PAUSE_MS = 1000
-"""How long a call that found its company at its limit waits in the queue before it is looked at again."""
 
 NODE_LOST = "node_lost"
 """The cause of an UNKNOWN call: its node stopped renewing after the attempt was armed."""
+
+NOT_DIALLED = "not_dialled"
+"""The cause of an attempt whose INVITE never left: its node said so. It counts for no limit."""
+
+REAP_LIMIT = 500
+"""The most lost calls that one transaction deals with."""
 
 _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.DIALING: "dialing_at_ms",
@@ -47,29 +53,29 @@ _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.ANSWERED: "answered_at_ms",
 }
 
-_END_EVENT: Mapping[CallStatus, str] = {
-    CallStatus.COMPLETED: "call.completed",
-    CallStatus.NO_ANSWER: "call.failed",
-    CallStatus.BUSY: "call.failed",
-    CallStatus.FAILED: "call.failed",
-    CallStatus.CANCELLED: "call.cancelled",
-    CallStatus.UNKNOWN: "call.unknown",
-}
-
-_WITH_ROOM = """
-SELECT id, room FROM (
-    SELECT c.id AS id, c.max_concurrent_calls - (
-        SELECT COUNT(*) FROM calls h WHERE h.company_id = c.id AND h.stage IN ('CLAIMED', 'ARMED')
-    ) AS room
-    FROM companies c
-    WHERE c.enabled = 1 AND EXISTS (
-        SELECT 1 FROM calls q WHERE q.company_id = c.id AND q.stage = 'QUEUED' AND q.not_before_ms <= {now}
+# A lane for each trunk: one that is full, or dials too fast, holds up no other one.
+_LANES = """
+SELECT trunk_id, company_id, company_room, trunk_room, trunk_pace FROM (
+    SELECT t.id AS trunk_id, t.company_id AS company_id, c.max_concurrent_calls - (
+            SELECT COUNT(*) FROM calls h WHERE h.company_id = c.id AND h.stage IN ('CLAIMED', 'ARMED')
+        ) AS company_room,
+        CASE WHEN t.max_concurrent_calls = 0 THEN :limit ELSE t.max_concurrent_calls - (
+            SELECT COUNT(*) FROM calls h WHERE h.trunk_id = t.id AND h.stage IN ('CLAIMED', 'ARMED')
+        ) END AS trunk_room,
+        CASE WHEN t.calls_per_second = 0 THEN :limit ELSE t.calls_per_second - (
+            SELECT COUNT(*) FROM attempts p WHERE p.trunk_id = t.id AND p.started_at_ms > {now} - 1000
+        ) - (
+            SELECT COUNT(*) FROM calls h WHERE h.trunk_id = t.id AND h.stage = 'CLAIMED'
+        ) END AS trunk_pace
+    FROM trunks t JOIN companies c ON c.id = t.company_id AND c.enabled = 1
+    WHERE EXISTS (
+        SELECT 1 FROM calls q WHERE q.trunk_id = t.id AND q.stage = 'QUEUED' AND q.not_before_ms <= {now}
     )
-) AS waiting WHERE room > 0 ORDER BY room DESC, id
+) AS lane WHERE company_room > 0 AND trunk_room > 0 AND trunk_pace > 0 ORDER BY random() LIMIT :limit
 """
 
 _DUE = """
-SELECT position FROM calls WHERE company_id = :company_id AND stage = 'QUEUED' AND not_before_ms <= {now}
+SELECT position FROM calls WHERE trunk_id = :trunk_id AND stage = 'QUEUED' AND not_before_ms <= {now}
 ORDER BY not_before_ms, position LIMIT :room {skip_locked}
 """
 
@@ -78,44 +84,33 @@ UPDATE calls SET stage = 'CLAIMED', owner = :node, epoch = epoch + 1, lease_unti
 WHERE position = :position AND stage = 'QUEUED' RETURNING *
 """
 
+_MINE = """
+SELECT batch_id FROM calls WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED'
+    AND hangup_requested = 0 AND lease_until_ms > {now} {lock}
+"""
+
 _ARM = """
 UPDATE calls SET stage = 'ARMED', status = 'DIALING', dialing_at_ms = {now}, lease_until_ms = {now} + :ttl_ms
-WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED' AND hangup_requested = 0
-    AND lease_until_ms > {now} AND (
-        SELECT COUNT(*) FROM calls h WHERE h.company_id = calls.company_id AND h.stage = 'ARMED'
-    ) < (SELECT max_concurrent_calls FROM companies c WHERE c.id = calls.company_id)
+WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED' AND lease_until_ms > {now}
 RETURNING dialing_at_ms
 """
 
 _ATTEMPT = """
-INSERT INTO attempts (call_id, number, epoch, node, trunk_id, dial_number, sip_call_id, status, started_at_ms)
+INSERT INTO attempts (call_id, number, epoch, node, trunk_id, dial_number, sip_call_id, status, started_at_ms,
+    company_id, phone_number)
 SELECT :id, COALESCE(MAX(number), 0) + 1, :epoch, :node, :trunk_id, :dial_number, :sip_call_id, 'DIALING',
-    {now}
+    {now}, :company_id, :phone_number
 FROM attempts WHERE call_id = :id
 """
 
 _RELEASE = """
-UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0, not_before_ms = {now} + :pause_ms
+UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0, not_before_ms = {now}
 WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED' AND lease_until_ms > {now}
 """
 
-# Changes nothing, and so locks the row for what follows, where an engine has row locks.
-_HOLD = """
-UPDATE calls SET epoch = epoch WHERE id = :id AND epoch = :epoch AND owner = :node
-    AND stage IN ('CLAIMED', 'ARMED') RETURNING status, stage
-"""
-
-_END = """
-UPDATE calls SET stage = 'FINISHED', status = :status, cause = :cause, sip_status = :sip_status,
-    ended_by = :ended_by, error = :error, transcript = :transcript, turns = :turns, analysis = :analysis,
-    recording_path = :recording_path, recording_url = :recording_url,
-    ended_at_ms = CASE WHEN :ended_at_ms > 0 THEN :ended_at_ms ELSE {now} END
-WHERE id = :id RETURNING *
-"""
-
-_END_ATTEMPT = """
-UPDATE attempts SET status = :status, cause = :cause, sip_status = :sip_status, ended_at_ms = :ended_at_ms
-WHERE call_id = :id AND ended_at_ms = 0
+_POSTPONE = """
+UPDATE calls SET stage = :stage, owner = '', lease_until_ms = 0, not_before_ms = :until_ms
+WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED'
 """
 
 _RENEW = """
@@ -123,13 +118,24 @@ UPDATE calls SET lease_until_ms = {now} + :ttl_ms WHERE owner = :node AND stage 
 RETURNING id, epoch, hangup_requested
 """
 
+_WISHES = """
+SELECT id FROM calls WHERE owner = :node AND stage = 'ARMED' AND hangup_requested = 1
+"""
+
+# Those that somebody holds a lock of are looked at another time: a node that was stopped in the middle of a
+# transaction must not stop the one that looks after it.
+_EXPIRED = """
+SELECT id FROM calls WHERE stage = 'CLAIMED' AND lease_until_ms <= {now}
+ORDER BY lease_until_ms LIMIT :limit {skip_locked}
+"""
+
 _REQUEUE = """
-UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0
-WHERE stage = 'CLAIMED' AND lease_until_ms <= {now} RETURNING id
+UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0 WHERE id = :id AND stage = 'CLAIMED'
 """
 
 _LOST = """
-SELECT id FROM calls WHERE stage = 'ARMED' AND lease_until_ms <= {now} ORDER BY lease_until_ms {skip_locked}
+SELECT id FROM calls WHERE stage = 'ARMED' AND lease_until_ms <= {now}
+ORDER BY lease_until_ms LIMIT :limit {skip_locked}
 """
 
 _INBOUND = """
@@ -143,21 +149,36 @@ RETURNING *
 
 
 def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
-    """See `Store.claim`. One call of each company in turn, the company with the most room first: a company
-    with a hundred thousand calls in the queue delays nobody else's."""
+    """See `Store.claim`. One call of each trunk in turn: a company with a hundred thousand calls in the queue
+    delays nobody else's."""
+    if limit <= 0:
+        return []
+    lanes = tx.rows(_LANES, limit=limit)
+    company_room = {lane["company_id"]: lane["company_room"] for lane in lanes}
     queues = [
-        [row["position"] for row in tx.rows(_DUE, company_id=company["id"], room=min(limit, company["room"]))]
-        for company in tx.rows(_WITH_ROOM)
+        [(lane["company_id"], row["position"]) for row in tx.rows(_DUE, **_room(lane, limit))]
+        for lane in lanes
     ]
-    claims = []
-    for position in islice(_in_turn(queues), max(0, limit)):
+    claims: list[Claim] = []
+    taken: Counter[str] = Counter()
+    for company_id, position in _in_turn(queues):
+        if len(claims) == limit:
+            break
+        if taken[company_id] == company_room[company_id]:
+            continue
         row = tx.row(_CLAIM, position=position, node=node, ttl_ms=ttl_ms)
         if row is not None:
+            taken[company_id] += 1
             claims.append(claim_of(row))
     return claims
 
 
-def _in_turn(queues: Iterable[Sequence[int]]) -> Iterator[int]:
+def _room(lane: Row, limit: int) -> dict[str, object]:
+    room = min(limit, lane["company_room"], lane["trunk_room"], lane["trunk_pace"])
+    return {"trunk_id": lane["trunk_id"], "room": room}
+
+
+def _in_turn(queues: Iterable[Sequence[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
     return (item for item in chain.from_iterable(zip_longest(*queues)) if item is not None)
 
 
@@ -179,31 +200,70 @@ def claim_of(row: Row) -> Claim:
     )
 
 
-def _fence(held: Claim) -> dict[str, Any]:
-    return {"id": held.call_id, "epoch": held.epoch, "node": held.node}
-
-
 def arm(tx: Tx, *, claim: Claim, ttl_ms: int, sip_call_id: str) -> bool:
     """See `Store.arm`."""
-    row = tx.row(_ARM, **_fence(claim), ttl_ms=ttl_ms)
+    rules.lock_company(tx, claim.company_id)
+    held = tx.row(_MINE, **fence(claim))
+    if held is None:
+        return False
+    batch = batches.held_status(tx, held["batch_id"])
+    if batch is BatchStatus.CANCELLED:
+        end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
+        return False
+    verdict = _verdict(tx, claim, batch)
+    if verdict.rule is not None:
+        _not_now(tx, claim, verdict)
+        return False
+    row = tx.row(_ARM, **fence(claim), ttl_ms=ttl_ms)
     if row is None:
-        # At the company's limit it is still ours and goes back; cancelled or lost, this changes nothing.
-        release(tx, claim=claim, pause_ms=FULL_PAUSE_MS)
         return False
     tx.run(
         _ATTEMPT,
-        **_fence(claim),
+        **fence(claim),
         trunk_id=claim.trunk_id,
         dial_number=claim.dial_number,
         sip_call_id=sip_call_id,
+        company_id=claim.company_id,
+        phone_number=claim.phone_number,
     )
+    batches.begun(tx, held["batch_id"])
     write_event(tx, call_id=claim.call_id, kind="call.dialing", data={}, at_ms=row["dialing_at_ms"])
     return True
 
 
-def release(tx: Tx, *, claim: Claim, pause_ms: int = 0) -> bool:
+def _verdict(tx: Tx, claim: Claim, batch: BatchStatus | None) -> Verdict:
+    known = rules.facts(tx, company_id=claim.company_id, trunk_id=claim.trunk_id, agent_id=claim.agent_id)
+    if batch is BatchStatus.PAUSED:
+        return Verdict(Rule.BATCH_PAUSED, "The batch is paused", known.now_ms)
+    return rules.arming(tx, known, claim.phone_number)
+
+
+def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
+    """Ends a call that is never to be dialled, or puts it back for later; and writes down why."""
+    decisions.note(tx, claim.call_id, verdict)
+    if verdict.refused:
+        cause = str(verdict.rule)
+        end(tx, claim.call_id, Outcome(status=CallStatus.FAILED, cause=cause, error=verdict.reason))
+        return
+    stage = Stage.HELD if verdict.rule is Rule.BATCH_PAUSED else Stage.QUEUED
+    tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=verdict.until_ms)
+
+
+def release(tx: Tx, *, claim: Claim) -> bool:
     """See `Store.release`."""
-    return tx.run(_RELEASE, **_fence(claim), pause_ms=pause_ms) > 0
+    if tx.run(_RELEASE, **fence(claim)):
+        return True
+    row = tx.row(HOLD, **fence(claim))
+    if row is None or row["stage"] == Stage.CLAIMED:
+        return False
+    outcome = Outcome(status=CallStatus.FAILED, cause=NOT_DIALLED, error="The INVITE never left")
+    if row["stage"] == Stage.ARMED and not row["hangup_requested"]:
+        not_dialled(tx, claim.call_id, row["batch_id"], outcome)
+    elif row["stage"] == Stage.ARMED:
+        end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
+    else:
+        return False
+    return True
 
 
 def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
@@ -211,8 +271,8 @@ def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
     column = _PROGRESS_COLUMN.get(status)
     if column is None:
         raise LocalError(f"{status} is not progress")
-    row = tx.row(_HOLD, **_fence(claim))
-    if row is None or row["stage"] != Stage.ARMED:
+    row = tx.row(HOLD, **fence(claim))
+    if row is None or row["stage"] == Stage.CLAIMED:
         return False
     if status in TRANSITIONS[CallStatus(row["status"])]:
         tx.run(
@@ -225,88 +285,6 @@ def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
     return True
 
 
-def finish(tx: Tx, *, claim: Claim, outcome: Outcome) -> bool:
-    """See `Store.finish`. Raises `LocalError` for an outcome that cannot follow the call's status."""
-    row = tx.row(_HOLD, **_fence(claim))
-    if row is None:
-        return False
-    before = CallStatus(row["status"])
-    if not outcome.status.final or outcome.status not in TRANSITIONS[before]:
-        raise LocalError(f"a call that is {before} cannot become {outcome.status}")
-    _end(tx, claim.call_id, outcome)
-    return True
-
-
-def _end(tx: Tx, call_id: str, outcome: Outcome) -> None:
-    call = tx.row(
-        _END,
-        id=call_id,
-        status=outcome.status,
-        cause=outcome.cause,
-        sip_status=outcome.sip_status,
-        ended_by=outcome.ended_by,
-        error=outcome.error,
-        transcript=_json(list(outcome.transcript)),
-        turns=_json(list(outcome.turns)),
-        analysis=_json(dict(outcome.analysis)),
-        recording_path=outcome.recording_path,
-        recording_url=outcome.recording_url,
-        ended_at_ms=outcome.ended_at_ms,
-    )
-    if call is None:
-        raise LocalError(f"there is no call {call_id!r}")
-    ended_at_ms = call["ended_at_ms"]
-    tx.run(
-        _END_ATTEMPT,
-        id=call_id,
-        status=outcome.status,
-        cause=outcome.cause,
-        sip_status=outcome.sip_status,
-        ended_at_ms=ended_at_ms,
-    )
-    kind = "webcall.ended" if call["direction"] == "web" else _END_EVENT[outcome.status]
-    write_event(tx, call_id=call_id, kind=kind, data=_summary(call), at_ms=ended_at_ms)
-    for kind, data in _contents(outcome):
-        write_event(tx, call_id=call_id, kind=kind, data=data)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _summary(call: Row) -> dict[str, Any]:
-    """What an event tells of a call that is over."""
-    times = {
-        name: iso(call[column]) if call[column] else None
-        for name, column in (
-            ("createdAt", "created_at_ms"),
-            ("dialingAt", "dialing_at_ms"),
-            ("ringingAt", "ringing_at_ms"),
-            ("answeredAt", "answered_at_ms"),
-            ("endedAt", "ended_at_ms"),
-        )
-    }
-    talked_ms = call["ended_at_ms"] - call["answered_at_ms"] if call["answered_at_ms"] else 0
-    return {
-        "status": call["status"],
-        "hangupCause": call["cause"],
-        "sipStatus": call["sip_status"] or None,
-        "endedBy": call["ended_by"] or None,
-        "error": call["error"] or None,
-        "durationMs": max(0, talked_ms),
-        **times,
-    }
-
-
-def _contents(outcome: Outcome) -> Iterator[tuple[str, dict[str, Any]]]:
-    if outcome.transcript:
-        yield "transcript.completed", {"transcript": list(outcome.transcript)}
-    if outcome.analysis:
-        yield "analysis.completed", {"analysis": dict(outcome.analysis)}
-    if outcome.recording_path:
-        yield "recording.completed", {"recordingUrl": outcome.recording_url}
-
-
 def renew(tx: Tx, *, node: str, ttl_ms: int) -> list[Renewal]:
     """See `Store.renew`. A lease that ran out while the database was away is extended as well: whoever still
     has the row holds the call, whatever the time."""
@@ -314,32 +292,19 @@ def renew(tx: Tx, *, node: str, ttl_ms: int) -> list[Renewal]:
     return [Renewal(row["id"], row["epoch"], bool(row["hangup_requested"])) for row in rows]
 
 
+def wishes(tx: Tx, *, node: str) -> list[str]:
+    """See `Store.wishes`."""
+    return [row["id"] for row in tx.rows(_WISHES, node=node)]
+
+
 def reap(tx: Tx) -> Reaped:
     """See `Store.reap`."""
-    requeued = tuple(row["id"] for row in tx.rows(_REQUEUE))
-    unknown = tuple(row["id"] for row in tx.rows(_LOST))
+    expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)]
+    requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
+    unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))
     for call_id in unknown:
-        _end(tx, call_id, Outcome(status=CallStatus.UNKNOWN, cause=NODE_LOST))
+        end(tx, call_id, Outcome(status=CallStatus.UNKNOWN, cause=NODE_LOST))
     return Reaped(requeued, unknown)
-
-
-def request_hangup(tx: Tx, *, company_id: str, call_id: str) -> Stopping | None:
-    """See `Store.request_hangup`."""
-    row = tx.row(
-        "UPDATE calls SET hangup_requested = 1 WHERE id = :id AND company_id = :company_id RETURNING stage",
-        id=call_id,
-        company_id=company_id,
-    )
-    if row is None:
-        return None
-    stage = Stage(row["stage"])
-    if stage is Stage.FINISHED:
-        return Stopping.ENDED
-    if stage is Stage.ARMED:
-        return Stopping.REQUESTED
-    # Its claim, if it has one, is void from here on: arming looks for the stage.
-    _end(tx, call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
-    return Stopping.CANCELLED
 
 
 def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> Claim:

@@ -9,42 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mediaserver.decisions import Rule
 from mediaserver.records import CallRow, NewCall
 
 SPACING_MINUTES = 10
 """Between calls of one batch to the same number, where the company's policy is SPACED."""
-
-
-class Rule(StrEnum):
-    """Why a call is not dialled, now or ever. The words are those of the API."""
-
-    NOT_CONFIGURED = "not_configured"
-    DIAL_PREFIX = "dial_prefix"
-    DO_NOT_CALL = "do_not_call"
-    CALLER_ID = "caller_id"
-    CONTACT_LIMIT = "contact_limit"
-    CALLING_WINDOW = "calling_window"
-    COMPANY_LIMIT = "company_limit"
-    TRUNK_LIMIT = "trunk_limit"
-    TRUNK_RATE = "trunk_rate"
-    BATCH_PAUSED = "batch_paused"
-    RETRY = "retry"  # an attempt came to nothing, and the agent's retry table says when to try again
-    NOT_DIALLED = "not_dialled"  # a node took the call, could not dial it, and gave it back
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the rules say of a call at a moment. `rule` None: dial it. Otherwise not before `until_ms`, or,
-    where that is 0, never. `reason` is for the client."""
-
-    rule: Rule | None = None
-    reason: str = ""
-    until_ms: int = 0
-
-    @property
-    def refused(self) -> bool:
-        """It will never be dialled."""
-        return self.rule is not None and not self.until_ms
 
 
 class Action(StrEnum):
@@ -181,16 +150,3 @@ class Remembered:
 
     call: CallRow | None = None
     batch: BatchReceipt | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Why a call was not dialled at a moment, and when it is next. The same reason again only counts up
-    `times` and moves `until_ms` (0: never)."""
-
-    at_ms: int
-    last_at_ms: int
-    times: int
-    rule: Rule
-    reason: str
-    until_ms: int

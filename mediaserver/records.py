@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from mediaserver.decisions import Decision
+
 
 class CallStatus(StrEnum):
     """A call's state as the API tells it, in the order in which a call goes through them."""
@@ -50,13 +52,15 @@ TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
     CallStatus.ANSWERED: frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.UNKNOWN}),
     **dict.fromkeys(_ENDS, frozenset()),
 }
-"""What may follow what. A requeued call is still PENDING; nothing ever leads back to it from DIALING."""
+"""What may follow what within an attempt. A requeued call is still PENDING; another attempt, which only a
+definite outcome allows (`mediaserver.endings`), begins at PENDING again."""
 
 
 class Stage(StrEnum):
     """Where a call is in the dispatch ledger (`mediaserver.ledger`)."""
 
     QUEUED = "QUEUED"
+    HELD = "HELD"  # its batch is paused
     CLAIMED = "CLAIMED"
     ARMED = "ARMED"
     FINISHED = "FINISHED"
@@ -163,7 +167,8 @@ class Reaped:
 class Outcome:
     """How a call went. `status` is a final one; `cause` a `sip.states.HangupCause` value or a word of ours.
 
-    `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event.
+    `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event. `definite`: the far
+    end said so itself (a final answer to the INVITE), which is what another attempt needs.
     """
 
     status: CallStatus
@@ -172,6 +177,7 @@ class Outcome:
     ended_by: str = ""
     ended_at_ms: int = 0  # 0: the database's time of writing
     error: str = ""
+    definite: bool = False
     transcript: Sequence[Mapping[str, Any]] = ()
     turns: Sequence[Mapping[str, Any]] = ()
     analysis: Mapping[str, Any] = field(default_factory=dict)
@@ -235,6 +241,12 @@ class CallRecord(CallRow):
     recording_path: str
     recording_url: str
     attempts: tuple[AttemptRow, ...]
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def next_attempt_at_ms(self) -> int:
+        """When it will be dialled, as far as is known; 0 where it will not be, or its batch is paused."""
+        return self.not_before_ms if self.stage is Stage.QUEUED else 0
 
 
 @dataclass(frozen=True, slots=True)

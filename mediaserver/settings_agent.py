@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from mediaserver.settings_values import E164, HttpUrl, Name, Options, Secret, Table, resolve_env
+from mediaserver.settings_values import (
+    E164,
+    CallingWindow,
+    HttpUrl,
+    Name,
+    Options,
+    Secret,
+    Table,
+    resolve_env,
+)
 
 
 class EngineSettings(Table):
@@ -67,6 +76,23 @@ class SessionSettings(Table):
     recording: bool = True
 
 
+Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
+"""Seconds before each further attempt."""
+
+
+class RetrySettings(Table):
+    """[agent.retry]: by the cause for which an attempt came to nothing, the pauses before the next ones. Only
+    what the far end said itself counts: an INVITE that nobody answered is never sent again."""
+
+    busy: Pauses = Field(default=(), max_length=20)
+    no_answer: Pauses = Field(default=(), max_length=20)
+    rejected: Pauses = Field(default=(), max_length=20)
+    not_found: Pauses = Field(default=(), max_length=20)
+    unreachable: Pauses = Field(default=(), max_length=20)
+    incompatible: Pauses = Field(default=(), max_length=20)
+    remote_error: Pauses = Field(default=(), max_length=20)
+
+
 class AgentTerms(Table):
     """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
     at."""
@@ -85,6 +111,8 @@ class AgentTerms(Table):
     tts: EngineSettings = EngineSettings(engine="espeak-ng")
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
+    retry: RetrySettings = RetrySettings()
+    calling_windows: tuple[CallingWindow, ...] | None = None
 
     @model_validator(mode="after")
     def _one_mind(self) -> Self:

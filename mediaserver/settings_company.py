@@ -11,6 +11,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from mediaserver.numbers import calling_code
 from mediaserver.settings_server import reveal
 from mediaserver.settings_values import (
+    E164,
+    CallingWindow,
     Country,
     HttpUrl,
     Name,
@@ -90,6 +92,8 @@ class CompanyTerms(Table):
     max_concurrent_calls: int = Field(default=20, ge=1)
     web_calls: bool = False
     country: Country | None = None
+    caller_ids: tuple[E164, ...] | None = None
+    calling_windows: tuple[CallingWindow, ...] = ()
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -127,6 +131,8 @@ class TrunkTerms(Table):
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
     reliable_provisional: bool = True
+    max_concurrent_calls: int = Field(default=0, ge=0)
+    calls_per_second: int = Field(default=0, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _credentials(self) -> Self:

@@ -24,6 +24,21 @@ def broken_rules(settings: Settings) -> Iterator[Problem]:
     yield from _trunks(settings)
     yield from _agents(settings)
     yield from _inbound_numbers(settings)
+    yield from _caller_ids(settings)
+
+
+def _caller_ids(settings: Settings) -> Iterator[Problem]:
+    """A number is shown by one company only, and by one that lists its numbers only if it is among them."""
+    owners: dict[str, int] = {}
+    for place, company in enumerate(settings.companies):
+        for number in company.caller_ids or ():
+            if owners.setdefault(number, place) != place:
+                yield f"company[{place}].caller_ids", f"company[{owners[number]}] lists {number} already"
+    listed = {company.id: company.caller_ids for company in settings.companies}
+    for place, agent in enumerate(settings.agents):
+        own = listed.get(agent.company)
+        if own is not None and agent.direction == "outbound" and agent.phone_number not in (None, *own):
+            yield f"agent[{place}].phone_number", f"is not among the caller_ids of company {agent.company!r}"
 
 
 def _repeated(key: str, names: Iterable[str]) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Sec
 
 from mediaserver.errors import InvalidNumber
 from mediaserver.numbers import check_number_format, normalise
+from mediaserver.windows import parse_window
 
 _ENV = "env:"
 
@@ -142,6 +143,11 @@ def _e164(value: str) -> str:
         raise ValueError("not a telephone number") from error
 
 
+def _calling_window(value: str) -> str:
+    parse_window(value)
+    return value
+
+
 def _name(value: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value) is None:
         raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
@@ -184,5 +190,6 @@ Prefix = Annotated[str, AfterValidator(_prefix)]
 Country = Annotated[str, AfterValidator(_country)]
 E164 = Annotated[str, AfterValidator(_e164)]
 NumberFormat = Annotated[str, AfterValidator(check_number_format)]
+CallingWindow = Annotated[str, AfterValidator(_calling_window)]
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
 """A mapping that somebody else checks; `env:` values in it are resolved."""

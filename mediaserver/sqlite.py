@@ -39,6 +39,7 @@ BUSY_MS = 5000
 
 _TOKENS = {
     "{now}": "now_ms()",
+    "{lock}": "",
     "{skip_locked}": "",
     "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",
 }

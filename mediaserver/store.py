@@ -15,30 +15,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mediaserver import deliveries, ledger, outbox, store_calls, store_config, store_web
+from mediaserver import (
+    deliveries,
+    endings,
+    ledger,
+    outbox,
+    store_calls,
+    store_config,
+    store_web,
+)
 from mediaserver.db import Db, open_database
 from mediaserver.deliveries import DeliveryFilter, DeliveryPage, DeliveryReport
 from mediaserver.records import (
     CallPage,
     CallRecord,
-    CallRow,
     CallStatus,
     Claim,
     Delivery,
     KeyRow,
-    NewCall,
     NewInboundCall,
     NewWebCall,
     Outcome,
     Reaped,
     Renewal,
-    Stopping,
     StoreCounts,
 )
 from mediaserver.settings import Settings
+from mediaserver.store_queue import Queue
 
 
-class Store:
+class Store(Queue):
     """The server's memory. Open it with `Store.open`; safe for any number of concurrent tasks of one loop.
 
     `outbox_filled` is set when an event was written and `queue_filled` when a call was put in the queue by
@@ -87,12 +93,6 @@ class Store:
 
     # Calls --------------------------------------------------------------------------------------------------
 
-    async def enqueue(self, call: NewCall) -> CallRow:
-        """Writes a call to be made (PENDING) and its `call.queued` event."""
-        row = await self._db.write(partial(store_calls.enqueue, call=call))
-        self._filled(queue=True)
-        return row
-
     async def call(self, company_id: str, call_id: str) -> CallRecord | None:
         """A call of this company with all that is known about it, None if there is none."""
         return await self._db.read(partial(store_calls.call, company_id=company_id, call_id=call_id))
@@ -105,15 +105,9 @@ class Store:
             partial(store_calls.calls, company_id=company_id, status=status, cursor=cursor, limit=limit)
         )
 
-    async def request_hangup(self, company_id: str, call_id: str) -> Stopping | None:
-        """Ends a call: one not yet armed is CANCELLED and no INVITE will leave; for a live one the wish is
-        noted (`renew` tells its owner) and the caller must hang up if it owns the call. None: no such
-        call."""
-        stopping = await self._db.write(
-            partial(ledger.request_hangup, company_id=company_id, call_id=call_id)
-        )
-        self._filled()
-        return stopping
+    async def fill_variables(self, claim: Claim) -> bool:
+        """Writes the variables that the claim has now. False: the call is not this claim's any more."""
+        return await self._db.write(partial(store_calls.fill_variables, claim=claim))
 
     async def event(self, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
         """Writes an event of a call (`turn.completed`, ...). Raises `LocalError` for an unknown call."""
@@ -136,8 +130,9 @@ class Store:
 
     async def arm(self, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
         """Commits the attempt: only after True may the INVITE leave. The call is then DIALING (`call.dialing`
-        is written). False: leave it alone; it was cancelled, lost to another node, or its company is at its
-        limit (then it is back in the queue)."""
+        is written). False: leave it alone; it was cancelled, lost to another node, or a rule stands against
+        it (then it has ended, or is back in the queue for later, and the call tells why). Where this raises,
+        nobody knows whether it was committed: `release` the claim, and do not dial."""
         armed = await self._db.write(partial(ledger.arm, claim=claim, ttl_ms=ttl_ms, sip_call_id=sip_call_id))
         self._filled()
         return armed
@@ -152,13 +147,17 @@ class Store:
     async def finish(self, claim: Claim, outcome: Outcome) -> bool:
         """Ends an armed call, or one that failed before it was armed, with its events. False: the call is not
         this claim's any more, and nothing was written."""
-        finished = await self._db.write(partial(ledger.finish, claim=claim, outcome=outcome))
+        finished = await self._db.write(partial(endings.finish, claim=claim, outcome=outcome))
         self._filled()
         return finished
 
     async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
         """Extends all leases of `node`; a claim that is missing from the list is lost."""
         return await self._db.write(partial(ledger.renew, node=node, ttl_ms=ttl_ms))
+
+    async def wishes(self, node: str) -> list[str]:
+        """The live calls of `node` whose end somebody asked for."""
+        return await self._db.read(partial(ledger.wishes, node=node))
 
     async def reap(self) -> Reaped:
         """Deals with expired leases: never armed, back to the queue; armed, UNKNOWN for ever. Renew first."""
@@ -167,7 +166,8 @@ class Store:
         return reaped
 
     async def release(self, claim: Claim) -> bool:
-        """Gives an unarmed claim back to the queue (a node that drains)."""
+        """Gives a claim back to the queue that was *not dialled*: not armed (a node that drains), or armed
+        without an INVITE having left. False: it is not this claim's any more."""
         released = await self._db.write(partial(ledger.release, claim=claim))
         self._filled(queue=True)
         return released
@@ -217,8 +217,3 @@ class Store:
     async def subscriptions(self) -> Sequence[str]:
         """The ids of all enabled webhook subscriptions."""
         return await self._db.read(outbox.subscriptions)
-
-    def _filled(self, *, queue: bool = False) -> None:
-        self.outbox_filled.set()
-        if queue:
-            self.queue_filled.set()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
+from mediaserver import decisions
 from mediaserver.db import Row, Tx
 from mediaserver.errors import LocalError
 from mediaserver.outbox import write_event
@@ -17,6 +19,7 @@ from mediaserver.records import (
     CallRecord,
     CallRow,
     CallStatus,
+    Claim,
     NewCall,
     Stage,
     StoreCounts,
@@ -26,10 +29,10 @@ PAGE_LIMIT = 200
 """The most calls on a page."""
 
 _INSERT = """
-INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, dial_number, webhook_id,
-    variables, metadata, is_test, status, stage, created_at_ms, not_before_ms)
-VALUES (:id, :company_id, :agent_id, :trunk_id, 'outbound', :phone_number, :dial_number, :webhook_id,
-    :variables, :metadata, :is_test, 'PENDING', 'QUEUED', {now},
+INSERT INTO calls (id, company_id, agent_id, trunk_id, batch_id, direction, phone_number, dial_number,
+    webhook_id, variables, metadata, is_test, status, stage, created_at_ms, not_before_ms)
+VALUES (:id, :company_id, :agent_id, :trunk_id, :batch_id, 'outbound', :phone_number, :dial_number,
+    :webhook_id, :variables, :metadata, :is_test, 'PENDING', 'QUEUED', {now},
     CASE WHEN :not_before_ms > 0 THEN :not_before_ms ELSE {now} END)
 RETURNING *
 """
@@ -39,14 +42,15 @@ _ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRow))
 _DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis")
 
 
-def enqueue(tx: Tx, *, call: NewCall) -> CallRow:
-    """See `Store.enqueue`."""
+def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any] | None = None) -> CallRow:
+    """Writes a call into the queue, with its event; `data` is what the event tells beside the call itself."""
     row = tx.row(
         _INSERT,
         id=str(uuid4()),
         company_id=call.company_id,
         agent_id=call.agent_id,
         trunk_id=call.trunk_id,
+        batch_id=batch_id,
         phone_number=call.phone_number,
         dial_number=call.dial_number,
         webhook_id=call.webhook_id,
@@ -57,8 +61,24 @@ def enqueue(tx: Tx, *, call: NewCall) -> CallRow:
     )
     if row is None:
         raise LocalError("the call was not written")
-    write_event(tx, call_id=row["id"], kind="call.queued", data={})
+    write_event(tx, call_id=row["id"], kind="call.queued", data=data or {})
+    return call_row(row)
+
+
+def call_row(row: Row) -> CallRow:
+    """A row of `calls` without its content."""
     return CallRow(**_columns(row))
+
+
+def fill_variables(tx: Tx, *, claim: Claim) -> bool:
+    """See `Store.fill_variables`."""
+    changed = tx.run(
+        "UPDATE calls SET variables = :variables WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
+        variables=json.dumps(dict(claim.variables), ensure_ascii=False),
+        call_id=claim.call_id,
+        epoch=claim.epoch,
+    )
+    return changed > 0
 
 
 def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
@@ -77,6 +97,7 @@ def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
         recording_path=row["recording_path"],
         recording_url=row["recording_url"],
         attempts=tuple(_attempt(attempt) for attempt in attempts),
+        decisions=tuple(decisions.of_call(tx, call_id)),
     )
 
 
@@ -95,7 +116,7 @@ def calls(tx: Tx, *, company_id: str, status: CallStatus | None, cursor: str, li
     )
     page = rows[:limit]
     following = str(page[-1]["position"]) if len(rows) > limit else ""
-    return CallPage(tuple(CallRow(**_columns(row)) for row in page), following)
+    return CallPage(tuple(call_row(row) for row in page), following)
 
 
 def _position(cursor: str) -> int:
@@ -124,7 +145,7 @@ def counts(tx: Tx) -> StoreCounts:
     """See `Store.counts`. One question for each stage: that is how the partial indexes are used."""
     stages: dict[str, int] = {}
     statuses: Counter[str] = Counter()
-    for stage in (Stage.QUEUED, Stage.CLAIMED, Stage.ARMED):
+    for stage in (Stage.QUEUED, Stage.HELD, Stage.CLAIMED, Stage.ARMED):
         rows = tx.rows(f"SELECT status, COUNT(*) AS many FROM calls WHERE stage = '{stage}' GROUP BY status")
         statuses.update({row["status"]: row["many"] for row in rows})
         stages[stage.value] = sum(row["many"] for row in rows)

@@ -147,6 +147,8 @@ def _company(company: CompanySettings) -> dict[str, Any]:
         "max_concurrent_calls": company.max_concurrent_calls,
         "web_calls": int(company.web_calls),
         "country": company.country or "",
+        "caller_ids": json.dumps(list(company.caller_ids)) if company.caller_ids is not None else "",
+        "calling_windows": json.dumps(list(company.calling_windows)),
     }
 
 
@@ -158,6 +160,8 @@ def _trunk(trunk: TrunkSettings) -> dict[str, Any]:
         "caller_id": trunk.caller_id,
         "number_format": trunk.number_format,
         "accepts": trunk.accepts,
+        "max_concurrent_calls": trunk.max_concurrent_calls,
+        "calls_per_second": trunk.calls_per_second,
     }
 
 
@@ -170,4 +174,8 @@ def _agent(agent: AgentSettings) -> dict[str, Any]:
         "trunk_id": agent.trunk,
         "phone_number": agent.phone_number or "",
         "language": agent.language,
+        "retry": json.dumps({cause: pauses for cause, pauses in agent.retry.model_dump().items() if pauses}),
+        "calling_windows": json.dumps(list(agent.calling_windows))
+        if agent.calling_windows is not None
+        else "",
     }

@@ -218,5 +218,5 @@ def test_urls_lead_to_files(tmp_path: Path) -> None:
     assert sqlite_path("", tmp_path) == tmp_path / "mediaserver.db"
     assert sqlite_path("sqlite:///var/x.db", tmp_path) == Path("var/x.db")
     assert sqlite_path("sqlite:////srv/x.db", tmp_path) == Path("/srv/x.db")
-    with pytest.raises(StoreError, match="SQLite only"):
-        sqlite_path("postgresql://somebody@host/db", tmp_path)
+    with pytest.raises(StoreError, match="a database is"):
+        sqlite_path("mysql://somebody@host/db", tmp_path)

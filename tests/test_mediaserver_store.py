@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from mediaserver.records import CallStatus, Outcome, Stage, Stopping
 from mediaserver.store import Store
 from tests.support.store import (
     AGENT,
+    ENGINES,
     SECRET,
     TTL_MS,
     Clock,
     company,
+    everything,
     new_call,
+    on_engine,
     opened,
     query,
     queued,
@@ -24,14 +28,10 @@ from tests.support.store import (
 )
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def on_disk(folder: Path) -> bytes:
-    """Everything that SQLite has written, the log of what is not yet in the file included."""
-    return b"".join(path.read_bytes() for path in folder.glob("test.db*"))
+@pytest.fixture(params=ENGINES)
+def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
+    with on_engine(request.param, tmp_path):
+        yield Clock()
 
 
 # Keys and configuration -------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ async def test_a_created_key_works_and_is_not_stored(tmp_path: Path, clock: Cloc
         await store.sync_file(settings())
         assert await store.find_key(key) is not None
         assert await store.create_key("acme", ["calls"]) != key
-        content = on_disk(tmp_path)
+        content = await everything(tmp_path)
     for secret in (key, "acme-calls-key", SECRET, SECRET.removeprefix("whsec_")):
         assert secret.encode() not in content
     assert b"acme" in content
@@ -258,7 +258,7 @@ async def test_counts_for_the_metrics(tmp_path: Path, clock: Clock) -> None:
         await store.claim("node", 1, TTL_MS)
         assert await store.request_hangup("acme", rows[2].id) is Stopping.CANCELLED
         counts = await store.counts()
-    assert counts.stages == {"QUEUED": 1, "CLAIMED": 1, "ARMED": 0}
+    assert counts.stages == {"QUEUED": 1, "HELD": 0, "CLAIMED": 1, "ARMED": 0}
     assert counts.statuses == {"PENDING": 2}
     assert counts.deliveries == {"PENDING": 4, "DEAD": 0}
 

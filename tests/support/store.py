@@ -1,18 +1,23 @@
-"""A store on a file of its own, with a clock that the test moves."""
+"""A store of the test's own, on every engine, with a clock that the test moves."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from mediaserver.db import SCHEMA, Tx, migrate, migrations
+from mediaserver.db import Db, bring_up_to_date
+from mediaserver.postgres import Postgres
 from mediaserver.records import CallRow, NewCall
 from mediaserver.settings import Settings
 from mediaserver.sqlite import Sqlite
 from mediaserver.store import Store
+from tests.support import postgres
 
+ENGINES = ("sqlite", "postgresql")
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 TTL_MS = 30_000
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -43,31 +48,93 @@ def company(name: str, *, concurrent: int = 20, webhooks: tuple[str, ...] = ()) 
     }
 
 
+def agent_of(company_id: str) -> str:
+    """The id of the company's agent."""
+    return AGENT if company_id == "acme" else str(uuid.uuid5(uuid.NAMESPACE_DNS, company_id))
+
+
+def trunk_of(company_id: str) -> str:
+    """The id of the company's trunk."""
+    return "carrier" if company_id == "acme" else f"carrier-{company_id}"
+
+
+def agent(company_id: str = "acme", **changes: Any) -> dict[str, Any]:
+    """An [[agent]] that calls over its company's trunk."""
+    return {
+        "id": agent_of(company_id),
+        "company": company_id,
+        "trunk": trunk_of(company_id),
+        "script": {"start": "a"},
+        **changes,
+    }
+
+
+def trunk(company_id: str = "acme", **changes: Any) -> dict[str, Any]:
+    """A [[trunk]] of the company."""
+    return {"id": trunk_of(company_id), "company": company_id, "uri": "sip:127.0.0.1", **changes}
+
+
 def settings(*companies: dict[str, Any], **tables: Any) -> Settings:
-    """A configuration with these companies and nothing else."""
-    return Settings.model_validate({"company": list(companies) or [company("acme")], **tables}, by_alias=True)
+    """A configuration with these companies, and a trunk and an agent for each unless `tables` names some."""
+    listed = list(companies) or [company("acme")]
+    names = [each["id"] for each in listed]
+    document = {
+        "company": listed,
+        "trunk": [trunk(name) for name in names],
+        "agent": [agent(name) for name in names],
+        **tables,
+    }
+    return Settings.model_validate(document, by_alias=True)
+
+
+_URLS: dict[Path, str] = {}
+"""The databases of tests that run on PostgreSQL, by the test's folder."""
+
+
+@contextmanager
+def on_engine(engine: str, path: Path) -> Iterator[None]:
+    """Puts what `opened` and `query` find in the folder `path` on an engine."""
+    if engine == "sqlite":
+        yield
+        return
+    _URLS[path] = postgres.shared().new_database()
+    try:
+        yield
+    finally:
+        postgres.shared().drop(_URLS.pop(path))
+
+
+def url_of(path: Path) -> str:
+    """How a configuration names the database in the folder `path`."""
+    return _URLS.get(path) or f"sqlite:///{path}/test.db"
+
+
+async def open_db(path: Path, clock: Clock | None = None) -> Db:
+    """The database in the folder `path`."""
+    if path in _URLS:
+        return await Postgres.open(_URLS[path], clock=clock)
+    if clock is None:
+        return await Sqlite.open(path / "test.db")
+    return await Sqlite.open(path / "test.db", clock=clock, busy_ms=200)
 
 
 @asynccontextmanager
 async def opened(path: Path, clock: Clock, configured: Settings | None = None) -> AsyncIterator[Store]:
     """A store in the folder `path`."""
-    db = await Sqlite.open(path / "test.db", clock=clock, busy_ms=200)
-
-    def ready(tx: Tx) -> None:
-        migrate(tx, migrations(SCHEMA))
-
-    await db.write(ready)
+    db = await open_db(path, clock)
+    await db.write(bring_up_to_date)
     async with Store(db) as store:
         await store.sync_file(configured if configured is not None else settings())
         yield store
 
 
 def new_call(number: str = "+966500000001", **changes: Any) -> NewCall:
-    """A call of acme's."""
+    """A call of acme's, or of `company_id`."""
+    company_id = changes.get("company_id", "acme")
     values: dict[str, Any] = {
-        "company_id": "acme",
-        "agent_id": AGENT,
-        "trunk_id": "carrier",
+        "company_id": company_id,
+        "agent_id": agent_of(company_id),
+        "trunk_id": trunk_of(company_id),
         "phone_number": number,
         "dial_number": number,
         "webhook_id": "wh-1",
@@ -84,8 +151,21 @@ async def queued(store: Store, count: int, company_id: str = "acme") -> list[Cal
 
 async def query(path: Path, sql: str, **values: Any) -> list[dict[str, Any]]:
     """Rows of the database in the folder `path`, past the store."""
-    db = await Sqlite.open(path / "test.db")
+    db = await open_db(path)
     try:
-        return await db.read(lambda tx: [dict(row) for row in tx.rows(sql, **values)])
+        return await db.read(lambda tx: [_as_dict(row) for row in tx.rows(sql, **values)])
     finally:
         await db.close()
+
+
+def _as_dict(row: Any) -> dict[str, Any]:
+    return dict(row)
+
+
+async def everything(path: Path) -> bytes:
+    """All that the database in the folder `path` holds: SQLite's files as they are, PostgreSQL's rows."""
+    if path not in _URLS:
+        return b"".join(file.read_bytes() for file in sorted(path.glob("test.db*")))  # noqa: ASYNC240
+    tables = await query(path, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = [await query(path, f"SELECT t::text AS row FROM {each['tablename']} t") for each in tables]
+    return json.dumps(rows, ensure_ascii=False).encode()

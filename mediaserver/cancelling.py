@@ -1,0 +1,116 @@
+"""Taking calls back that are not dialled: one, all of a number, a batch; and holding a batch back.
+
+Each of these takes the rows of calls that no INVITE has left for. Arming takes the same rows and looks at the
+stage again, so one of the two comes first and the other one finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mediaserver import batches, store_calls
+from mediaserver.db import Row, Tx
+from mediaserver.endings import end
+from mediaserver.queueing import BatchRow, BatchStatus, Cancelled
+from mediaserver.records import CallStatus, Outcome, Stage, Stopping
+
+_PENDING = """
+SELECT * FROM calls WHERE company_id = :company_id AND phone_number = :phone_number
+    AND stage IN ('QUEUED', 'CLAIMED', 'HELD') AND direction = 'outbound'
+    AND (:agent_id = '' OR agent_id = :agent_id)
+ORDER BY position {lock}
+"""
+
+_UNDIALLED = """
+SELECT * FROM calls WHERE batch_id = :batch_id AND batch_id <> '' AND stage IN ('QUEUED', 'CLAIMED', 'HELD')
+ORDER BY position {lock}
+"""
+
+_WISH = """
+UPDATE calls SET hangup_requested = 1 WHERE id = :id AND company_id = :company_id RETURNING stage
+"""
+
+_MOVE = "UPDATE calls SET stage = :stage, owner = '', lease_until_ms = 0 WHERE position = :position"
+
+_RESUMED = """
+UPDATE batches SET status = CASE
+    WHEN EXISTS (SELECT 1 FROM calls c WHERE c.batch_id = batches.id AND c.stage IN ('ARMED', 'FINISHED'))
+        OR EXISTS (SELECT 1 FROM calls c JOIN attempts a ON a.call_id = c.id WHERE c.batch_id = batches.id)
+        THEN 'ONGOING'
+    WHEN due_at_ms > {now} THEN 'SCHEDULED' ELSE 'QUEUED' END
+WHERE id = :id AND status = 'PAUSED'
+"""
+
+_CANCELLED = Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local")
+
+
+def request_hangup(tx: Tx, *, company_id: str, call_id: str) -> Stopping | None:
+    """See `Store.request_hangup`."""
+    row = tx.row(_WISH, id=call_id, company_id=company_id)
+    if row is None:
+        return None
+    stage = Stage(row["stage"])
+    if stage is Stage.FINISHED:
+        return Stopping.ENDED
+    if stage is Stage.ARMED:
+        return Stopping.REQUESTED
+    # Its claim, if it has one, is void from here on: arming looks for the stage.
+    end(tx, call_id, _CANCELLED)
+    return Stopping.CANCELLED
+
+
+def cancel_pending(tx: Tx, *, company_id: str, phone_number: str, agent_id: str | None) -> Cancelled | None:
+    """See `Store.cancel_pending`."""
+    rows = tx.rows(_PENDING, company_id=company_id, phone_number=phone_number, agent_id=agent_id or "")
+    if not rows:
+        return None
+    for row in rows:
+        end(tx, row["id"], _CANCELLED)
+    first, *others = sorted(rows, key=lambda row: (row["not_before_ms"], row["position"]))
+    return Cancelled(
+        call=store_calls.call_row(first),
+        previous_status=first["status"],
+        batch_id=first["batch_id"],
+        others=tuple(row["id"] for row in others),
+    )
+
+
+def pause_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
+    """See `Store.pause_batch`."""
+    batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
+    if batch is None or batch.status.final:
+        return batch
+    _move(tx, tx.rows(_UNDIALLED, batch_id=batch_id), Stage.HELD)
+    tx.run(
+        "UPDATE batches SET status = 'PAUSED' WHERE id = :id AND status NOT IN ('COMPLETED', 'CANCELLED')",
+        id=batch_id,
+    )
+    return batches.get(tx, company_id=company_id, batch_id=batch_id)
+
+
+def resume_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
+    """See `Store.resume_batch`."""
+    batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
+    if batch is None or batch.status is not BatchStatus.PAUSED:
+        return batch
+    held = [row for row in tx.rows(_UNDIALLED, batch_id=batch_id) if row["stage"] == Stage.HELD]
+    _move(tx, held, Stage.QUEUED)
+    tx.run(_RESUMED, id=batch_id)
+    return batches.get(tx, company_id=company_id, batch_id=batch_id)
+
+
+def cancel_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
+    """See `Store.cancel_batch`."""
+    batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
+    if batch is None or batch.status.final:
+        return batch
+    rows = tx.rows(_UNDIALLED, batch_id=batch_id)
+    tx.run("UPDATE batches SET status = 'CANCELLED' WHERE id = :id AND status <> 'COMPLETED'", id=batch_id)
+    for row in rows:
+        end(tx, row["id"], _CANCELLED)
+    return batches.get(tx, company_id=company_id, batch_id=batch_id)
+
+
+def _move(tx: Tx, rows: Sequence[Row], stage: Stage) -> None:
+    for row in rows:
+        tx.run(_MOVE, position=row["position"], stage=stage)

@@ -1,0 +1,148 @@
+"""The queue's verbs of `mediaserver.store.Store`: calls in, batches, cancellations, who is never called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from mediaserver import batches, cancelling, do_not_call, enqueueing
+from mediaserver.db import Db
+from mediaserver.queueing import (
+    BatchPage,
+    BatchReceipt,
+    BatchRow,
+    BatchStatus,
+    Cancelled,
+    DoNotCallPage,
+    ItemResult,
+    NewBatch,
+    Remembered,
+    Repeatable,
+)
+from mediaserver.records import CallRow, NewCall, Stopping
+
+
+class Queue:
+    """Part of `Store`."""
+
+    _db: Db
+    outbox_filled: asyncio.Event
+    queue_filled: asyncio.Event
+
+    async def enqueue(self, call: NewCall, *, repeatable: Repeatable | None = None) -> CallRow:
+        """Writes a call to be made (PENDING) and its `call.queued` event. A number outside its calling window
+        waits for it.
+
+        With `repeatable`, a request that was answered before gets the same call and queues nothing. Raises
+        `RepeatedDifferently`, and `RuleBroken` for a call that no rule will ever let out.
+        """
+        row = await self._db.write(partial(enqueueing.enqueue, call=call, repeatable=repeatable))
+        self._filled(queue=True)
+        return row
+
+    async def enqueue_batch(self, batch: NewBatch, *, repeatable: Repeatable | None = None) -> BatchReceipt:
+        """Queues the items that the rules let through, under the company's duplicate policy, all or (where
+        the database fails) none. `repeatable` as for `enqueue`."""
+        receipt = await self._db.write(partial(enqueueing.enqueue_batch, batch=batch, repeatable=repeatable))
+        self._filled(queue=True)
+        return receipt
+
+    async def dry_run(self, batch: NewBatch) -> BatchReceipt:
+        """What `enqueue_batch` would answer now; queues nothing."""
+        return await self._db.read(partial(enqueueing.dry_run, batch=batch))
+
+    async def dry_run_call(self, call: NewCall) -> ItemResult:
+        """What would become of a single call now; queues nothing."""
+        return await self._db.read(partial(enqueueing.dry_run_call, call=call))
+
+    async def remembered(self, company_id: str, repeatable: Repeatable) -> Remembered | None:
+        """The answer to an earlier request with this key, None if there was none. To be asked before the
+        request is checked at all. Raises `RepeatedDifferently` where the body was another."""
+        return await self._db.read(
+            partial(enqueueing.remembered, company_id=company_id, repeatable=repeatable)
+        )
+
+    # Batches, and taking calls back -------------------------------------------------------------------------
+
+    async def request_hangup(self, company_id: str, call_id: str) -> Stopping | None:
+        """Ends a call: one not yet armed is CANCELLED and no INVITE will leave; for a live one the wish is
+        noted (`wishes` tells its owner) and the caller must hang up if it owns the call. None: no such
+        call."""
+        stopping = await self._db.write(
+            partial(cancelling.request_hangup, company_id=company_id, call_id=call_id)
+        )
+        self._filled()
+        return stopping
+
+    async def cancel_pending(
+        self, company_id: str, phone_number: str, *, agent_id: str | None = None
+    ) -> Cancelled | None:
+        """Cancels every PENDING call of the company to `phone_number` (E.164): once this has returned, no
+        INVITE leaves for any of them. None: there was none."""
+        cancelled = await self._db.write(
+            partial(
+                cancelling.cancel_pending,
+                company_id=company_id,
+                phone_number=phone_number,
+                agent_id=agent_id,
+            )
+        )
+        self._filled()
+        return cancelled
+
+    async def batch(self, company_id: str, batch_id: str) -> BatchRow | None:
+        """A batch of this company, None if there is none."""
+        return await self._db.read(partial(batches.get, company_id=company_id, batch_id=batch_id))
+
+    async def batches(
+        self, company_id: str, *, status: BatchStatus | None = None, cursor: str = "", limit: int = 50
+    ) -> BatchPage:
+        """The company's batches, newest first. Raises `LocalError` for a cursor that is not ours."""
+        return await self._db.read(
+            partial(batches.find, company_id=company_id, status=status, cursor=cursor, limit=limit)
+        )
+
+    async def pause_batch(self, company_id: str, batch_id: str) -> BatchRow | None:
+        """Holds back what is not dialled yet; calls in progress go on. A batch that is over, or paused, stays
+        as it is. None: no such batch."""
+        return await self._db.write(partial(cancelling.pause_batch, company_id=company_id, batch_id=batch_id))
+
+    async def resume_batch(self, company_id: str, batch_id: str) -> BatchRow | None:
+        """Lets a paused batch go on; another stays as it is. None: no such batch."""
+        row = await self._db.write(partial(cancelling.resume_batch, company_id=company_id, batch_id=batch_id))
+        self._filled(queue=True)
+        return row
+
+    async def cancel_batch(self, company_id: str, batch_id: str) -> BatchRow | None:
+        """Cancels what is not dialled yet; calls in progress go on. A batch that is over stays as it is.
+        None: no such batch."""
+        row = await self._db.write(partial(cancelling.cancel_batch, company_id=company_id, batch_id=batch_id))
+        self._filled()
+        return row
+
+    # Do not call --------------------------------------------------------------------------------------------
+
+    async def add_do_not_call(self, company_id: str, numbers: Sequence[str], *, reason: str = "") -> int:
+        """Puts E.164 numbers on the company's list; those on it stay. Calls in the queue end FAILED when
+        their turn comes. Returns how many were new."""
+        return await self._db.write(
+            partial(do_not_call.add, company_id=company_id, numbers=tuple(numbers), reason=reason)
+        )
+
+    async def remove_do_not_call(self, company_id: str, phone_number: str) -> bool:
+        """Takes a number off the list; False: it was not on it."""
+        return await self._db.write(
+            partial(do_not_call.remove, company_id=company_id, phone_number=phone_number)
+        )
+
+    async def do_not_call(self, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
+        """The company's list, by number."""
+        return await self._db.read(
+            partial(do_not_call.find, company_id=company_id, cursor=cursor, limit=limit)
+        )
+
+    def _filled(self, *, queue: bool = False) -> None:
+        self.outbox_filled.set()
+        if queue:
+            self.queue_filled.set()
