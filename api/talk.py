@@ -15,7 +15,8 @@ STATIC = Path(__file__).parent / "static"
 
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'self'; media-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
+        "frame-ancestors 'none'; base-uri 'none'"
     ),
     "Permissions-Policy": "microphone=(self), camera=()",
     "Referrer-Policy": "no-referrer",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import wave
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from aiohttp.test_utils import TestClient
 
 from mediaserver.rooms.lobby import Invitation
@@ -14,12 +16,14 @@ from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.server import Server
 from tests.support.rtc import RtcClient
 from tests.support.server import FAKE_ENGINES, Site, write_site
+from tests.support.tones import write_wav
 
 COMPANY = "web"
+TALKER = "f7e7e2a0-93a8-4a55-8f6c-9f5f3f5f1a05"
 AGENT = "e6d7e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
 CALLS_KEY = "web-company-calls-key"
 
-ROOMS = """
+ROOMS = '''
 [rooms]
 udp_ports = "{first}-{last}"
 addresses = ["127.0.0.1"]
@@ -45,7 +49,7 @@ language = "en"
 start = "ask"
 [[agent.script.step]]
 id = "ask"
-say = "Hello {{{{name}}}}. Would you like an appointment?"
+say = "Hello. Would you like an appointment?"
 expect = {{ kinds = ["yes_no"] }}
 collect = "wanted"
 on = {{ yes = "bye", no = "bye" }}
@@ -56,7 +60,26 @@ say = "Thank you. Goodbye."
 action = "hang_up"
 disposition = "answered"
 goal = true
-"""
+[[agent]]
+id = "f7e7e2a0-93a8-4a55-8f6c-9f5f3f5f1a05"
+company = "web"
+name = "Long talker"
+language = "en"
+{engines}
+[agent.script]
+start = "hours"
+[[agent.script.step]]
+id = "hours"
+say = """The opening hours are eight o'clock to five o'clock, Monday to Friday. The opening hours on Saturday\
+ are nine o'clock to one o'clock. On Sunday we are closed. Is that okay?"""
+expect = {{ kinds = ["yes_no"] }}
+on = {{ yes = "bye", no = "bye" }}
+[[agent.script.step]]
+id = "bye"
+say = "Thank you. Goodbye."
+action = "hang_up"
+disposition = "told"
+'''
 
 
 def write_web_site(directory: Path, *, engines: str = FAKE_ENGINES, public: bool = False) -> Site:
@@ -68,7 +91,7 @@ def write_web_site(directory: Path, *, engines: str = FAKE_ENGINES, public: bool
 
 def invite(server: Server, **more: Any) -> Invitation:
     """An invitation to talk to the agent."""
-    request = WebCallRequest(agent_id=AGENT, user_ref="ann", variables={"name": "Ann"}, **more)
+    request = WebCallRequest(agent_id=AGENT, user_ref="ann", **more)
     return server.lobby.invite(COMPANY, request)
 
 
@@ -85,6 +108,18 @@ async def join(client: TestClient[Any, Any], rtc: RtcClient, token: str) -> str:
         rtc.tell(answer=await answer.text())
         rtc.follow()
         return answer.headers["Location"]
+
+
+def microphone(path: Path, *parts: float | str) -> Path:
+    """Seconds of silence and spoken words, one after the other, as a file at 16 kHz."""
+    sounds = []
+    for place, part in enumerate(parts):
+        if isinstance(part, str):
+            with wave.open(str(spoken(path.with_suffix(f".{place}.wav"), part))) as file:
+                sounds.append(np.frombuffer(file.readframes(file.getnframes()), np.int16))
+        else:
+            sounds.append(np.zeros(int(part * 16000), np.int16))
+    return write_wav(path, np.concatenate(sounds), 16000)
 
 
 def spoken(path: Path, text: str) -> Path:
