@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import struct
 import time
 import uuid
 from types import TracebackType
@@ -105,12 +106,20 @@ class RawCall:
         async with asyncio.timeout(patience_s):
             return parse((await self.sip.arrived.get())[1])
 
+    async def timed_final(self, method: str = "") -> tuple[float, Response]:
+        """The next final response, to `method` if one is named, and when it came (`time.monotonic`)."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                at, data = await self.sip.arrived.get()
+                message = parse(data)
+                if not isinstance(message, Response) or message.status < 200:
+                    continue
+                if message.cseq.method == (method or message.cseq.method):
+                    return at, message
+
     async def final(self, method: str = "INVITE") -> Response:
         """The next final response to `method`; others are passed over."""
-        while True:
-            message = await self.message()
-            if isinstance(message, Response) and message.cseq.method == method and message.status >= 200:
-                return message
+        return (await self.timed_final(method))[1]
 
     async def asked(self, method: str, *, patience_s: float = PATIENCE_S) -> Request:
         """The next request of `method` from the server; others are passed over."""
@@ -130,17 +139,23 @@ class RawCall:
 
     def take_answer(self, response: Response) -> None:
         """Learns the server's tag and its RTP address."""
-        self._to = response.header("To") or ""
+        self.take_tag(response)
         found = re.search(rb"m=audio (\d+)", response.body)
         assert found is not None
         self.remote_rtp = ("127.0.0.1", int(found[1]))
 
-    def reply(self, request: Request, status: int = 200) -> None:
+    def take_tag(self, message: Request | Response) -> None:
+        """Learns the server's tag: what follows is within the dialog."""
+        self._to = message.header("To") or ""
+
+    def reply(self, request: Request, status: int = 200, *, body: str = "") -> None:
         """Answers a request of the server's."""
         lines = [f"SIP/2.0 {status} OK"]
         for name in ("Via", "From", "To", "Call-ID", "CSeq"):
             lines += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        self.send(("\r\n".join([*lines, "Content-Length: 0"]) + "\r\n\r\n").encode())
+        lines += [f"Contact: <sip:raw@127.0.0.1:{self.sip.port}>", f"Content-Length: {len(body)}"]
+        lines += ["Content-Type: application/sdp"] if body else []
+        self.send(("\r\n".join(lines) + f"\r\n\r\n{body}").encode())
 
     async def hang_up(self) -> None:
         """BYE and its answer; a call that the server has ended is fine too."""
@@ -162,14 +177,33 @@ class RawCall:
 
     async def hum(self, frequency_hz: float, duration_s: float, *, keep: float = 1.0) -> None:
         """A tone in real time; of every ten packets `10 * keep` are sent."""
+        await self.play(tone(frequency_hz, duration_s, 8000), keep=keep)
+
+    async def play(self, samples: Pcm, *, keep: float = 1.0) -> None:
+        """Sound in real time."""
         loop, due = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        samples = tone(frequency_hz, duration_s, 8000)
         for index, frame in enumerate(samples[: samples.size // FRAME * FRAME].reshape(-1, FRAME)):
             data = self.packet(ulaw(frame))
             if index % 10 < 10 * keep:
                 self.send_rtp(data)
             due += 0.02
             await asyncio.sleep(max(0.0, due - loop.time()))
+
+    def key(self, event: int) -> None:
+        """A key by RFC 4733: it grows, and its end comes three times."""
+        started = self.timestamp
+        for duration, end in ((160, 0), (320, 0), (480, 0x80), (480, 0x80), (480, 0x80)):
+            self.timestamp = started
+            self.send_rtp(self.packet(struct.pack("!BBH", event, end | 10, duration), payload_type=101))
+
+    def keys_heard(self) -> list[int]:
+        """The RFC 4733 events that have arrived, one for each press (its timestamp)."""
+        pressed: dict[bytes, int] = {}
+        while not self.rtp.arrived.empty():
+            _, data = self.rtp.arrived.get_nowait()
+            if data[1] & 0x7F == 101:
+                pressed[data[4:8]] = data[12]
+        return list(pressed.values())
 
     def heard(self) -> list[tuple[float, Pcm]]:
         """The audio packets that have arrived since this was asked last, with their times."""
