@@ -4,7 +4,8 @@ A webhook's URL is a customer's to choose, so it may point at this machine, at t
 cloud's metadata service, by number, by a name that resolves there, or by a name that resolves elsewhere when
 it is checked and there when it is used (DNS rebinding). The check is therefore made where it cannot be gone
 round: on the very address that a socket is about to be connected to. Redirects are answers like any other,
-proxies of the environment are not used, answers are cut at 64 KiB and an exchange takes at most five seconds.
+proxies of the environment are not used, answers are cut at 64 KiB and an exchange takes at most five seconds
+unless a caller says otherwise.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _NEVER = tuple(
     for network in (
         "0.0.0.0/8",
         "100.64.0.0/10",
+        "168.63.129.16/32",  # Azure's host, which is no special-purpose address to IANA
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
@@ -55,6 +57,7 @@ _NEVER = tuple(
     )
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")  # RFC 2765: a translator's spelling of an IPv4 host
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
@@ -101,7 +104,7 @@ def _meanings(address: IpAddress) -> list[IpAddress]:
         return [address, address.sixtofour]
     if address.teredo is not None:
         return [address, *address.teredo]
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+    if address in _NAT64 or address in _TRANSLATED or (address in _COMPATIBLE and int(address) > 1):
         return [address, ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     return [address]
 
@@ -152,8 +155,11 @@ class SafeHttp:
             await self._session.close()
             self._session = None
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """Posts `body`. Raises `TargetRefused` and `RequestFailed`; a status of 300 and more is an answer."""
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> HttpAnswer:
+        """Posts `body`; `timeout_s` None: the client's own. Raises `TargetRefused` and `RequestFailed`; a
+        status of 300 and more is an answer."""
         if self._session is None:
             raise RequestFailed("the HTTP client is closed")
         if not _is_http(url):
@@ -165,6 +171,7 @@ class SafeHttp:
                 data=body,
                 headers={"Accept-Encoding": "identity", "User-Agent": "openline-mediaserver", **headers},
                 allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s if timeout_s is None else timeout_s),
             ) as answer:
                 content = await _limited(answer)
         except aiohttp.ClientConnectorError as error:

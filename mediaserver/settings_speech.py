@@ -1,4 +1,4 @@
-"""The table [speech]: text-to-speech and speech-to-text for whoever has a key, and a little for who has none."""
+"""The table [speech]: text-to-speech and speech-to-text over HTTP."""
 
 from __future__ import annotations
 

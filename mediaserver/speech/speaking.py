@@ -70,4 +70,6 @@ async def _chunks(voice: TextToSpeech, text: str, language: str) -> AsyncGenerat
     except EngineMissing as error:
         raise InvalidRequest(f"This voice cannot say it: {error}") from error
     except EngineError as error:
+        if not error.retryable:
+            raise InvalidRequest("The voice cannot say this text in this language") from error
         raise SpeechFailed("Speech synthesis failed") from error
