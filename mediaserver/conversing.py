@@ -78,6 +78,11 @@ class LiveConversation(SessionObserver):
         if self._session is not None:
             self._session.stop()
 
+    def write(self, text: str) -> None:
+        """What the caller writes to the agent; nothing before the conversation has begun."""
+        if self._session is not None:
+            self._session.write(text)
+
     async def converse(self, leg: Leg) -> tuple[SessionResult | None, str]:
         """The conversation on `leg`, from its first word to its end; without a result, what went wrong. Never
         raises."""

@@ -45,6 +45,7 @@ from pipeline.turn_events import (
     SpeechStopped,
     StartReply,
     State,
+    TextWritten,
 )
 from pipeline.turns import Turns
 from pipeline.utterance import Utterance
@@ -52,6 +53,7 @@ from pipeline.voice import Voice
 
 log = logging.getLogger(__name__)
 
+MAX_TEXT_CHARS: Final = 4000  # what somebody writes at once; it goes into a prompt
 MAX_HELD_KEYS: Final = 32  # type-ahead over words that nothing interrupts; longer than a card number
 
 QUIET_LINE_S: Final = 0.2  # no frame for so long is silence: the sender suppresses it, or is gone
@@ -104,6 +106,9 @@ class Dialogue:
         self._expected: Expected | None = None
         self._unanswered = False  # a reply was thrown away before any of it was heard
         self._held_keys = ""
+        self._held_text = ""
+        self._written = ""  # what is being answered, where it was written
+        self._carried = ""  # what was written, and went on before any of the answer was heard
         self._quiet: asyncio.Future[None] | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -153,6 +158,13 @@ class Dialogue:
         else:
             self.receive(KeyPressed(digit), now)
 
+    def written(self, text: str, now: float) -> None:
+        """Something the caller wrote; over words that nothing interrupts it is kept until they are over."""
+        if self._turns.state is State.OPENING or self._protected():
+            self._held_text = f"{self._held_text} {text}".strip()[:MAX_TEXT_CHARS]
+        else:
+            self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
+
     def _protected(self) -> bool:
         """The words being heard may not be interrupted (yet)."""
         utterance = self.playout.current
@@ -164,11 +176,15 @@ class Dialogue:
         opening = self._settings.opening_ms * utterance.rate_hz // 1000
         return isinstance(self._reply.event, CallOpened) and heard.samples < opening
 
-    def _release_keys(self, now: float) -> None:
-        if self._held_keys and not self._protected():
-            keys, self._held_keys = self._held_keys, ""
-            for key in keys:
-                self.receive(KeyPressed(key), now)
+    def _release_held(self, now: float) -> None:
+        if self._protected():
+            return
+        keys, self._held_keys = self._held_keys, ""
+        for key in keys:
+            self.receive(KeyPressed(key), now)
+        text, self._held_text = self._held_text, ""
+        if text:
+            self.receive(TextWritten(text), now)
 
     # From the playout (`PlayoutListener`) ---------------------------------------------------------------
 
@@ -189,7 +205,7 @@ class Dialogue:
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
         """All of it was heard."""
         self._minutes.agent_said(Heard(utterance, utterance.samples), now=now, interrupted=False)
-        self._release_keys(now)
+        self._release_held(now)
 
     def playout_ran_out(self, now: float) -> None:
         """Nothing is left to be heard."""
@@ -206,7 +222,7 @@ class Dialogue:
             self._unanswered = False
         self._minutes.end(now)
         self.receive(ReplyHeard(self._floor_turn), now)
-        self._release_keys(now)
+        self._release_held(now)
 
     # Turn-taking ----------------------------------------------------------------------------------------
 
@@ -254,11 +270,20 @@ class Dialogue:
     def _start_reply(self, action: StartReply, now: float) -> None:
         event, clock, caller = action.event, None, None
         if isinstance(event, UserSaid):
-            caller = self._hearing.take(now)
             minutes = self._minutes
+            written = action.silent_since is None
+            if written:
+                minutes.caller_wrote(event.text, now)
+            else:
+                caller = self._hearing.take(now)
             event = replace(
-                event, heard=minutes.heard, interrupted=minutes.cut_short, continues=self._unanswered
+                event,
+                text=f"{self._carried} {event.text}".strip(),
+                heard=minutes.heard,
+                interrupted=minutes.cut_short,
+                continues=self._unanswered or bool(self._carried),
             )
+            self._written, self._carried = event.text if written else "", ""
         if action.silent_since is not None and action.endpoint_due is not None:
             clock = TurnClock(action.silent_since, action.endpoint_due, self._hearing.words_known)
         self._minutes.begin(event, now, clock=clock, caller=caller)
@@ -299,6 +324,7 @@ class Dialogue:
             self._minutes.end(now, interrupted=True)
         else:
             self._unanswered = self._ears.is_open and self._minutes.answers_words
+            self._carried = self._written
 
     def _discard(self, action: Discard, now: float) -> None:
         self._hearing.close()

@@ -187,6 +187,10 @@ class Minutes:
         if self._observer is not None and text:
             self._observer.agent_speaking(text, now)
 
+    def caller_wrote(self, text: str, now: float) -> None:
+        """Words that need no understanding."""
+        self._add(TranscriptEntry(Role.CALLER, text, self.ms(now), self.ms(now), confidence=1.0))
+
     def caller_said(self, entry: TranscriptEntry) -> None:
         """Words that no exchange came of."""
         self._add(entry)

@@ -91,6 +91,11 @@ class Session:
         await dialogue.hear_out()
         return await self._result(reason)
 
+    def write(self, text: str) -> None:
+        """What the caller writes instead of saying it (chat): answered like what they say."""
+        if text:
+            self._dialogue.written(text, self._loop.time())
+
     def stop(self) -> None:
         """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:
         nothing."""

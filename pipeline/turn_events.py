@@ -56,6 +56,13 @@ class KeyPressed:
 
 
 @dataclass(frozen=True, slots=True)
+class TextWritten:
+    """The caller wrote something (chat), while the agent's words may be interrupted."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Understood:
     """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's."""
 
@@ -107,8 +114,8 @@ class LegEnded:
 
 
 Event: TypeAlias = (
-    SpeechStarted | SpeechStopped | BargedIn | KeyPressed | Understood | SpeechReady | SpeechRanOut
-    | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
+    SpeechStarted | SpeechStopped | BargedIn | KeyPressed | TextWritten | Understood | SpeechReady
+    | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
 )  # fmt: skip
 
 

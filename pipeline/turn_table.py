@@ -33,6 +33,8 @@ Why the states are these:
   did is an answer and goes to ENDPOINTING; any other is forgotten. If the agent finishes first, the floor
   is the caller's.
 - KEYING: while digits come in, what the microphone hears is tones and keys clicking.
+- What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
+  was being listened to is forgotten.
 - CLOSING: once the end is decided nothing stops the last words, and after them the line stays up for
   `linger_ms`,
   because the far end's jitter buffer still holds them. A deadline of its own ends it: no way leads back.
@@ -61,6 +63,7 @@ from pipeline.turn_events import (
     SpeechStarted,
     SpeechStopped,
     State,
+    TextWritten,
     Understood,
 )
 
@@ -89,6 +92,8 @@ class Effect(Enum):
     INTERRUPT_BY_KEY = "interrupt_by_key"
     TAKE_TURN = "take_turn"
     TAKE_KEYS = "take_keys"
+    TAKE_TEXT = "take_text"
+    INTERRUPT_BY_TEXT = "interrupt_by_text"
     REPROMPT = "reprompt"
     WATCH_ON = "watch_on"
     FORGET_AND_WATCH = "forget_and_watch"
@@ -128,7 +133,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_nothing(
-                S.OPENING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechRanOut
+                S.OPENING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
+                SpeechRanOut,
             ),
             SpeechReady: (S.SPEAKING, E.IGNORE),
             ReplyHeard: (S.LISTENING, E.LISTEN),
@@ -141,6 +147,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             SpeechStarted: (S.HEARING, E.HEAR),
             BargedIn: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
             KeyPressed: (S.KEYING, E.FIRST_KEY),
+            TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.SILENCE_NOTED: (S.REPLYING, E.REPROMPT),
             I.PATIENCE_ENDED: (S.CLOSING, E.SAY_GOODBYE),
         },
@@ -149,6 +156,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.HEARING, SpeechStarted, BargedIn, Understood),
             SpeechStopped: (S.ENDPOINTING, E.PAUSE),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
+            TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.VOICE_CHECK_DUE: (S.HEARING, E.CHECK_VOICE),
             I.TALKED_TOO_LONG: (S.ENDPOINTING, E.CUT_OFF),
         },
@@ -157,6 +165,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.ENDPOINTING, SpeechStopped, BargedIn),
             SpeechStarted: (S.HEARING, E.HEAR_ON),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
+            TextWritten: (S.REPLYING, E.TAKE_TEXT),
             Understood: (S.ENDPOINTING, E.WEIGH),
             I.DECODE_DUE: (S.ENDPOINTING, E.DECODE),
             I.WORDS_OVERDUE: (S.REPLYING, E.TAKE_TURN),
@@ -170,6 +179,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             SpeechStarted: (S.HEARING, E.INTERRUPT),
             BargedIn: (S.HEARING, E.INTERRUPT),
             KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
             SpeechReady: (S.SPEAKING, E.IGNORE),
             ReplyHeard: (S.LISTENING, E.LISTEN),
             I.DEAD_AIR_NOTED: (S.REPLYING, E.FILL),
@@ -182,6 +192,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
             BargedIn: (S.HEARING, E.INTERRUPT),
             KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
             SpeechRanOut: (S.REPLYING, E.WATCH_ON),
             ReplyHeard: (S.LISTENING, E.LISTEN),
         },
@@ -192,6 +203,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             SpeechStopped: (S.OVERLAPPED, E.HOLD),
             BargedIn: (S.HEARING, E.INTERRUPT),
             KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
             SpeechRanOut: (S.HEARING, E.INTERRUPT),  # the agent paused, the caller goes on
             ReplyHeard: (S.HEARING, E.HEAR),
         },
@@ -202,6 +214,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
             BargedIn: (S.HEARING, E.INTERRUPT),
             KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
             I.OVERLAP_FORGOTTEN: (S.SPEAKING, E.FORGET),
@@ -210,20 +223,21 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_nothing(S.KEYING, SpeechStarted, SpeechStopped, BargedIn, Understood),
             KeyPressed: (S.KEYING, E.KEY),
+            TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.KEYS_COMPLETED: (S.REPLYING, E.TAKE_KEYS),
         },
         S.CLOSING: {
             LegEnded: (S.ENDED, E.BREAK_OFF),
             **_nothing(
-                S.CLOSING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechReady,
-                SpeechRanOut, ReplyFailed, CallConcluded,
+                S.CLOSING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
+                SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
             ),
             ReplyHeard: (S.CLOSING, E.LINGER),
             I.CLOSING_ENDED: (S.ENDED, E.END),
         },
         S.ENDED: _nothing(
-            S.ENDED, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, Understood, SpeechReady,
-            SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded, LegEnded,
+            S.ENDED, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
+            SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded, LegEnded,
         ),
     }
 )  # fmt: skip

@@ -33,6 +33,7 @@ from pipeline.turn_events import (
     SpeechStopped,
     StartReply,
     State,
+    TextWritten,
     Understood,
 )
 from pipeline.turn_table import TRANSITIONS, Effect, Kind
@@ -236,6 +237,17 @@ class Turns:
         self.turn += 1
         self._actions.append(StartReply(self.turn, UserKeyed(self._keys or "#")))
         self._watch(now + self._settings.dead_air_ms / 1000)
+
+    def _take_text(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, TextWritten)
+        self._silences = 0
+        self.turn += 1
+        self._actions += (Discard(), StartReply(self.turn, UserSaid(event.text, 1.0)))
+        self._watch(now + self._settings.dead_air_ms / 1000)
+
+    def _interrupt_by_text(self, event: Event | None, now: float) -> None:
+        self._actions.append(Interrupt())
+        self._take_text(event, now)
 
     def _reprompt(self, event: Event | None, now: float) -> None:
         self._silences += 1

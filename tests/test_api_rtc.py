@@ -72,11 +72,8 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
         report = await sdk.end()
     assert report["loudest"] > 1000
     finals = [(each["who"], each["text"]) for each in events(sdk, "segment") if each["final"]]
-    assert finals == [
-        (agent, "Hello Ann. Would you like an appointment?"),
-        ("ann", "yes"),
-        (agent, "Thank you. Goodbye."),
-    ]
+    assert "Would you like an appointment?" in finals[0][1]
+    assert finals[1:] == [("ann", "yes"), (agent, "Thank you. Goodbye.")]
     streams = {(each["who"], each["text"]) for each in events(sdk, "stream")}
     assert set(finals) <= streams
     assert any(not each["final"] for each in events(sdk, "segment"))
@@ -85,6 +82,19 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
         call = await response.json()
     assert call["analysis"]["answers"] == {"wanted": "yes"}
     assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
+
+
+async def test_what_is_written_to_the_agent_is_answered(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token, publish=False) as sdk:
+        agent = next(iter((await sdk.event("connected"))["others"]))
+        await agent_is(sdk, "listening")
+        sdk.tell(text="yes")
+        await sdk.event("disconnected")
+        await sdk.end()
+    streams = [(each["who"], each["text"]) for each in events(sdk, "stream")]
+    assert {("ann", "yes"), (agent, "Thank you. Goodbye.")} <= set(streams)
 
 
 async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(web: Web) -> None:

@@ -9,7 +9,7 @@ import pytest
 from livekit.protocol import models
 
 from mediaserver.rooms.errors import RoomError
-from mediaserver.rooms.participant import Kind, Participant, Permissions
+from mediaserver.rooms.participant import Kind, Participant, Permissions, Track
 from mediaserver.rooms.room import LeaveReason, Room, Words
 from mediaserver.rooms.signalling_data import (
     CHAT,
@@ -169,6 +169,7 @@ def test_both_sides_words_arrive_as_segments_and_as_text_streams() -> None:
     here = room()
     ann = End(here)
     here.spoken(Words(here.agent, "SG_1", "Hello.", final=False), 2.0)
+    here.publish(ann.participant, Track("TR_ann", cid="mic"), 2.5)
     here.spoken(Words(ann.participant, "SG_2", "hi", final=True), 3.0)
     kinds = [packet.WhichOneof("value") for packet in ann.packets]
     assert kinds == ["transcription", "stream_header", "stream_chunk", "stream_trailer"] * 2
@@ -182,6 +183,18 @@ def test_both_sides_words_arrive_as_segments_and_as_text_streams() -> None:
     assert header.stream_header.attributes["lk.segment_id"] == "SG_2"
     assert [packet.sequence for packet in ann.packets] == list(range(1, 9))
     assert {packet.participant_sid for packet in ann.packets} == {here.agent.sid}
+
+
+def test_the_words_of_somebody_without_a_microphone_are_a_text_stream_alone() -> None:
+    here = room()
+    ann = End(here)
+    here.spoken(Words(ann.participant, "SG_1", "written", final=True), 3.0)
+    assert [packet.WhichOneof("value") for packet in ann.packets] == [
+        "stream_header",
+        "stream_chunk",
+        "stream_trailer",
+    ]
+    assert "lk.transcribed_track_id" not in ann.packets[0].stream_header.attributes
 
 
 def test_a_long_text_is_cut_between_characters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import wave
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,11 @@ def converse(
     stt: FakeStt | None = None,
     tts: FakeTts | None = None,
     prepare: Any = None,
+    written: Sequence[tuple[float, str]] = (),
     settings: SessionSettings = SETTINGS,
     **more: Any,
 ) -> tuple[SessionResult, FakeLeg]:
-    """Plays one call to its end. `prepare(leg)` says what the caller does."""
+    """Plays one call to its end. `prepare(leg)` says what the caller does, `written` what they write when."""
 
     async def scene() -> tuple[SessionResult, FakeLeg]:
         leg = FakeLeg()
@@ -58,6 +60,8 @@ def converse(
         session = Session(
             leg=leg, agent=agent, stt=stt or FakeStt(), tts=voices, settings=settings, phrases=phrases, **more
         )
+        for at_s, text in written:
+            asyncio.get_running_loop().call_later(at_s, session.write, text)
         return await session.run(), leg
 
     return play(scene)
@@ -331,6 +335,55 @@ def test_a_key_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> Non
     assert agent.events[1] == UserKeyed("5")
     assert result.transcript[0].text == GREETING.text
     assert result.transcript[1].text != LONG.text
+
+
+# Chat -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_answered_like_what_is_said() -> None:
+    agent = FakeAgent([GREETING], BYE)
+    result, _ = converse(agent, written=[(3.0, "yes please")])
+    said = agent.events[1]
+    assert isinstance(said, UserSaid)
+    assert (said.text, said.confidence, said.continues) == ("yes please", 1.0, False)
+    assert texts(result, Role.CALLER) == ["yes please"]
+    assert result.turns[1].user_text == "yes please"
+    assert result.turns[1].latency is None
+    assert result.reason is EndReason.AGENT
+
+
+def test_writing_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
+    agent = FakeAgent([LONG], [Say(GREETING.text, interruptible=False)], BYE)
+    result, _ = converse(agent, written=[(1.0, "stop"), (1.5, "and"), (1.6, "goodbye")])
+    assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["stop", "and goodbye"]
+    assert result.transcript[0].interrupted
+    assert [entry.text for entry in result.transcript[1:]] == [
+        "stop",
+        GREETING.text,
+        "and goodbye",
+        "thank you goodbye",
+    ]
+
+
+def test_writing_before_the_first_word_is_answered_after_it() -> None:
+    agent = FakeAgent([0.5, GREETING], BYE)
+    result, _ = converse(agent, written=[(0.1, "hello")])
+    assert texts(result, Role.CALLER) == ["hello"]
+    assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
+
+
+def test_going_on_by_voice_before_the_answer_loses_nothing_that_was_written() -> None:
+    agent = FakeAgent([GREETING], [2.0, LONG], [2.0, LONG], BYE)
+    result, _ = converse(
+        agent,
+        stt=FakeStt("for two"),
+        prepare=lambda leg: leg.says(3.5, voice(0.5)),
+        written=[(3.0, "a table"), (3.2, "please")],
+    )
+    last = agent.events[-1]
+    assert isinstance(last, UserSaid)
+    assert (last.text, last.continues) == ("a table please for two", True)
+    assert texts(result, Role.CALLER) == ["a table", "please", "for two"]
 
 
 def test_the_agent_keys_digits_when_its_words_were_heard() -> None:

@@ -36,13 +36,14 @@ from pipeline.turn_events import (
     SpeechStopped,
     StartReply,
     State,
+    TextWritten,
     Understood,
 )
 from pipeline.turn_table import TRANSITIONS, Effect
 from pipeline.turns import EFFECTS, Turns
 
 SETTINGS = SessionSettings()
-FROM_THE_CALLER = (SpeechStarted, SpeechStopped, BargedIn, KeyPressed, LegEnded)
+FROM_THE_CALLER = (SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, LegEnded)
 FROM_A_REPLY = (SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
 WITH_A_REPLY = (
     State.OPENING,
@@ -345,6 +346,7 @@ class World:
         speech: dict[str, Event] = {
             "starts": SpeechStarted(), "barges": BargedIn(), "key": KeyPressed("5"), "hash": KeyPressed("#"),
             "stops": SpeechStopped(self.now - 0.1, 300), "blip": SpeechStopped(self.now - 0.1, 60),
+            "writes": TextWritten("hi"),
         }  # fmt: skip
         reply: dict[str, Event] = {
             "ready": SpeechReady(turn), "dry": SpeechRanOut(turn), "heard": ReplyHeard(turn),
@@ -367,7 +369,7 @@ class World:
 
 HAPPENINGS = [
     "starts", "stops", "blip", "barges", "key", "hash", "ready", "dry", "heard", "fails", "concludes",
-    "words", "nothing",
+    "words", "nothing", "writes",
 ]  # fmt: skip
 
 

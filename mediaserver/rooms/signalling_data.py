@@ -151,17 +151,18 @@ class DataLink(RoomObserver):
     def words_spoken(self, words: Words, now: float) -> None:
         """See `RoomObserver`."""
         speaker = words.speaker
-        track = next(iter(speaker.tracks), "")
-        segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
-        transcription = models.Transcription(
-            transcribed_participant_identity=speaker.identity, track_id=track, segments=[segment]
-        )
-        self.from_agent(models.DataPacket(transcription=transcription), speaker=speaker)
         attributes = {
             "lk.segment_id": words.segment,
             "lk.transcription_final": "true" if words.final else "false",
-            "lk.transcribed_track_id": track,
         }
+        track = next(iter(speaker.tracks), "")
+        if track:  # without one, who writes instead of speaking, there is no segment: the Rust SDK dies of it
+            attributes["lk.transcribed_track_id"] = track
+            segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
+            transcription = models.Transcription(
+                transcribed_participant_identity=speaker.identity, track_id=track, segments=[segment]
+            )
+            self.from_agent(models.DataPacket(transcription=transcription), speaker=speaker)
         self.send_text(TRANSCRIPTION, words.text, attributes, speaker=speaker)
 
     def send_text(

@@ -65,7 +65,9 @@ class WebCall(LiveConversation):
 
     async def run(self) -> None:
         """Converses, hangs everybody up, writes the outcome. Never raises."""
+        self._room.on_text = lambda who, text: self.write(text)
         result, error = await self.converse(self._bridge)
+        self._room.on_text = None
         await self._bridge.hang_up()
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
         outcome = self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)

@@ -1,0 +1,79 @@
+"""livekit-client, unmodified, in Chromium: heard, answered, and everything else that an application uses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp.test_utils import TestClient
+from livekit.protocol import models
+
+from mediaserver.server import Server
+from tests.support.livekit_page import NEWEST, OLDER, SdkPage, recognised, sdk_page
+from tests.support.rooms import invite, microphone, write_web_site
+from tests.support.server import REAL_ENGINES, running
+
+Web = tuple[Server, TestClient[Any, Any]]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+    site = write_web_site(tmp_path_factory.mktemp("web"), engines=REAL_ENGINES)
+    async with running(site) as both:
+        yield both
+
+
+def url(client: TestClient[Any, Any]) -> str:
+    return f"ws://127.0.0.1:{client.port}"
+
+
+CASES = {
+    "newest": (NEWEST, {}),
+    "newest, two connections": (NEWEST, {"singlePeerConnection": False}),
+    "older": (OLDER, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_person_is_heard_and_answered(web: Web, tmp_path: Path, case: str) -> None:
+    server, client = web
+    version, options = CASES[case]
+    ticket = invite(server)
+    voice = microphone(tmp_path / "mic.wav", 5.0, "yes", 30.0)
+    async with sdk_page(version, microphone=voice) as page:
+        await page.join(url(client), ticket.token, **options)
+        (agent,) = (await page.event("connected"))["others"]
+        assert (await page.event("subscribed"))["agent"]
+        await page.event("listened to")
+        await what_an_application_does(page, agent, server.lobby._rooms[ticket.room_name].room.methods)
+        gone = await page.event("disconnected", timeout_s=30)
+        segments = await page.events("segment")
+        streams = await page.events("stream")
+        speakers = await page.events("speakers")
+        played = await page.played()
+        problems = [line for line in page.page.log if line.startswith("exception")]
+    assert gone["reason"] == models.ROOM_CLOSED
+    finals = [(each["who"], each["text"]) for each in segments if each["final"]]
+    assert finals[1:] == [("ann", "yes"), (agent, "Thank you. Goodbye.")]
+    assert set(finals) <= {(each["who"], each["text"]) for each in streams}
+    assert [agent] in [each["who"] for each in speakers]
+    assert problems == []
+    assert "thank you" in await recognised(played)
+
+
+async def what_an_application_does(page: SdkPage, agent: str, methods: dict[str, Any]) -> None:
+    """While the agent greets."""
+    methods["order"] = lambda who, payload: f"{payload} for {who.identity}"
+    call = "room.localParticipant.performRpc({destinationIdentity: %r, method: %r, payload: 'tea'})"
+    assert await page.outcome(call % (agent, "order")) == "tea for ann"
+    assert (await page.outcome(call % (agent, "unknown"))).startswith("1400")
+    assert await page.outcome("room.localParticipant.setAttributes({mood: 'good'})") == "done"
+    assert "insufficient permissions" in await page.outcome("room.localParticipant.setCameraEnabled(true)")
+    assert (
+        await page.outcome("room.localParticipant.publishData(new Uint8Array([1]), {reliable: true})")
+        == "done"
+    )
