@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api import calls, health, rtc, talk, whip
-from api.auth import SERVER
+from api import calls, health, manage, manage_keys, manage_webhooks, queue, rtc, speech, talk, web_calls, whip
+from api.auth import LIMITS, SERVER, open_door
 from api.errors import answer_errors
+from mediaserver.limits import RateLimit
 from mediaserver.rooms.signalling_sessions import SdkSessions
 from mediaserver.rooms.whip import Whip
 from mediaserver.server import Server
@@ -17,10 +18,15 @@ BODY_LIMIT = 1024 * 1024
 
 def build(server: Server) -> web.Application:
     """The application in front of `server`, which its owner starts and closes."""
-    app = web.Application(middlewares=[answer_errors], client_max_size=BODY_LIMIT)
+    app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
     app[SERVER] = server
+    app[LIMITS] = RateLimit(server.settings.server.requests_per_minute)
     app.add_routes(calls.routes)
+    app.add_routes(web_calls.routes)
+    for each in (manage, manage_keys, manage_webhooks, queue):
+        app.add_routes(each.routes)
     app.add_routes(health.routes)
+    speech.set_up(app)
     app[whip.WHIP] = Whip()
     app.add_routes(whip.routes)
     app[rtc.SESSIONS] = SdkSessions()

@@ -2,52 +2,105 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from enum import StrEnum
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from mediaserver.refusals import InvalidRequest, ScopeMissing, UnknownKey
+from api.operations import Operation, Scope, operation_of
+from mediaserver.limits import RateLimit
+from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing, TooMany, UnknownKey
 from mediaserver.server import Server
+
+__all__ = ["LIMITS", "SERVER", "Caller", "Scope", "authenticate", "bearer_key", "caller_of", "open_door"]
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
 """Where an application keeps the server that it is the face of."""
+
+LIMITS: web.AppKey[RateLimit] = web.AppKey("limits", RateLimit)
+"""Where it keeps the request limits of its callers."""
+
+NO_COMPANY = "API key missing company information"
 
 _KEY_LIMIT = 512
 """Longer than any key that we make; what is longer is not looked up."""
 
 
-class Scope(StrEnum):
-    """What a key may be used for."""
-
-    CALLS = "calls"
-    WEB_CALLS = "web-calls"
-    SPEECH = "speech"
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The company on whose behalf a request is made."""
+    """Who a request is from, and the company that it is about. `company_id` is "" where the operation is
+    about no single one; `everywhere`: the server's own admin key; `agents`: those that the key is for, none
+    for all."""
 
     company_id: str
     scopes: frozenset[str]
+    key_id: str = ""
+    everywhere: bool = False
+    agents: frozenset[str] = frozenset()
+
+    def check_agent(self, agent_id: str) -> None:
+        """Raises `ScopeMissing` for an agent that the key is not for."""
+        if self.agents and agent_id.lower() not in self.agents:
+            raise ScopeMissing("Access denied to this agent")
 
 
-async def authenticate(request: web.Request, scope: Scope) -> Caller:
-    """The caller of `request`.
+_CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
-    Raises `UnknownKey` without a known key, `ScopeMissing` where the key lacks `scope`, `InvalidRequest`
-    for a key that belongs to no company.
+
+def caller_of(request: web.Request) -> Caller:
+    """Whom `open_door` let in."""
+    return request[_CALLER]
+
+
+@web.middleware
+async def open_door(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Lets callers in as the route's `Operation` says; routes without one see to it themselves."""
+    operation = operation_of(request.match_info.handler)
+    if operation is not None and operation.scopes:
+        request[_CALLER] = await _admit(request, operation)
+    return await handler(request)
+
+
+async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
+    """The caller of `request`, whose key has one of `scopes` and belongs to a company.
+
+    Raises `UnknownKey` without a known key, `ScopeMissing` where the key lacks the scopes, `InvalidRequest`
+    for a key that belongs to no company, `TooMany` above the request limit.
     """
+    return await _admit(request, Operation(summary="", scopes=scopes))
+
+
+async def _admit(request: web.Request, operation: Operation) -> Caller:
     key = bearer_key(request)
     row = await request.app[SERVER].find_key(key) if key else None
     if row is None:
         raise UnknownKey("Missing API key" if not key else "Invalid API key")
-    if scope not in row.scopes:
-        raise ScopeMissing(f"This API key does not have the scope: {scope.value}")
+    wait_s = request.app[LIMITS].take(row.id, asyncio.get_running_loop().time())
+    if wait_s > 0:
+        raise TooMany("Too many requests", retry_after_s=int(wait_s) + 1)
     if not row.company_id:
-        raise InvalidRequest("API key missing company information")
-    return Caller(row.company_id, frozenset(row.scopes))
+        return Caller(_named_company(request, operation), frozenset(row.scopes), row.id, everywhere=True)
+    if row.scopes.isdisjoint(operation.scopes):
+        wanted = " or ".join(scope.value for scope in operation.scopes)
+        raise ScopeMissing(f"This API key does not have the scope: {wanted}")
+    if operation.takes_company and request.query.get("company", row.company_id) != row.company_id:
+        raise NotFound("Company not found")
+    return Caller(row.company_id, frozenset(row.scopes), row.id, agents=row.agents)
+
+
+def _named_company(request: web.Request, operation: Operation) -> str:
+    """The company that the server's admin key speaks for."""
+    if not operation.of_company:
+        return ""
+    if not operation.takes_company:
+        raise InvalidRequest(NO_COMPANY)
+    company_id = request.query.get("company", "")
+    if not company_id:
+        raise InvalidRequest(f"{NO_COMPANY}: name one with ?company=")
+    if request.app[SERVER].directory.company(company_id) is None:
+        raise NotFound("Company not found")
+    return company_id
 
 
 def bearer_key(request: web.Request) -> str:

@@ -1,57 +1,104 @@
-"""Calls over HTTP: place one, look at it, list them, end it, fetch its recording."""
+"""Calls over HTTP: place one or a hundred, cancel, look, list, end, fetch the recording."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
+from pydantic import Field
 
-from api.auth import SERVER, Scope, authenticate
-from api.models import (
-    CallPage,
-    CallReport,
-    CallSummary,
-    HangupData,
-    HangupResponse,
+from api.auth import SERVER, Scope, caller_of
+from api.models import CallPage, CallReport, CallStatus, CallSummary, HangupData, HangupResponse, Model
+from api.models_calls import (
+    BATCH_LIMIT,
+    BatchCall,
+    BatchData,
+    BatchItem,
+    BatchPolicy,
+    BatchResponse,
+    BatchSummary,
+    CancelData,
+    CancelRequest,
+    CancelResponse,
     OutboundData,
     OutboundRequest,
     OutboundResponse,
+    TrialData,
+    TrialResponse,
+    Variable,
 )
-from mediaserver.placing import CallRequest
-from mediaserver.records import CallRecord, CallRow
+from api.operations import Operation, described
+from api.parsing import answer, checked, iso_time, json_object, query_of
+from mediaserver.orders import Trial
+from mediaserver.placing import INVALID_NUMBER, CallRequest
+from mediaserver.queueing import SPACING_MINUTES, Action, BatchReceipt, Repeatable
+from mediaserver.records import AttemptRow, CallRecord, CallRow
 from mediaserver.refusals import InvalidRequest, NotFound
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
 PER_CALL = "promptVariables/metadata must be per-call for batch requests"
-NO_BATCH = "Batch calls are not part of this version: send one request per call"
+BATCH_SIZE = f'"calls" must have 1 to {BATCH_LIMIT} items'
+NOTHING_PENDING = "No pending call found for this number"
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 PAGE_LIMIT = 100
+READERS = (Scope.CALLS, Scope.ADMIN)
 
 routes = web.RouteTableDef()
 
 
+class CallsQuery(Model):
+    """What a list of calls may be asked for."""
+
+    status: CallStatus | None = None
+    cursor: str = Field(default="", max_length=64)
+    limit: int = Field(default=50, ge=1, le=PAGE_LIMIT)
+
+
 @routes.post("/api/v1/calls/outbound")
+@described(
+    Operation(
+        summary="Places one call, or a batch of up to 100",
+        body=OutboundRequest,
+        answer=OutboundResponse | BatchResponse | TrialResponse,
+        scopes=(Scope.CALLS,),
+        errors=(404, 409),
+        headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
+    )
+)
 async def place_call(request: web.Request) -> web.Response:
-    """Queues one call (sections 2.2, 2.3, 4.1)."""
-    caller = await authenticate(request, Scope.CALLS)
+    """One call or a batch (sections 2.2 to 2.5, 4.1, 4.2)."""
     body = await json_object(request)
     check_mode(body)
-    wanted = parse_outbound(body)
-    row = await request.app[SERVER].place_call(
-        caller.company_id,
-        CallRequest(
-            agent_id=wanted.agentId,
-            phone_number=wanted.phoneNumber,
-            variables={name: prompt_text(value) for name, value in (wanted.promptVariables or {}).items()},
-            metadata=wanted.metadata or {},
-        ),
+    repeatable = repeatable_of(request, body)
+    wanted = checked(OutboundRequest, body)
+    caller_of(request).check_agent(wanted.agentId)
+    if wanted.calls is not None:
+        return await _place_batch(request, wanted, wanted.calls, repeatable)
+    return await _place_one(request, wanted, repeatable)
+
+
+async def _place_one(
+    request: web.Request, wanted: OutboundRequest, repeatable: Repeatable | None
+) -> web.Response:
+    orders, company_id = request.app[SERVER].orders, caller_of(request).company_id
+    new = CallRequest(
+        agent_id=wanted.agentId,
+        phone_number=wanted.phoneNumber or "",
+        variables=prompt_texts(wanted.promptVariables),
+        metadata=wanted.metadata or {},
     )
+    if wanted.dryRun:
+        return _tried(await orders.try_call(company_id, new), wanted, company_id)
+    row = await orders.place_call(company_id, new, repeatable=repeatable)
     data = OutboundData(
         callTaskId=row.id,
         webhookId=row.webhook_id,
@@ -63,86 +110,192 @@ async def place_call(request: web.Request) -> web.Response:
     return answer(OutboundResponse(success=True, data=data))
 
 
+def _tried(trial: Trial, wanted: OutboundRequest, company_id: str) -> web.Response:
+    result = trial.result
+    data = TrialData(
+        dryRun=True,
+        phoneNumber=trial.phone_number,
+        agentId=wanted.agentId,
+        companyId=company_id,
+        action=result.action.value,
+        scheduledFor=iso_time(result.scheduled_for_ms),
+        reason=result.reason or None,
+    )
+    return answer(TrialResponse(success=result.action in _QUEUED, data=data))
+
+
+async def _place_batch(
+    request: web.Request, wanted: OutboundRequest, calls: list[BatchCall], repeatable: Repeatable | None
+) -> web.Response:
+    orders, company_id = request.app[SERVER].orders, caller_of(request).company_id
+    requests = [
+        CallRequest(
+            agent_id=wanted.agentId,
+            phone_number=call.phoneNumber,
+            variables=prompt_texts(call.promptVariables),
+            metadata=call.metadata or {},
+        )
+        for call in calls
+    ]
+    if wanted.dryRun:
+        receipt = await orders.try_batch(company_id, wanted.agentId, requests)
+    else:
+        receipt = await orders.place_batch(company_id, wanted.agentId, requests, repeatable=repeatable)
+    return answer(batch_answer(receipt, wanted, calls), omit_none=True)
+
+
+def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[BatchCall]) -> BatchResponse:
+    """What became of a batch, in request order (section 2.5)."""
+    items = [
+        BatchItem(
+            phoneNumber=call.phoneNumber,
+            action=item.action.value,
+            scheduledFor=iso_time(item.scheduled_for_ms) if item.action is Action.QUEUED_LATER else None,
+            reason=item.reason if item.action in (Action.FAILED, Action.DEDUPED) else None,
+            callTaskId=item.call_id or None,
+        )
+        for call, item in zip(calls, receipt.items, strict=True)
+    ]
+    now, later = receipt.count(Action.QUEUED_NOW), receipt.count(Action.QUEUED_LATER)
+    deduped, failed = receipt.count(Action.DEDUPED), receipt.count(Action.FAILED)
+    data = BatchData(
+        policy=BatchPolicy.model_validate({"mode": receipt.policy, "spacingMinutes": SPACING_MINUTES}),
+        summary=BatchSummary(
+            received=len(items), queuedNow=now, queuedLater=later, deduped=deduped, failed=failed
+        ),
+        items=items,
+        webhookId=receipt.webhook_id,
+        agentId=wanted.agentId,
+        batchId=receipt.batch_id or None,
+        total=len(items),
+        queued=now + later,
+        failed=failed,
+        duplicatesRemoved=deduped,
+        dryRun=True if wanted.dryRun else None,
+    )
+    return BatchResponse(success=now + later > 0, data=data)
+
+
+@routes.post("/api/v1/calls/queue/cancel/{phoneNumber}")
+@described(
+    Operation(
+        summary="Cancels what waits to be dialled to a number, however it is written",
+        body=CancelRequest,
+        body_required=False,
+        answer=CancelResponse,
+        scopes=(Scope.CALLS,),
+        errors=(404,),
+    )
+)
+async def cancel(request: web.Request) -> web.Response:
+    """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
+    wanted = checked(CancelRequest, await json_object(request, optional=True))
+    caller = caller_of(request)
+    done = await request.app[SERVER].orders.cancel(
+        caller.company_id, request.match_info["phoneNumber"], wanted.agentId
+    )
+    if done.cancelled is None:
+        data = CancelData(cancelled=False, phoneNumber=done.phone_number)
+        return answer(CancelResponse(success=True, message=NOTHING_PENDING, data=data), omit_none=True)
+    data = CancelData(
+        cancelled=True,
+        phoneNumber=done.phone_number,
+        callQueueId=done.cancelled.call.id,
+        previousStatus=done.cancelled.previous_status,
+        status="CANCELLED",
+        batchId=done.cancelled.batch_id or None,
+    )
+    return answer(CancelResponse(success=True, data=data), omit_none=True)
+
+
 @routes.get("/api/v1/calls")
+@described(Operation(summary="Lists calls, newest first", query=CallsQuery, answer=CallPage, scopes=READERS))
 async def list_calls(request: web.Request) -> web.Response:
-    """The company's calls, newest first, a page at a time."""
-    caller = await authenticate(request, Scope.CALLS)
-    page = await request.app[SERVER].calls(
-        caller.company_id,
-        status=request.query.get("status", ""),
-        cursor=request.query.get("cursor", ""),
-        limit=_limit(request.query.get("limit", "50")),
+    """The company's calls, a page at a time."""
+    query = query_of(request, CallsQuery)
+    page = await request.app[SERVER].orders.calls(
+        caller_of(request).company_id, status=query.status or "", cursor=query.cursor, limit=query.limit
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
 
 
 @routes.get("/api/v1/calls/{callTaskId}")
+@described(
+    Operation(summary="Tells everything about a call", answer=CallReport, scopes=READERS, errors=(404,))
+)
 async def get_call(request: web.Request) -> web.Response:
     """Everything known about a call."""
-    caller = await authenticate(request, Scope.CALLS)
-    record = await request.app[SERVER].call(caller.company_id, request.match_info["callTaskId"])
-    return answer(CallReport.model_validate(report(record, request.app[SERVER].settings.server.public_url)))
+    server = request.app[SERVER]
+    record = await server.orders.call(caller_of(request).company_id, request.match_info["callTaskId"])
+    return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
+@described(
+    Operation(
+        summary="Ends a call in whatever state it is", answer=HangupResponse, scopes=READERS, errors=(404,)
+    )
+)
 async def hang_up(request: web.Request) -> web.Response:
-    """Ends a call in whatever state it is; ending one that is over changes nothing."""
-    caller = await authenticate(request, Scope.CALLS)
+    """Ends a call; ending one that is over changes nothing."""
     call_id = request.match_info["callTaskId"]
-    stopping = await request.app[SERVER].hang_up(caller.company_id, call_id)
+    stopping = await request.app[SERVER].orders.hang_up(caller_of(request).company_id, call_id)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
     return answer(HangupResponse(success=True, data=data))
 
 
 @routes.get("/api/v1/calls/{callTaskId}/recording")
+@described(
+    Operation(
+        summary="The stereo recording: caller left, agent right; whole, or by Range",
+        media=("audio/wav",),
+        scopes=READERS,
+        errors=(404,),
+    )
+)
 async def get_recording(request: web.Request) -> web.StreamResponse:
-    """The stereo recording (caller left, agent right), whole or by Range."""
-    caller = await authenticate(request, Scope.CALLS)
-    path = await request.app[SERVER].recording(caller.company_id, request.match_info["callTaskId"])
+    """The stereo recording, whole or by Range."""
+    path = await request.app[SERVER].orders.recording(
+        caller_of(request).company_id, request.match_info["callTaskId"]
+    )
     if not await asyncio.to_thread(path.is_file):
         raise NotFound("The recording is not on this server")
     return web.FileResponse(path, headers={"Content-Type": "audio/wav", "Cache-Control": "private, no-store"})
 
 
-async def json_object(request: web.Request) -> dict[str, Any]:
-    """The body as a JSON object. Raises `InvalidRequest`."""
-    try:
-        body = json.loads(await request.read(), parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        raise InvalidRequest("Request body must be a JSON object") from None
-    if not isinstance(body, dict):
-        raise InvalidRequest("Request body must be a JSON object")
-    return body
-
-
 def check_mode(body: Mapping[str, Any]) -> None:
-    """Single or batch, never both (section 4.1). Raises `InvalidRequest` with the message of section 7.1."""
-    single, batch = body.get("phoneNumber") is not None, body.get("calls") is not None
-    if single and batch:
+    """Single or batch, never both (section 4.1). Raises `InvalidRequest` with the messages of section 7.1."""
+    number, calls = body.get("phoneNumber"), body.get("calls")
+    if number is not None and calls is not None:
         raise InvalidRequest(BOTH_MODES)
-    if not single and not batch:
+    if number is None and calls is None:
         raise InvalidRequest(NO_MODE)
-    if batch and ("promptVariables" in body or "metadata" in body):
+    if calls is not None and ("promptVariables" in body or "metadata" in body):
         raise InvalidRequest(PER_CALL)
-    if batch:
-        raise InvalidRequest(NO_BATCH)
+    if isinstance(calls, list) and not 1 <= len(calls) <= BATCH_LIMIT:
+        raise InvalidRequest(BATCH_SIZE)
+    if number is not None and not (isinstance(number, str) and len(number) <= 64):
+        raise InvalidRequest(INVALID_NUMBER)
 
 
-def parse_outbound(body: Mapping[str, Any]) -> OutboundRequest:
-    """The body of a request for one call. Raises `InvalidRequest` naming the first wrong field."""
-    try:
-        return OutboundRequest.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"][:2])
-        if first["loc"] == ("phoneNumber",):
-            raise InvalidRequest("Invalid phone number format") from None
-        raise InvalidRequest(f"{name}: {_REASONS.get(first['type'], first['msg'])}") from None
+def repeatable_of(request: web.Request, body: Mapping[str, Any]) -> Repeatable | None:
+    """The request's Idempotency-Key with what it was sent with, None without one. Raises `InvalidRequest`."""
+    key = request.headers.get(IDEMPOTENCY_KEY)
+    if key is None:
+        return None
+    if _KEY.fullmatch(key) is None:
+        raise InvalidRequest(f"{IDEMPOTENCY_KEY} must have 1 to 255 visible ASCII characters")
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return Repeatable(key, hashlib.sha256(canonical.encode()).hexdigest())
 
 
-def prompt_text(value: str | int | float | bool | None) -> str:
-    """A prompt variable as the prompt shows it."""
+def prompt_texts(variables: Mapping[str, Variable] | None) -> dict[str, str]:
+    """Prompt variables as the prompt shows them."""
+    return {name: _prompt_text(value) for name, value in (variables or {}).items()}
+
+
+def _prompt_text(value: Variable) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -180,31 +333,24 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
         "metadata": dict(record.metadata),
         "transcript": [dict(entry) for entry in record.transcript],
         "turns": [dict(turn) for turn in record.turns],
+        "attempts": [attempt(row) for row in record.attempts],
         "recordingUrl": recording,
         "analysis": dict(record.analysis) or None,
     }
 
 
-def iso_time(at_ms: int) -> str | None:
-    """Milliseconds since 1970 as ISO 8601 in UTC, None for "not yet"."""
-    if not at_ms:
-        return None
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def attempt(row: AttemptRow) -> dict[str, Any]:
+    """One INVITE, or the intention of one."""
+    return {
+        "number": row.number,
+        "trunkId": row.trunk_id,
+        "dialedNumber": row.dial_number,
+        "startedAt": iso_time(row.started_at_ms),
+        "endedAt": iso_time(row.ended_at_ms),
+        "status": row.status.value,
+        "hangupCause": row.cause or None,
+        "sipStatus": row.sip_status or None,
+    }
 
 
-def answer(body: BaseModel) -> web.Response:
-    """A model as the JSON body of a 200."""
-    return web.Response(text=body.model_dump_json(), content_type="application/json")
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= PAGE_LIMIT:
-        raise InvalidRequest(f"limit must be a number from 1 to {PAGE_LIMIT}")
-    return int(text)
-
-
-def _not_json(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_REASONS = {"extra_forbidden": "unknown field", "missing": "required"}
+_QUEUED = (Action.QUEUED_NOW, Action.QUEUED_LATER)

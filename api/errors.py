@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from mediaserver.errors import StoreError
+from mediaserver.errors import RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
 from mediaserver.refusals import (
     Conflict,
     InvalidRequest,
+    NotConfigured,
     NotFound,
     ScopeMissing,
+    TooLarge,
     TooMany,
     Unavailable,
     UnknownKey,
+    Unprocessable,
 )
 
 log = logging.getLogger(__name__)
@@ -31,7 +34,13 @@ STATUS: Mapping[type[Exception], int] = {
     ScopeMissing: 403,
     NotFound: 404,
     Conflict: 409,
+    RepeatedDifferently: 409,
+    RuleBroken: 400,
+    TooLarge: 413,
+    Unprocessable: 422,
     TooMany: 429,
+    SpeechFailed: 500,
+    NotConfigured: 500,
     Unavailable: 503,
     StoreError: 503,
 }

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.auth import SERVER
+from api.models import Readiness
 from api.openapi import document, page
+from api.operations import Operation, described
 
 routes = web.RouteTableDef()
 
 
 @routes.get("/healthz")
+@described(Operation(summary="The process lives"))
 async def healthz(request: web.Request) -> web.Response:
     """200 as soon as the process answers at all."""
     return web.json_response({"alive": True})
 
 
 @routes.get("/readyz")
+@described(Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness))
 async def readyz(request: web.Request) -> web.Response:
     """200 when calls can be taken; else 503 with the list of what is missing."""
     missing = request.app[SERVER].ready()
@@ -28,6 +35,7 @@ async def readyz(request: web.Request) -> web.Response:
 
 
 @routes.get("/metrics")
+@described(Operation(summary="Figures for Prometheus", media=("text/plain",)))
 async def metrics(request: web.Request) -> web.Response:
     """Prometheus' text format."""
     body = request.app[SERVER].exposition()
@@ -35,14 +43,25 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 @routes.get("/openapi.json")
+@described(Operation(summary="This document", media=("application/json",)))
 async def openapi(request: web.Request) -> web.Response:
     """The API's OpenAPI 3.1 document."""
-    return web.json_response(document(request.app[SERVER].settings.server.public_url))
+    return web.json_response(_document(request))
 
 
 @routes.get("/docs")
+@described(Operation(summary="This document for people", media=("text/html",)))
 async def docs(request: web.Request) -> web.Response:
     """The same for people; one page without anything from elsewhere."""
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    text = page(request.app[SERVER].settings.server.public_url)
-    return web.Response(text=text, content_type="text/html", headers=headers)
+    return web.Response(text=page(_document(request)), content_type="text/html", headers=headers)
+
+
+def _document(request: web.Request) -> dict[str, Any]:
+    if not _DOCUMENTS.get(request.app):
+        _DOCUMENTS[request.app] = document(request.app, request.app[SERVER].settings.server.public_url)
+    return _DOCUMENTS[request.app]
+
+
+_DOCUMENTS: WeakKeyDictionary[web.Application, dict[str, Any]] = WeakKeyDictionary()
+"""Made once for each application: its routes do not change."""

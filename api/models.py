@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 CallStatus = Literal[
     "PENDING",
@@ -28,37 +28,6 @@ class Model(BaseModel):
     """A JSON object with exactly the fields named."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class OutboundRequest(Model):
-    """Body of `POST /api/v1/calls/outbound`: one call (`phoneNumber`)."""
-
-    agentId: str = Field(min_length=1, max_length=128, description="Outbound agent of the caller's company")
-    phoneNumber: str = Field(max_length=64, description="Digits with country prefix")
-    promptVariables: dict[str, str | int | float | bool | None] | None = Field(
-        default=None, max_length=100, description="Key/value pairs injected into the agent's prompt"
-    )
-    metadata: dict[str, Any] | None = Field(
-        default=None, description="Attached to the call and its webhooks; never given to the agent's prompt"
-    )
-
-
-class OutboundData(Model):
-    """What is known about a call as soon as it is queued."""
-
-    callTaskId: str
-    webhookId: str
-    phoneNumber: str
-    agentId: str
-    companyId: str
-    isTest: bool
-
-
-class OutboundResponse(Model):
-    """Answer of `POST /api/v1/calls/outbound`."""
-
-    success: Literal[True]
-    data: OutboundData
 
 
 class Word(Model):
@@ -130,6 +99,19 @@ class CallSummary(Model):
     error: str | None
 
 
+class Attempt(Model):
+    """One time that the number was dialled."""
+
+    number: int
+    trunkId: str
+    dialedNumber: str
+    startedAt: str | None
+    endedAt: str | None
+    status: CallStatus
+    hangupCause: str | None
+    sipStatus: int | None
+
+
 class CallReport(CallSummary):
     """Answer of `GET /api/v1/calls/{callTaskId}`. Transcript and turns grow while the call goes on."""
 
@@ -137,6 +119,7 @@ class CallReport(CallSummary):
     metadata: dict[str, Any]
     transcript: list[TranscriptLine]
     turns: list[Turn]
+    attempts: list[Attempt]
     recordingUrl: str | None
     analysis: dict[str, Any] | None
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.engines import Cast
 from mediaserver.journal import Journal, Write
 from mediaserver.metrics import Metrics
+from mediaserver.precall import Poster, brief
 from mediaserver.records import CallStatus, Claim, Outcome
+from mediaserver.settings_tools import PreCallTool
 from mediaserver.store import Store
 from pipeline.agent import AgentContext
 from pipeline.leg import Leg
@@ -40,6 +42,7 @@ class Floor:
     recorder: RecordingWriter
     recordings: Path
     lease_ms: int
+    http: Poster | None = None  # for tools before a call; without one, none are asked
     wall_clock: Callable[[], float] = time.time
 
 
@@ -52,6 +55,7 @@ class Part:
     greeting: str
     records: bool
     caller_id: str | None = None
+    tools: tuple[PreCallTool, ...] = ()
 
 
 class LiveConversation(SessionObserver):
@@ -77,6 +81,18 @@ class LiveConversation(SessionObserver):
         """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
         if self._session is not None:
             self._session.stop()
+
+    async def prepare(self, direction: str) -> str:
+        """Asks the agent's tools what is to be known before the call; "", or why nobody may be called. Never
+        raises."""
+        tools, http = self._part.tools, self._floor.http
+        if not tools or http is None:
+            return ""
+        briefing = await brief(http, tools, self.claim, direction=direction)
+        self.claim = replace(self.claim, variables=briefing.variables)
+        store, claim = self._floor.store, self.claim
+        self.note("variables", lambda: store.fill_variables(claim))
+        return briefing.objection
 
     def write(self, text: str) -> None:
         """What the caller writes to the agent; nothing before the conversation has begun."""

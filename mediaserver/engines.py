@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, cast
+from weakref import WeakSet
 
 from pipeline import registry
 from pipeline.agent import Agent
@@ -71,9 +73,9 @@ class AgentChoice:
         return (self.agent, self.stt, self.tts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Cast:
-    """An agent ready to take calls."""
+    """An agent ready to take calls. `uses`: the identities of its engines."""
 
     agent: Agent
     stt: SpeechToText
@@ -81,30 +83,63 @@ class Cast:
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
     session: SessionSettings
+    uses: frozenset[str] = frozenset()
 
 
 class Engines:
-    """Makes, starts, shares and closes engines. `load` is `pipeline.registry.load` unless a test says so."""
+    """Makes, starts, shares and closes engines. `others` are engines that no agent is made of, by the name
+    that `missing` calls them; `load` is `pipeline.registry.load` unless a test says so."""
 
     def __init__(
         self,
         choices: Sequence[AgentChoice],
         *,
+        others: Mapping[str, EngineChoice] = MappingProxyType({}),
         load: Load = registry.load,
     ) -> None:
         self._choices = tuple(choices)
+        self._others = dict(others)
         self._load = load
         self._running: dict[str, Startable] = {}
         self._missing: dict[str, str] = {}
         self._casts: dict[str, Cast] = {}
+        self._in_use: WeakSet[Cast] = WeakSet()
+        self._changing = asyncio.Lock()
         self.started = False
 
     async def start(self) -> None:
-        """Starts every engine that any agent needs, all at once; none that fails stops the others."""
-        wanted = {choice.identity: choice for each in self._choices for choice in _all_engines(each)}
-        await asyncio.gather(*(self._start(choice) for choice in wanted.values()))
-        await asyncio.gather(*(self._prepare(choice) for choice in self._choices))
-        self.started = True
+        """Starts every engine that anybody needs, all at once; none that fails stops the others."""
+        async with self._changing:
+            await self._bring_up(self._choices, self._others.values())
+            self.started = True
+
+    async def change(self, choices: Sequence[AgentChoice]) -> None:
+        """Replaces the agents: starts what the new ones need beyond what runs, closes what nobody uses any
+        more. Calls in progress keep what they began with."""
+        async with self._changing:
+            before = {choice.agent_id: choice for choice in self._choices}
+            new = [choice for choice in choices if before.get(choice.agent_id) != choice]
+            self._choices = tuple(choices)
+            for agent_id in set(before) - {choice.agent_id for choice in choices}:
+                self._casts.pop(agent_id, None)
+            await self._bring_up(new)
+            await self._close_unused()
+
+    async def _bring_up(self, choices: Sequence[AgentChoice], others: Iterable[EngineChoice] = ()) -> None:
+        wanted = {choice.identity: choice for each in choices for choice in _all_engines(each)}
+        wanted |= {choice.identity: choice for choice in others}
+        missing = [choice for identity, choice in wanted.items() if identity not in self._running]
+        await asyncio.gather(*(self._start(choice) for choice in missing))
+        await asyncio.gather(*(self._prepare(choice) for choice in choices))
+
+    async def _close_unused(self) -> None:
+        used = {choice.identity for choice in self._others.values()}
+        used.update(choice.identity for each in self._choices for choice in _all_engines(each))
+        used.update(identity for cast in tuple(self._in_use) for identity in cast.uses)
+        unused = {name: engine for name, engine in self._running.items() if name not in used}
+        for name in unused:
+            del self._running[name]
+        await asyncio.gather(*(_close(each) for each in unused.values()))
 
     async def close(self) -> None:
         """Closes everything that was started; a failure of one does not keep the others open."""
@@ -121,15 +156,33 @@ class Engines:
             raise EngineMissing("the agent is not configured on this node")
         raise EngineMissing(self._reason(choice) or "still starting")
 
-    def missing(self) -> list[str]:
-        """One line for each engine that an agent needs and does not have."""
+    def engine(self, choice: EngineChoice) -> Startable:
+        """The running engine of `choice`. Raises `EngineMissing` with the reason where it does not run."""
+        if choice.identity not in self._running:
+            raise EngineMissing(self._missing.get(choice.identity, "still starting"))
+        return self._running[choice.identity]
+
+    def missing(self, of: Container[str] | None = None) -> list[str]:
+        """One line for each engine that is needed and not there; of agents, those in `of` or all."""
         if not self.started:
             return ["engines: still loading"]
-        lines = []
-        for choice in self._choices:
-            if choice.agent_id not in self._casts:
-                lines.append(f"agent {choice.agent_id}: {self._reason(choice)}")
+        lines = [
+            f"agent {choice.agent_id}: {self._reason(choice)}"
+            for choice in self._choices
+            if choice.agent_id not in self._casts and (of is None or choice.agent_id in of)
+        ]
+        for name, other in self._others.items():
+            if other.identity in self._missing:
+                lines.append(f"{name}: {self._missing[other.identity]}")
         return lines
+
+    def why_not(self, agent_id: str) -> str | None:
+        """Why an agent cannot take calls here, None if it can."""
+        try:
+            self.cast(agent_id)
+        except EngineMissing as missing:
+            return str(missing)
+        return None
 
     def _reason(self, choice: AgentChoice) -> str:
         identities = [engine.identity for engine in choice.engines] + [choice.agent_id]
@@ -153,10 +206,13 @@ class Engines:
             if engine is not None:
                 await _close(engine)
         else:
+            self._missing.pop(choice.identity, None)
             self._running[choice.identity] = engine
 
     async def _prepare(self, choice: AgentChoice) -> None:
+        self._missing.pop(choice.agent_id, None)
         if any(engine.identity in self._missing for engine in choice.engines):
+            self._casts.pop(choice.agent_id, None)
             return
         agent, stt, tts = (self._running[engine.identity] for engine in choice.engines)
         second = choice.tts_fallback
@@ -166,15 +222,19 @@ class Engines:
             phrases = await Phrases.prepare(voices, choice.session)
         except EngineError as error:
             self._missing[choice.agent_id] = f"{choice.tts.name}: {error}"
+            self._casts.pop(choice.agent_id, None)
             return
-        self._casts[choice.agent_id] = Cast(
+        made = Cast(
             agent=cast(Agent, agent),
             stt=cast(SpeechToText, stt),
             tts=voices[0],
             fallback_tts=tuple(voices[1:]),
             phrases=phrases,
             session=choice.session,
+            uses=frozenset(engine.identity for engine in _all_engines(choice)),
         )
+        self._in_use.add(made)
+        self._casts[choice.agent_id] = made
 
 
 def _all_engines(choice: AgentChoice) -> tuple[EngineChoice, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
 
+from mediaserver.directory import Directory
 from mediaserver.errors import InvalidNumber, StoreError
 from mediaserver.numbers import normalise
 from mediaserver.records import NewInboundCall
-from mediaserver.settings import AgentSettings, Settings
+from mediaserver.settings import AgentSettings
 from mediaserver.store import Store
 from mediaserver.switchboard import Switchboard
 from pipeline.errors import EngineMissing
@@ -27,22 +27,18 @@ _UNAVAILABLE = 503
 class NumberPlan:
     """Which agent answers which number on which trunk."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._agents = {
-            (agent.trunk, agent.phone_number): agent
-            for agent in settings.agents
-            if agent.direction == "inbound" and agent.trunk and agent.phone_number
-        }
-        companies: Mapping[str, str | None] = {company.id: company.country for company in settings.companies}
-        self._regions = {trunk.id: companies.get(trunk.company) for trunk in settings.trunks}
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
 
     def agent(self, called_number: str, trunk_id: str) -> AgentSettings | None:
         """The agent that answers `called_number`, spelt as the carrier does, on `trunk_id`."""
+        trunk = self._directory.trunk(trunk_id)
+        company = self._directory.company(trunk.company) if trunk is not None else None
         try:
-            number = normalise(called_number, self._regions.get(trunk_id))
+            number = normalise(called_number, company.country if company is not None else None)
         except InvalidNumber:
             return None
-        return self._agents.get((trunk_id, number))
+        return self._directory.answering(trunk_id, number)
 
 
 class Inbound:

@@ -1,7 +1,7 @@
 """One live phone call: from the claim of the ledger (or the caller's INVITE) to its outcome in the store.
 
 ```
-outbound:  claim → arm (committed) → trunk.call → answered → Session → outcome
+outbound:  claim → tools asked → arm (committed) → trunk.call → answered → Session → outcome
 inbound:   Call offered → recorded → answer → Session → outcome
 ```
 
@@ -11,12 +11,14 @@ dialled (`arm`) is awaited, since no INVITE may leave before it is committed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from enum import Enum, auto
 
 from mediaserver.conversing import Floor, LiveConversation, Part
 from mediaserver.errors import StoreError
+from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
 from sip.call import Call, CallFailed
 from sip.errors import SipError
@@ -37,6 +39,10 @@ PROGRESS: Mapping[CallState, CallStatus] = {
     CallState.ANSWERED: CallStatus.ANSWERED,
 }
 """States of a call that the store is told of as they come; DIALING is written by `arm`."""
+
+
+_CANCELLED = 487
+"""Request Terminated: the far end agrees that nothing rings any more (RFC 3261 21.4.25)."""
 
 
 class Step(Enum):
@@ -62,6 +68,11 @@ class LiveCall(LiveConversation):
 
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
+        objection = await self.prepare("outbound")
+        if objection:
+            self._finish(Outcome(status=CallStatus.FAILED, cause=OBJECTED, error=objection))
+            await self.written
+            return
         if not await self._arm():
             return
         if self._step is Step.ABANDONED:
@@ -101,13 +112,20 @@ class LiveCall(LiveConversation):
             await self._follow(call)
 
     async def _arm(self) -> bool:
+        store, loop = self._floor.store, asyncio.get_running_loop()
+        asked = loop.time()
         try:
-            return await self._floor.store.arm(self.claim, self._floor.lease_ms)
+            armed = await store.arm(self.claim, self._floor.lease_ms)
         except StoreError as error:
+            # It may have been committed all the same; nobody but us knows that nothing left.
             log.warning("call not dialled: database away", extra={**self.fields(), "reason": str(error)})
-            store = self._floor.store
             self.note("release", lambda: store.release(self.claim))
             return False
+        if armed and loop.time() - asked > self._floor.lease_ms / 2000:
+            log.warning("call not dialled: this process stood still", extra=self.fields())
+            self.note("release", lambda: store.release(self.claim))
+            return False
+        return armed
 
     async def _follow(self, call: Call) -> None:
         abandoned = self._step is Step.ABANDONED
@@ -163,6 +181,8 @@ class LiveCall(LiveConversation):
             sip_status=failure.code,
             ended_by=call.ended_by or "",
             ended_at_ms=self.now_ms(),
+            # A 487 answers our own CANCEL; other local ends are an INVITE that nobody answered.
+            definite=call.ended_by == "remote" or failure.code == _CANCELLED,
         )
 
     def _finish(self, outcome: Outcome) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mediaserver.directory import Directory
 from mediaserver.engines import Engines
 from mediaserver.errors import InvalidNumber
 from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.precall import promised
+from mediaserver.queueing import ItemRefused
 from mediaserver.records import NewCall
 from mediaserver.refusals import InvalidRequest, NotFound
-from mediaserver.settings import AgentSettings, CompanySettings, Settings, TrunkSettings
+from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from pipeline.agent import AgentContext
 from pipeline.errors import EngineError, SettingsRefused
 
@@ -20,6 +23,7 @@ INVALID_NUMBER = "Invalid phone number format"
 NOT_OUTBOUND = "Agent is not configured for outbound calls"
 NO_TRUNK = "No SIP trunk configured for this agent"
 WRONG_FORMAT = "Phone number format does not match SIP trunk configuration"
+OUTSIDE = "Phone number is outside the destinations that your company may call"
 UNKNOWN_AGENT = "Agent not found or does not belong to your company"
 
 
@@ -33,15 +37,23 @@ class CallRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_call(settings: Settings, engines: Engines, company_id: str, request: CallRequest) -> NewCall:
-    """The call to be queued for `request`. Raises `InvalidRequest`, or `NotFound` for the agent."""
-    company = settings.company(company_id)
-    number = _number(request.phone_number, company)
-    agent = _agent(settings, company_id, request.agent_id)
-    trunk = _trunk(settings, agent)
+def checked_call(
+    directory: Directory,
+    engines: Engines,
+    company_id: str,
+    request: CallRequest,
+    *,
+    webhook_id: str | None = None,
+) -> NewCall:
+    """The call to be queued for `request`, told to a webhook id of its own unless one is given. Raises
+    `InvalidRequest`, or `NotFound` for the agent."""
+    company = directory.company(company_id)
+    number = read_number(request.phone_number, company)
+    agent = _agent(directory, company_id, request.agent_id)
+    trunk = _trunk(directory, agent)
     dial_number = _dial_number(number, trunk)
     if company is None or not may_dial(number, company.prefixes):
-        raise InvalidRequest("Phone number is outside the destinations that your company may call")
+        raise InvalidRequest(OUTSIDE)
     _check_agent(engines, agent, request)
     return NewCall(
         company_id=company_id,
@@ -49,23 +61,45 @@ def checked_call(settings: Settings, engines: Engines, company_id: str, request:
         trunk_id=trunk.id,
         phone_number=number,
         dial_number=dial_number,
-        webhook_id=str(uuid.uuid4()),
+        webhook_id=webhook_id or str(uuid.uuid4()),
         variables=dict(request.variables),
         metadata=dict(request.metadata),
         is_test=agent.is_test,
     )
 
 
-def _number(text: str, company: CompanySettings | None) -> str:
+def checked_item(
+    directory: Directory, engines: Engines, company_id: str, request: CallRequest, *, webhook_id: str
+) -> NewCall | ItemRefused:
+    """One call of a batch: what is wrong with it is its own."""
+    try:
+        return checked_call(directory, engines, company_id, request, webhook_id=webhook_id)
+    except (InvalidRequest, NotFound) as refused:
+        return ItemRefused(str(refused))
+
+
+def outbound_agent(directory: Directory, engines: Engines, company_id: str, agent_id: str) -> AgentSettings:
+    """The agent of a whole batch. Raises `NotFound`, `InvalidRequest`: with it no item could be placed."""
+    agent = _agent(directory, company_id, agent_id)
+    _trunk(directory, agent)
+    try:
+        engines.cast(agent.id)
+    except EngineError as error:
+        raise InvalidRequest(f"Agent's engine is not available: {error}") from None
+    return agent
+
+
+def read_number(text: str, company: CompanySettings | None) -> str:
+    """A number as E.164, read as the company's country writes it. Raises `InvalidRequest`."""
     try:
         return normalise(text, company.country if company is not None else None)
     except InvalidNumber:
         raise InvalidRequest(INVALID_NUMBER) from None
 
 
-def _agent(settings: Settings, company_id: str, agent_id: str) -> AgentSettings:
+def _agent(directory: Directory, company_id: str, agent_id: str) -> AgentSettings:
     try:
-        agent = settings.agent(str(uuid.UUID(agent_id)))
+        agent = directory.agent(str(uuid.UUID(agent_id)))
     except ValueError:
         agent = None
     if agent is None or agent.company != company_id:
@@ -75,8 +109,8 @@ def _agent(settings: Settings, company_id: str, agent_id: str) -> AgentSettings:
     return agent
 
 
-def _trunk(settings: Settings, agent: AgentSettings) -> TrunkSettings:
-    trunk = settings.trunk(agent.trunk) if agent.trunk is not None else None
+def _trunk(directory: Directory, agent: AgentSettings) -> TrunkSettings:
+    trunk = directory.trunk(agent.trunk) if agent.trunk is not None else None
     if trunk is None or agent.phone_number is None:
         raise InvalidRequest(NO_TRUNK)
     return trunk
@@ -95,7 +129,8 @@ def _check_agent(engines: Engines, agent: AgentSettings, request: CallRequest) -
         mind = engines.cast(agent.id).agent
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
-    context = AgentContext("", agent.language, agent.greeting, request.variables, request.metadata)
+    variables = {**promised(agent.pre_call_tools), **request.variables}
+    context = AgentContext("", agent.language, agent.greeting, variables, request.metadata)
     try:
         mind.join(context)
     except (SettingsRefused, EngineError, ValueError) as error:

@@ -76,12 +76,14 @@ class Stopping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """An API key: whose, and for what. The key itself is not stored."""
+    """An API key: whose, and for what. The key itself is not stored. `agents`: those that it is for, none for
+    all."""
 
     id: str
     company_id: str
     company_name: str
     scopes: frozenset[str]
+    agents: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,20 @@ class NewWebCall:
     company_id: str
     agent_id: str
     webhook_id: str
+    user_ref: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebRoom:
+    """A browser session that somebody may join for `life_ms`: a room opened by name, and for whom."""
+
+    name: str
+    company_id: str
+    agent_id: str
+    identity: str
+    life_ms: int
     user_ref: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -15,36 +15,43 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
+from typing import TypeVar
 
+from mediaserver.administration import Administration
 from mediaserver.conversing import Floor, LiveConversation
+from mediaserver.directory import Directory
 from mediaserver.dispatch import LEASE_MS, Dispatch
 from mediaserver.engines import Engines
-from mediaserver.errors import LocalError, StoreError
+from mediaserver.errors import LocalError
 from mediaserver.inbound import Inbound, NumberPlan
 from mediaserver.journal import Journal
+from mediaserver.key_ring import KeyRing
+from mediaserver.loops import forever
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
-from mediaserver.placing import CallRequest, checked_call
-from mediaserver.records import CallPage, CallRecord, CallRow, CallStatus, KeyRow, Stopping
-from mediaserver.refusals import InvalidRequest, NotFound, Unavailable
+from mediaserver.orders import Live, Orders
+from mediaserver.records import KeyRow
+from mediaserver.refusals import NotConfigured, Unavailable
 from mediaserver.rooms.lobby import Lobby, open_lobby
 from mediaserver.safe_http import SafeHttp
-from mediaserver.settings import Settings
+from mediaserver.settings import Settings, reveal
+from mediaserver.speech.service import SpeechService
 from mediaserver.store import Store
-from mediaserver.store_config import webhook_secrets
 from mediaserver.switchboard import Switchboard
+from mediaserver.trunking import set_trunks
+from mediaserver.vault import Vault
+from mediaserver.web_calls import WebCalls
 from mediaserver.webhooks import Webhooks
-from mediaserver.wiring import agent_choice, endpoint_settings, trunk_settings
+from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
 from pipeline import kernels
 from pipeline.recording import RecordingWriter
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
-RESTART_S = 1.0
-"""Pause before a background loop that failed is run again."""
+APPLY_S = 3.0
+"""How long a change waits for the engines that it needs."""
 
 GOODBYE_S = 2.0
 """How long `close` waits for the far ends to agree that the calls are over."""
@@ -52,7 +59,8 @@ GOODBYE_S = 2.0
 WRITE_S = 5.0
 """How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
-UNKNOWN_CALL = "Call not found"
+
+Part = TypeVar("Part")
 
 
 class Phase(Enum):
@@ -74,8 +82,20 @@ class Server:
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
-        self.engines = Engines([agent_choice(agent) for agent in settings.agents])
+        voice, ears = speech_choices(settings.speech)
+        self.engines = Engines(
+            [agent_choice(agent) for agent in settings.agents],
+            others={"speech.tts": voice, "speech.stt": ears},
+        )
+        self.speech = SpeechService(
+            settings.speech, engines=self.engines, voice=voice, ears=ears, store=self._open
+        )
         self._data_dir = Path(settings.server.data_dir)
+        self.directory = Directory(settings)
+        self._orders: Orders | None = None
+        self._administration: Administration | None = None
+        self._webhooks: Webhooks | None = None
+        self._keys: KeyRing | None = None
         self._given_store = store
         self._store: Store | None = None
         self._pending = ["kernels", "sip", "database"]
@@ -101,10 +121,15 @@ class Server:
         recordings = self._data_dir / "recordings"
         await asyncio.to_thread(recordings.mkdir, parents=True, exist_ok=True)
         self._open_things.push_async_callback(self.engines.close)
-        await asyncio.gather(self._open_store(), self._warm(), self.engines.start())
+        self._open_things.push_async_callback(self.speech.close)
+        await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
         await self._open_phone()
-        self._run_calls(recordings)
-        await self._run_webhooks()
+        networks = [str(network) for network in self.settings.server.allow_networks]
+        http = await self._open_things.enter_async_context(SafeHttp(networks))
+        self._run_calls(recordings, http)
+        self._run_webhooks(http)
+        if len(self.directory.agents) > len(self.settings.agents):
+            await self._set_engines()
         self._watch()
         gc.collect()
         gc.freeze()  # what is alive now lives as long as the process: a full collection no longer visits it
@@ -115,7 +140,7 @@ class Server:
     def ready(self) -> list[str]:
         """What is missing for taking calls, one line each; [] when nothing is."""
         missing = list(self._pending)
-        missing += self.engines.missing()
+        missing += self.engines.missing({agent.id for agent in self.settings.agents})
         if self._dispatch is not None and self._dispatch.database_missing:
             missing.append(f"database: {self._dispatch.database_missing}")
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
@@ -157,58 +182,35 @@ class Server:
     # Verbs --------------------------------------------------------------------------------------------------
 
     async def find_key(self, key: str) -> KeyRow | None:
-        """The API key `key`, None for an unknown one."""
-        return await self._open().find_key(key)
+        """The API key `key`, the server's own admin key among them; None for an unknown one."""
+        return await _up(self._keys).find(key)
 
-    async def place_call(self, company_id: str, request: CallRequest) -> CallRow:
-        """Queues a call. Raises `InvalidRequest`, `NotFound`, `Unavailable`."""
-        store = self._open()
-        self._check_taking_calls()
-        new = checked_call(self.settings, self.engines, company_id, request)
-        return await store.enqueue(new)
+    @property
+    def orders(self) -> Orders:
+        """Calls as clients order them. Raises `Unavailable` until the server is up."""
+        return _up(self._orders)
 
-    async def call(self, company_id: str, call_id: str) -> CallRecord:
-        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`."""
-        record = await self._open().call(company_id, call_id)
-        if record is None:
-            raise NotFound(UNKNOWN_CALL)
-        live = self._find_live(call_id)
-        if live is None or record.status.final:
-            return record
-        return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
+    @property
+    def administration(self) -> Administration:
+        """What is changed while the server runs. Raises `Unavailable` until it is up."""
+        return _up(self._administration)
 
-    async def calls(self, company_id: str, *, status: str, cursor: str, limit: int) -> CallPage:
-        """A page of the company's calls, newest first. Raises `InvalidRequest`."""
-        if status and status not in CallStatus.__members__:
-            raise InvalidRequest(f"status must be one of {', '.join(CallStatus)}")
-        wanted = CallStatus(status) if status else None
-        try:
-            return await self._open().calls(company_id, status=wanted, cursor=cursor, limit=limit)
-        except LocalError as error:
-            raise InvalidRequest(str(error)) from None
+    @property
+    def web_calls(self) -> WebCalls:
+        """Browser sessions as clients order them. Raises `Unavailable` until the store is open."""
+        return WebCalls(self.directory, self._open(), lobby=lambda: self.lobby)
 
-    async def hang_up(self, company_id: str, call_id: str) -> Stopping:
-        """Ends a call in whatever state it is. Raises `NotFound`."""
-        stopping = await self._open().request_hangup(company_id, call_id)
-        if stopping is None:
-            raise NotFound(UNKNOWN_CALL)
-        if stopping is not Stopping.ENDED:
-            await self._hang_up_live([call_id])
-        return stopping
-
-    async def recording(self, company_id: str, call_id: str) -> Path:
-        """The file of a call's recording. Raises `NotFound`."""
-        record = await self.call(company_id, call_id)
-        if not record.recording_path:
-            raise NotFound("This call has no recording")
-        return Path(record.recording_path)
+    @property
+    def store(self) -> Store:
+        """The server's memory. Raises `Unavailable` until it is open."""
+        return self._open()
 
     @property
     def lobby(self) -> Lobby:
-        """The rooms of web calls. Raises `Unavailable` where there are none."""
+        """The rooms of web calls. Raises `NotConfigured` where there are none."""
         self._open()
         if self._lobby is None:
-            raise Unavailable("Web calls are not configured on this server", retry_after_s=60)
+            raise NotConfigured("Service not configured")
         return self._lobby
 
     def exposition(self) -> bytes:
@@ -224,9 +226,7 @@ class Server:
     # Parts --------------------------------------------------------------------------------------------------
 
     def _open(self) -> Store:
-        if self._store is None:
-            raise Unavailable("The server is starting", retry_after_s=1)
-        return self._store
+        return _up(self._store)
 
     def _check_taking_calls(self) -> None:
         if self.phase is Phase.RUNNING:
@@ -240,6 +240,12 @@ class Server:
             store = await Store.open(self.settings.server.database, self._data_dir)
             self._open_things.push_async_callback(store.close)
         await store.sync_file(self.settings)
+        vault = await asyncio.to_thread(Vault.at, self._data_dir, reveal(self.settings.server.secret_key))
+        self.directory = Directory(self.settings, vault)
+        snapshot = await store.managed()
+        self.directory.show(snapshot.rows, snapshot.revision)
+        self._administration = Administration(self.directory, store, vault, applied=self._apply)
+        self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
         self._store = store
         self._pending.remove("database")
 
@@ -249,11 +255,10 @@ class Server:
 
     async def _open_phone(self) -> None:
         await self.endpoint.start()
-        for trunk in self.settings.trunks:
-            self.endpoint.add_trunk(trunk_settings(trunk))
+        set_trunks(self.endpoint, self.directory)
         self._pending.remove("sip")
 
-    def _run_calls(self, recordings: Path) -> None:
+    def _run_calls(self, recordings: Path, http: SafeHttp) -> None:
         store = self._open()
         self._journal = Journal(dropped=self.metrics.journal_dropped.inc)
         recorder = RecordingWriter()
@@ -266,16 +271,17 @@ class Server:
             recorder=recorder,
             recordings=recordings,
             lease_ms=LEASE_MS,
+            http=http,
         )
         self._switchboard = board = Switchboard(
-            self.settings,
+            self.directory,
             endpoint=self.endpoint,
             engines=self.engines,
             floor=floor,
             room_made=store.queue_filled.set,
         )
         inbound = Inbound(
-            NumberPlan(self.settings),
+            NumberPlan(self.directory),
             endpoint=self.endpoint,
             store=store,
             switchboard=board,
@@ -283,9 +289,12 @@ class Server:
             lease_ms=LEASE_MS,
         )
         self._lobby = open_lobby(
-            self.settings, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
+            self.directory, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
         )
-        self._keep(journal=self._journal.run, inbound=inbound.run)
+        live = Live(find=self._find_live, hang_up=self._hang_up_live)
+        check = self._check_taking_calls
+        self._orders = Orders(self.directory, self.engines, store, live=live, check=check)
+        self._keep(journal=self._journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 
     def _run_dispatch(self, store: Store, board: Switchboard) -> None:
@@ -301,12 +310,24 @@ class Server:
         )
         self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases)
 
-    async def _run_webhooks(self) -> None:
-        networks = [str(network) for network in self.settings.server.allow_networks]
-        http = await self._open_things.enter_async_context(SafeHttp(networks))
-        secrets = webhook_secrets(self.settings)
-        webhooks = Webhooks(self._open(), http, secrets, observe=self.metrics.webhook_attempted)
-        self._keep(webhooks=webhooks.run)
+    def _run_webhooks(self, http: SafeHttp) -> None:
+        secrets = self.directory.secrets()
+        self._webhooks = Webhooks(self._open(), http, secrets, observe=self.metrics.webhook_attempted)
+        self._keep(webhooks=self._webhooks.run)
+
+    async def _apply(self) -> None:
+        """Makes the phone, the engines and the webhooks what the directory now says."""
+        set_trunks(self.endpoint, self.directory)
+        if self._webhooks is not None:
+            self._webhooks.sign_with(self.directory.secrets())
+        await self._set_engines()
+
+    async def _set_engines(self) -> None:
+        """An engine that takes long to load is not waited for: its agent says that it is starting."""
+        agents = [agent_choice(agent) for agent in self.directory.agents.values()]
+        task = asyncio.create_task(self.engines.change(agents), name="engines")
+        self._tasks = [each for each in self._tasks if not each.done()] + [task]
+        await asyncio.wait([task], timeout=APPLY_S)
 
     def _watch(self) -> None:
         self._gc_pauses = GcPauses(self.metrics.gc_pause.observe)
@@ -334,22 +355,18 @@ class Server:
 
     async def _observe(self) -> None:
         """What the metrics show of the database, each time the leases are renewed."""
+        if self._keys is not None:
+            await self._keys.note_use()
         counts = await self._open().counts()
         self.metrics.show_ledger(counts.stages)
         self.metrics.show_deliveries(counts.deliveries)
 
     def _keep(self, **loops: Callable[[], Awaitable[None]]) -> None:
         for name, run in loops.items():
-            self._tasks.append(asyncio.create_task(_forever(name, run), name=name))
+            self._tasks.append(asyncio.create_task(forever(name, run), name=name))
 
 
-async def _forever(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Runs a background loop of the server; one that fails is logged and run again."""
-    while True:
-        try:
-            await run()
-        except StoreError as error:
-            log.error("background loop waits for the database", extra={"loop": name, "reason": str(error)})
-        except Exception:
-            log.exception("background loop failed", extra={"loop": name})
-        await asyncio.sleep(RESTART_S)
+def _up(part: Part | None) -> Part:
+    if part is None:
+        raise Unavailable("The server is starting", retry_after_s=1)
+    return part

@@ -39,6 +39,7 @@ from mediaserver.settings_server import (
     SipSettings,
     reveal,
 )
+from mediaserver.settings_speech import SpeechSettings
 from mediaserver.settings_values import Table, split_address, split_ports
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "SessionSettings",
     "Settings",
     "SipSettings",
+    "SpeechSettings",
     "TrunkSettings",
     "TrunkTerms",
     "WebhookSettings",
@@ -76,6 +78,7 @@ class Settings(Table):
     server: ServerSettings = ServerSettings()
     sip: SipSettings = SipSettings()
     rooms: RoomsSettings = RoomsSettings()
+    speech: SpeechSettings = SpeechSettings()
     companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")
     trunks: tuple[TrunkSettings, ...] = Field(default=(), alias="trunk")
     agents: tuple[AgentSettings, ...] = Field(default=(), alias="agent")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from mediaserver.settings_tools import PreCallTool
 from mediaserver.settings_values import (
     E164,
     CallingWindow,
@@ -112,6 +113,7 @@ class AgentTerms(Table):
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
     retry: RetrySettings = RetrySettings()
+    pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None
 
     @model_validator(mode="after")

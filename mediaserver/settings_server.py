@@ -17,6 +17,8 @@ class ServerSettings(Table):
     data_dir: str = Field(default="var", min_length=1)
     database: str = ""
     admin_key: Secret | None = None
+    secret_key: Secret | None = None
+    requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
     allow_networks: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"

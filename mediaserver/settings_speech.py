@@ -19,6 +19,6 @@ class SpeechSettings(Table):
     keyless_at_once: int = Field(default=2, ge=1, le=1000)
     keyless_text_characters: int = Field(default=500, ge=1, le=100_000)
     upload_mb: int = Field(default=25, ge=1, le=1024)
-    audio_s: int = Field(default=300, ge=1, le=14_400)
+    audio_s: int = Field(default=300, ge=1, le=3600)
     stt: EngineSettings = EngineSettings(engine="pocketsphinx")
     tts: EngineSettings = EngineSettings(engine="espeak-ng")

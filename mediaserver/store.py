@@ -22,6 +22,7 @@ from mediaserver import (
     outbox,
     store_calls,
     store_config,
+    store_speech,
     store_web,
 )
 from mediaserver.db import Db, open_database
@@ -41,10 +42,12 @@ from mediaserver.records import (
     StoreCounts,
 )
 from mediaserver.settings import Settings
+from mediaserver.store_managed import Managed
 from mediaserver.store_queue import Queue
+from mediaserver.store_speech import FinishedJob
 
 
-class Store(Queue):
+class Store(Queue, Managed):
     """The server's memory. Open it with `Store.open`; safe for any number of concurrent tasks of one loop.
 
     `outbox_filled` is set when an event was written and `queue_filled` when a call was put in the queue by
@@ -117,6 +120,16 @@ class Store(Queue):
     async def counts(self) -> StoreCounts:
         """How much of everything there is, for metrics."""
         return await self._db.read(store_calls.counts)
+
+    # Speech -------------------------------------------------------------------------------------------------
+
+    async def transcription(self, company_id: str, job_id: str) -> FinishedJob | None:
+        """What a job of the last day came to, None for an unknown one."""
+        return await self._db.read(partial(store_speech.find_job, company_id=company_id, job_id=job_id))
+
+    async def keep_transcription(self, company_id: str, job_id: str, job: FinishedJob) -> None:
+        """Keeps what a job came to, for a day; one that is known stays as it was."""
+        await self._db.write(partial(store_speech.keep_job, company_id=company_id, job_id=job_id, job=job))
 
     # Ledger -------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,8 @@ def call_row(row: Row) -> CallRow:
 def fill_variables(tx: Tx, *, claim: Claim) -> bool:
     """See `Store.fill_variables`."""
     changed = tx.run(
-        "UPDATE calls SET variables = :variables WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
+        "UPDATE calls SET variables = :variables"
+        " WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
         variables=json.dumps(dict(claim.variables), ensure_ascii=False),
         call_id=claim.call_id,
         epoch=claim.epoch,

@@ -5,21 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from mediaserver.db import Tx
 from mediaserver.errors import LocalError
 from mediaserver.records import KeyRow
-from mediaserver.settings import AgentSettings, CompanySettings, Settings, TrunkSettings, reveal
+from mediaserver.settings import (
+    AgentSettings,
+    CompanySettings,
+    Settings,
+    TrunkSettings,
+    WebhookSettings,
+    reveal,
+)
 from mediaserver.settings_company import Scope
 
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
 """What a key may be for."""
 
 _FIND = """
-SELECT k.id, k.scopes, c.id AS company_id, c.name FROM api_keys k
+SELECT k.id, k.scopes, k.agents, c.id AS company_id, c.name FROM api_keys k
 JOIN companies c ON c.id = k.company_id AND c.enabled = 1 WHERE k.key_sha256 = :key_sha256
+AND (k.expires_at_ms = 0 OR k.expires_at_ms > {now})
 """
 
 _KEY = """
@@ -28,7 +36,7 @@ VALUES (:id, :company_id, :key_sha256, :scopes, :from_file, {now})
 ON CONFLICT (key_sha256) DO UPDATE SET company_id = excluded.company_id, scopes = excluded.scopes
 """
 
-_ABANDON = """
+ABANDON = """
 UPDATE deliveries SET state = 'DEAD', settled_at_ms = {now}, last_error = 'subscription removed'
 WHERE state = 'PENDING' AND subscription_id IN (SELECT id FROM subscriptions WHERE enabled = 0)
 """
@@ -45,7 +53,8 @@ def find_key(tx: Tx, *, key: str) -> KeyRow | None:
     row = tx.row(_FIND, key_sha256=digest(key))
     if row is None:
         return None
-    return KeyRow(row["id"], row["company_id"], row["name"], frozenset(json.loads(row["scopes"])))
+    scopes, agents = frozenset(json.loads(row["scopes"])), frozenset(json.loads(row["agents"]))
+    return KeyRow(row["id"], row["company_id"], row["name"], scopes, agents)
 
 
 def create_key(tx: Tx, *, company_id: str, scopes: frozenset[str]) -> str:
@@ -94,16 +103,17 @@ def sync_file(tx: Tx, *, settings: Settings) -> None:
         tx.run(f"UPDATE {table} SET enabled = 0 WHERE from_file = 1")
     tx.run("DELETE FROM api_keys WHERE from_file = 1")
     for table, row in _rows(settings):
-        _upsert(tx, table, {**row, "from_file": 1, "enabled": 1})
+        upsert(tx, table, {**row, "from_file": 1, "enabled": 1})
     for company in settings.companies:
         for key in company.keys:
             _put_key(
                 tx, company_id=company.id, key=reveal(key.key), scopes=frozenset(key.scopes), from_file=True
             )
-    tx.run(_ABANDON)
+    tx.run(ABANDON)
 
 
-def _upsert(tx: Tx, table: str, row: dict[str, Any]) -> None:
+def upsert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:
+    """Writes a row of companies, trunks, agents or subscriptions over the one of its id."""
     names = list(row)
     stamp = (", created_at_ms", ", {now}") if table == "companies" else ("", "")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
@@ -117,25 +127,28 @@ def _upsert(tx: Tx, table: str, row: dict[str, Any]) -> None:
 
 def _rows(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     for company in settings.companies:
-        yield "companies", _company(company)
+        yield "companies", company_row(company)
     for trunk in settings.trunks:
-        yield "trunks", _trunk(trunk)
+        yield "trunks", trunk_row(trunk)
     for agent in settings.agents:
-        yield "agents", _agent(agent)
+        yield "agents", agent_row(agent)
     for company in settings.companies:
         for hook in company.webhooks:
-            yield (
-                "subscriptions",
-                {
-                    "id": subscription_id(company.id, hook.url),
-                    "company_id": company.id,
-                    "url": hook.url,
-                    "events": json.dumps(list(hook.events)),
-                },
-            )
+            yield "subscriptions", webhook_row(subscription_id(company.id, hook.url), company.id, hook)
 
 
-def _company(company: CompanySettings) -> dict[str, Any]:
+def webhook_row(webhook_id: str, company_id: str, hook: WebhookSettings) -> dict[str, Any]:
+    """A subscription as its columns: nothing secret."""
+    return {
+        "id": webhook_id,
+        "company_id": company_id,
+        "url": hook.url,
+        "events": json.dumps(list(hook.events)),
+    }
+
+
+def company_row(company: CompanySettings) -> dict[str, Any]:
+    """A company as its columns."""
     limit = company.contact_limit
     return {
         "id": company.id,
@@ -152,7 +165,8 @@ def _company(company: CompanySettings) -> dict[str, Any]:
     }
 
 
-def _trunk(trunk: TrunkSettings) -> dict[str, Any]:
+def trunk_row(trunk: TrunkSettings) -> dict[str, Any]:
+    """A trunk as its columns: nothing secret."""
     return {
         "id": trunk.id,
         "company_id": trunk.company,
@@ -165,7 +179,8 @@ def _trunk(trunk: TrunkSettings) -> dict[str, Any]:
     }
 
 
-def _agent(agent: AgentSettings) -> dict[str, Any]:
+def agent_row(agent: AgentSettings) -> dict[str, Any]:
+    """An agent as its columns: nothing secret."""
     return {
         "id": agent.id,
         "company_id": agent.company,

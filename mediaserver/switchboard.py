@@ -8,10 +8,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from mediaserver.conversing import Floor, Part
+from mediaserver.directory import Directory
 from mediaserver.engines import Engines
 from mediaserver.live import LiveCall
 from mediaserver.records import CallStatus, Claim, Outcome
-from mediaserver.settings import AgentSettings, Settings
+from mediaserver.settings import AgentSettings
 from mediaserver.wiring import caller_id
 from pipeline.errors import EngineMissing
 from sip.call import Call
@@ -25,14 +26,14 @@ class Switchboard:
 
     def __init__(
         self,
-        settings: Settings,
+        directory: Directory,
         *,
         endpoint: Endpoint,
         engines: Engines,
         floor: Floor,
         room_made: Callable[[], None],
     ) -> None:
-        self._settings = settings
+        self._directory = directory
         self._endpoint = endpoint
         self._engines = engines
         self._floor = floor
@@ -45,7 +46,7 @@ class Switchboard:
 
     def room(self) -> int:
         """How many more calls this node takes."""
-        return self._settings.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
+        return self._directory.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
 
     def find(self, call_id: str) -> LiveCall | None:
         """The live call of that id, if this node has it."""
@@ -53,8 +54,8 @@ class Switchboard:
 
     def dial(self, claim: Claim) -> None:
         """Starts a call that was claimed; returns at once."""
-        agent = self._settings.agent(claim.agent_id)
-        settings = self._settings.trunk(claim.trunk_id)
+        agent = self._directory.agent(claim.agent_id)
+        settings = self._directory.trunk(claim.trunk_id)
         trunk = self._endpoint.trunks.get(claim.trunk_id)
         if agent is None or settings is None or trunk is None:
             self._refuse(claim, "the agent or its trunk is not configured any more")
@@ -104,6 +105,7 @@ class Switchboard:
             language=agent.language,
             greeting=agent.greeting,
             records=agent.session.recording,
+            tools=agent.pre_call_tools,
             caller_id=caller,
         )
 

@@ -13,6 +13,7 @@ from mediaserver.settings import (
     EngineSettings,
     Settings,
     SipSettings,
+    SpeechSettings,
     TrunkSettings,
     reveal,
     split_ports,
@@ -94,6 +95,16 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
         return over.caller_id or None
 
 
+def speech_choices(settings: SpeechSettings) -> tuple[EngineChoice, EngineChoice]:
+    """The voice and the ears of the speech endpoints. Pocketsphinx is asked for everything that it makes of a
+    file, unsure or not, and, having options of its own, has a process of its own: a long file does not keep a
+    caller waiting."""
+    ears = _engine("stt", settings.stt)
+    if ears.name == "pocketsphinx":
+        ears = EngineChoice("stt", ears.name, {"min_confidence": 0.0, **ears.options})
+    return _engine("tts", settings.tts), ears
+
+
 def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     """For `settings.load`: what an engine or an agent says against its own table, as (key, reason).
 
@@ -109,6 +120,8 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             tables["tts_fallback"] = _engine("tts", agent.tts_fallback)
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
+    for choice in (_engine("stt", settings.speech.stt), _engine("tts", settings.speech.tts)):
+        yield from _refusals(f"speech.{choice.kind}", choice)
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:

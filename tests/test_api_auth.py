@@ -43,7 +43,7 @@ async def test_without_a_key(client: Client, method: str, path: str) -> None:
 async def test_with_a_key_of_another_scope(client: Client, method: str, path: str) -> None:
     async with client.request(method, path, headers=bearer(SPEECH_KEY)) as answer:
         assert answer.status == 403
-        assert await answer.json() == {"error": "This API key does not have the scope: calls"}
+        assert (await answer.json())["error"].startswith("This API key does not have the scope: calls")
 
 
 @pytest.mark.parametrize(

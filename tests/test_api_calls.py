@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestClient
 
-from api.models import CallReport, OutboundResponse
+from api.models import CallReport
+from api.models_calls import OutboundResponse
 from tests.support.models import fake_models
 from tests.support.server import (
     INBOUND,
@@ -91,12 +92,6 @@ async def test_a_number_may_be_spelt_as_people_do(client: Client, spelling: str)
 )
 async def test_what_is_refused_and_in_which_words(client: Client, change: Any, message: str) -> None:
     assert await place(client, GOOD | change) == (400, {"error": message})
-
-
-async def test_a_batch_is_refused_honestly(client: Client) -> None:
-    status, body = await place(client, {"agentId": OUTBOUND, "calls": [{"phoneNumber": NUMBER}]})
-    assert status == 400
-    assert "one request per call" in body["error"]
 
 
 @pytest.mark.parametrize(

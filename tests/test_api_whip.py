@@ -64,7 +64,7 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
         call = await report_of(client, ticket.room_name)
-        record = await server.call("web", ticket.room_name)
+        record = await server.orders.call("web", ticket.room_name)
     assert call["direction"] == "web"
     assert call["status"] == "COMPLETED"
     assert call["phoneNumber"] == "ann"

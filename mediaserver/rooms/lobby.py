@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mediaserver.conversing import Floor, Part
+from mediaserver.directory import Directory
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
 from mediaserver.records import NewWebCall
-from mediaserver.refusals import InvalidRequest, NotFound, Unavailable
+from mediaserver.refusals import NotFound, ScopeMissing, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.errors import RoomClosed, RoomFull
@@ -33,7 +34,7 @@ from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
-from mediaserver.settings import Settings, reveal, split_ports
+from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
 from pipeline.pacer import Pacer
 
@@ -42,8 +43,8 @@ log = logging.getLogger(__name__)
 CONNECT_S = 20.0
 """Who has no media up after this is put out: ICE over a bad network takes five seconds."""
 
-UNKNOWN_AGENT = "Agent not found or does not belong to your company"
-NO_WEB_CALLS = "Web calls are not enabled for this account"
+UNKNOWN_AGENT = "Agent not found"
+NO_WEB_CALLS = "Web Calls API is not enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,16 @@ class Lobby:
     """The rooms of this node."""
 
     def __init__(
-        self, settings: Settings, *, engines: Engines, floor: Floor, port: MediaPort, pacer: Pacer, node: str
+        self,
+        directory: Directory,
+        *,
+        engines: Engines,
+        floor: Floor,
+        port: MediaPort,
+        pacer: Pacer,
+        node: str,
     ) -> None:
-        self._settings = settings
+        self._directory = directory
         self._engines = engines
         self._floor = floor
         self._port = port
@@ -111,7 +119,7 @@ class Lobby:
         return opened.call if opened is not None else None
 
     def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
-        """Opens a room and mints the token for it. Raises `InvalidRequest`, `NotFound`, `Unavailable`."""
+        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `Unavailable`."""
         if self._draining:
             raise Unavailable("The server is draining")
         self._check(company_id, request.agent_id)
@@ -127,12 +135,12 @@ class Lobby:
 
     def mint(self, grant: tokens.Grant) -> str:
         """A token for one more participant of a room: a supervisor, somebody's second device."""
-        rooms = self._settings.rooms
+        rooms = self._directory.rooms
         return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def verify(self, token: str) -> tokens.Grant:
         """What a token grants. Raises `TokenRefused`."""
-        rooms = self._settings.rooms
+        rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     async def enter(self, token: str, *, resumable: bool = False) -> Entry:
@@ -146,7 +154,7 @@ class Lobby:
             raise RoomClosed("the room is over, or was never opened here")
         if self._draining and opened.task is None:
             raise Unavailable("The server is draining")
-        if opened.task is None and len(self) >= self._settings.rooms.max_calls:
+        if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
         participant = Participant(
             grant.identity,
@@ -232,7 +240,7 @@ class Lobby:
 
     async def _start(self, opened: OpenRoom) -> WebCall:
         request = opened.request
-        agent = self._settings.agent(request.agent_id)
+        agent = self._directory.agent(request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
         part = Part(
@@ -240,6 +248,7 @@ class Lobby:
             language=agent.language,
             greeting=agent.greeting,
             records=agent.session.recording,
+            tools=agent.pre_call_tools,
         )
         new = NewWebCall(
             call_id=opened.room.name,
@@ -297,12 +306,10 @@ class Lobby:
     # What a request is checked against ----------------------------------------------------------------------
 
     def _check(self, company_id: str, agent_id: str) -> None:
-        company = self._settings.company(company_id)
+        company = self._directory.company(company_id)
         if company is None or not company.web_calls:
-            raise InvalidRequest(NO_WEB_CALLS)
-        if self._settings.rooms.api_secret is None:
-            raise Unavailable("Web calls are not configured on this server", retry_after_s=60)
-        agent = self._settings.agent(agent_id)
+            raise ScopeMissing(NO_WEB_CALLS)
+        agent = self._directory.agent(agent_id)
         if agent is None or agent.company != company_id:
             raise NotFound(UNKNOWN_AGENT)
         try:
@@ -311,22 +318,22 @@ class Lobby:
             raise Unavailable(f"Agent's engine is not available: {missing}") from None
 
     def _name(self, request: WebCallRequest) -> str:
-        agent = self._settings.agent(request.agent_id)
+        agent = self._directory.agent(request.agent_id)
         return agent.name if agent is not None else ""
 
     def _server_url(self) -> str:
-        return "ws" + self._settings.server.public_url.removeprefix("http").rstrip("/")
+        return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
 def open_lobby(
-    settings: Settings, *, engines: Engines, floor: Floor, pacer: Pacer, node: str
+    directory: Directory, *, engines: Engines, floor: Floor, pacer: Pacer, node: str
 ) -> Lobby | None:
     """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
-    rooms = settings.rooms
+    rooms = directory.rooms
     if rooms.api_secret is None:
         return None
     port = MediaPort.open(
         split_ports(rooms.udp_ports), addresses=rooms.addresses, public_address=rooms.public_address
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
-    return Lobby(settings, engines=engines, floor=floor, port=port, pacer=pacer, node=node)
+    return Lobby(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)

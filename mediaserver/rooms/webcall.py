@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mediaserver.conversing import Floor, LiveConversation, Part
-from mediaserver.records import Claim
+from mediaserver.precall import OBJECTED
+from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import Room, Words
@@ -65,14 +66,23 @@ class WebCall(LiveConversation):
 
     async def run(self) -> None:
         """Converses, hangs everybody up, writes the outcome. Never raises."""
+        objection = await self.prepare(DIRECTION)
+        if objection:
+            outcome = Outcome(status=CallStatus.FAILED, cause=OBJECTED, ended_by="local", error=objection)
+        else:
+            outcome = await self._converse()
+        await self._bridge.hang_up()
+        self.finish(outcome, DIRECTION)
+        await self.written
+
+    async def _converse(self) -> Outcome:
+        self._room.on_text = lambda who, text: self.write(text)
         self._room.on_text = lambda who, text: self.write(text)
         result, error = await self.converse(self._bridge)
         self._room.on_text = None
-        await self._bridge.hang_up()
+        self._room.on_text = None
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
-        outcome = self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
-        self.finish(outcome, DIRECTION)
-        await self.written
+        return self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
 
     # What the room is told ----------------------------------------------------------------------------------
 

@@ -1,0 +1,75 @@
+"""The configuration's tables as the API spells them: the same fields, the same checks, camelCase keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from functools import cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, SecretStr, create_model
+from pydantic.alias_generators import to_camel
+
+MASK = "**********"
+"""What a secret is shown as."""
+
+
+class _Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+@cache
+def camelled(table: type[BaseModel], name: str) -> type[BaseModel]:
+    """`table` and the tables in it with camelCase keys, called `name` in the document."""
+    changed: dict[str, Any] = {}
+    for field_name, field in table.model_fields.items():
+        annotation = _replaced(field.annotation, name)
+        if annotation is field.annotation:
+            continue
+        own = copy(field)
+        if isinstance(own.default, BaseModel):
+            inner = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
+            own.default = spelt(inner, own.default)
+        changed[field_name] = (annotation, own)
+    model: type[BaseModel] = create_model(name, __base__=(_Camel, table), __doc__=table.__doc__, **changed)
+    return model
+
+
+def _replaced(annotation: Any, prefix: str) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return camelled(annotation, f"{prefix}{annotation.__name__.removesuffix('Settings')}")
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    replaced = tuple(_replaced(each, prefix) for each in arguments)
+    if replaced == arguments:
+        return annotation
+    if origin in (Union, UnionType):
+        return Union[replaced]  # noqa: UP007 -- made at run time
+    return origin[replaced] if origin is not None else annotation
+
+
+def spelt(model: type[BaseModel], table: BaseModel, **more: Any) -> BaseModel:
+    """`table` as one of the models that `camelled` made of it; `more` are the fields that it has beside."""
+    return model.model_validate({**plain(table), **more}, by_name=True, by_alias=False)
+
+
+def plain(table: BaseModel) -> dict[str, Any]:
+    """What a table says, by the names of its fields, secrets readable; without what was left to defaults."""
+    said: dict[str, Any] = _revealed(table.model_dump(exclude_unset=True))
+    return said
+
+
+def written(table: BaseModel) -> dict[str, Any]:
+    """The same by camelCase keys."""
+    said: dict[str, Any] = _revealed(table.model_dump(exclude_unset=True, by_alias=True))
+    return said
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {name: _revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_revealed(inner) for inner in value]
+    return value

@@ -1,0 +1,72 @@
+"""What each route takes, answers and asks of its caller: said once, beside its handler.
+
+The same words let callers in (`api.auth`), check what they send (`api.parsing`) and make the OpenAPI document
+(`api.openapi`), so that none of them can drift from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import UnionType
+from typing import TypeVar
+
+from aiohttp.typedefs import Handler
+from pydantic import BaseModel
+
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+
+class Scope(StrEnum):
+    """What a key may be used for. ADMIN manages a company; the server's own admin key manages all of them."""
+
+    CALLS = "calls"
+    WEB_CALLS = "web-calls"
+    SPEECH = "speech"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path.
+
+    `scopes`: any one of them opens it; () opens it to everybody. `of_company`: it is about one company, which
+    the server's admin key names with `?company=`. `media`: other content types of its success than JSON.
+    `headers`: request headers that it reads, with what they are for.
+    """
+
+    summary: str
+    answer: type[BaseModel] | UnionType | None = None
+    body: type[BaseModel] | None = None
+    body_required: bool = True
+    query: type[BaseModel] | None = None
+    scopes: tuple[Scope, ...] = ()
+    of_company: bool = True
+    status: int = 200
+    media: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def takes_company(self) -> bool:
+        """Whether `?company=` means something here."""
+        return self.of_company and Scope.ADMIN in self.scopes
+
+
+_OPERATIONS: dict[Handler, Operation] = {}
+
+
+def described(operation: Operation) -> Callable[[AnyHandler], AnyHandler]:
+    """Says what a handler does; goes below the route's decorator."""
+
+    def describe(handler: AnyHandler) -> AnyHandler:
+        _OPERATIONS[handler] = operation
+        return handler
+
+    return describe
+
+
+def operation_of(handler: Handler) -> Operation | None:
+    """What `described` said of a handler, None for one that speaks for itself."""
+    return _OPERATIONS.get(handler)

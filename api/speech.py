@@ -1,0 +1,266 @@
+"""Text-to-speech and speech-to-text over HTTP (sections 4.5 and 4.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from pydantic import ValidationError
+
+from api.auth import SERVER, authenticate, caller_of
+from api.models_speech import SpeechBody, TranscriptionForm, TranscriptionResponse
+from api.operations import Operation, Scope, described
+from api.parsing import complaint, json_object
+from mediaserver.errors import SpeechFailed
+from mediaserver.limits import RateLimit
+from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, UnknownKey, Unprocessable
+from mediaserver.speech.service import Speaker, SpeechRequest, SpokenFile, Upload
+
+log = logging.getLogger(__name__)
+
+KEYLESS: web.AppKey[RateLimit] = web.AppKey("keyless", RateLimit)
+"""Where an application keeps the request limit of those without a key."""
+
+STALLED_S = 30.0
+"""A client that takes nothing for so long is gone, or wants to keep a voice busy."""
+
+PARTS_LIMIT = 16
+"""Parts of a form: three mean something."""
+
+FIELD_LIMIT = 4096
+"""Octets of a form's field."""
+
+UNREADABLE = (ValueError, AssertionError, TimeoutError, aiohttp.ClientPayloadError, HttpProcessingError)
+"""What aiohttp makes of a form that is none."""
+
+_PIECE = 64 * 1024
+
+routes = web.RouteTableDef()
+
+
+def set_up(app: web.Application) -> None:
+    """Adds the routes and their limits."""
+    per_minute = app[SERVER].settings.speech.keyless_requests_per_minute
+    if per_minute:
+        app[KEYLESS] = RateLimit(per_minute)
+    app.add_routes(routes)
+
+
+# Text to speech -------------------------------------------------------------------------------------------
+
+
+@routes.post("/v1/text-to-speech/generate")
+@described(
+    Operation(
+        summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
+        body=SpeechBody,
+        media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
+        errors=(400, 401, 403, 413, 422, 429, 500, 503),
+    )
+)
+async def generate(request: web.Request) -> web.StreamResponse:
+    """Speaks a text."""
+    speaker = await speaker_of(request)
+    body = await _speech_body(request)
+    wanted = SpeechRequest(
+        text=body.text, format=body.format, chunk_ms=body.chunk_size, language=body.language or ""
+    )
+    async with request.app[SERVER].speech.speak(speaker, wanted) as file:
+        first = await anext(file.pieces, b"")
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": file.content_type,
+                "X-Sample-Rate": str(file.rate_hz),
+                "Cache-Control": "no-store",
+            }
+        )
+        await response.prepare(request)
+        await _send(request, response, first, file)
+    return response
+
+
+async def _send(request: web.Request, response: web.StreamResponse, first: bytes, file: SpokenFile) -> None:
+    """All pieces. What fails now cannot become an error any more: the connection is cut, without the end of
+    the chunked body that says that the file is whole."""
+    try:
+        await _write(response, first)
+        async for piece in file.pieces:
+            await _write(response, piece)
+        await response.write_eof()
+    except (SpeechFailed, TimeoutError, ConnectionError) as error:
+        log.warning("speech broken off", extra={"reason": type(error).__name__})
+        if request.transport is not None:
+            request.transport.abort()
+
+
+async def _write(response: web.StreamResponse, piece: bytes) -> None:
+    async with asyncio.timeout(STALLED_S):
+        await response.write(piece)
+
+
+async def speaker_of(request: web.Request) -> Speaker:
+    """Who wants speech: whose key it is or, without any, the address.
+
+    Raises `UnknownKey` also for a wrong key: somebody who sends one means to have its limits.
+    """
+    if "Authorization" in request.headers:
+        caller = await authenticate(request, Scope.SPEECH)
+        return Speaker(caller.company_id, has_key=True)
+    limit = request.app.get(KEYLESS)
+    if limit is None:
+        raise UnknownKey("Missing API key")
+    name = neighbourhood(request.remote or "")
+    wait_s = limit.take(name, asyncio.get_running_loop().time())
+    if wait_s > 0:
+        raise TooMany("Too many requests without an API key", retry_after_s=int(wait_s) + 1)
+    return Speaker(name, has_key=False)
+
+
+def neighbourhood(address: str) -> str:
+    """What counts as one caller: an IPv4 address, or the /64 that an IPv6 subscriber has whole."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+async def _speech_body(request: web.Request) -> SpeechBody:
+    body = await json_object(request)
+    try:
+        return SpeechBody.model_validate(body)
+    except ValidationError as error:
+        raise Unprocessable(complaint(error)) from None
+
+
+# Speech to text -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Form:
+    """What was uploaded so far. `file` is a descriptor of memory outside the heap; -1: none came yet."""
+
+    limit: int
+    file: int = -1
+    size: int = 0
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    fields: dict[str, str] = field(default_factory=dict)
+
+    def open(self) -> None:
+        """A file begins."""
+        if self.file >= 0:
+            raise InvalidRequest("Only one file can be transcribed at a time")
+        self.file = os.memfd_create("upload", os.MFD_CLOEXEC)
+
+    def add(self, piece: bytes) -> None:
+        """More of it. Raises `TooLarge`."""
+        self.size += len(piece)
+        if self.size > self.limit:
+            raise TooLarge(f"The file is larger than {self.limit // (1024 * 1024)} MiB")
+        self.digest.update(piece)
+        os.write(self.file, piece)
+
+
+@routes.post("/transcribe")
+@described(
+    Operation(
+        summary="Understands an audio file",
+        answer=TranscriptionResponse,
+        scopes=(Scope.SPEECH,),
+        errors=(400, 401, 403, 409, 413, 429, 500, 503),
+    )
+)
+async def transcribe(request: web.Request) -> web.Response:
+    """Understands an audio file."""
+    caller = caller_of(request)
+    speech = request.app[SERVER].speech
+    async with _uploaded(request, limit=speech.settings.upload_mb * 1024 * 1024) as form:
+        wanted = _fields(form)
+        outcome = await speech.transcribe(
+            caller.company_id,
+            Upload(file=form.file, sha256=form.digest.hexdigest()),
+            job_id=wanted.job_id or "",
+            language=wanted.language or "",
+        )
+    answer = TranscriptionResponse(
+        transcription=outcome.text, confidence=outcome.confidence, job_id=wanted.job_id
+    )
+    return web.Response(
+        text=answer.model_dump_json(exclude_none=True),
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _fields(form: Form) -> TranscriptionForm:
+    if form.file < 0:
+        raise InvalidRequest("file: required")
+    try:
+        return TranscriptionForm.model_validate({"file": "", **form.fields})
+    except ValidationError as error:
+        raise InvalidRequest(complaint(error)) from None
+
+
+@asynccontextmanager
+async def _uploaded(request: web.Request, *, limit: int) -> AsyncIterator[Form]:
+    """The form of a request, read piece by piece; its file is gone after the block."""
+    if (request.content_length or 0) > limit + PARTS_LIMIT * FIELD_LIMIT:
+        raise TooLarge(f"The file is larger than {limit // (1024 * 1024)} MiB")
+    if request.content_type != "multipart/form-data":
+        raise InvalidRequest("Content-Type must be multipart/form-data")
+    form = Form(limit)
+    try:
+        try:
+            async for part in _parts(request):
+                await _take(form, part)
+        except UNREADABLE:
+            raise InvalidRequest("The form cannot be read") from None
+        yield form
+    finally:
+        if form.file >= 0:
+            os.close(form.file)
+
+
+async def _parts(request: web.Request) -> AsyncGenerator[aiohttp.BodyPartReader, None]:
+    reader = await request.multipart()
+    for _ in range(PARTS_LIMIT):
+        async with asyncio.timeout(STALLED_S):
+            part = await reader.next()
+        if part is None:
+            return
+        if not isinstance(part, aiohttp.BodyPartReader):
+            raise InvalidRequest("The form cannot be read")
+        yield part
+    raise InvalidRequest(f"The form has more than {PARTS_LIMIT} parts")
+
+
+async def _take(form: Form, part: aiohttp.BodyPartReader) -> None:
+    if part.name == "file":
+        form.open()
+    value = bytearray()
+    while True:
+        async with asyncio.timeout(STALLED_S):
+            piece = await part.read_chunk(_PIECE)
+        if not piece:
+            break
+        if part.name == "file":
+            form.add(piece)
+            continue
+        value += piece
+        if len(value) > FIELD_LIMIT:
+            raise InvalidRequest(f"{part.name or 'a field'}: too long")
+    if part.name in ("job_id", "language") and value:
+        form.fields[part.name] = value.decode()

@@ -1,0 +1,69 @@
+"""Browser sessions over HTTP: a room, and the token to join it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from aiohttp import web
+
+from api.auth import SERVER, Scope, caller_of
+from api.calls import prompt_texts
+from api.models_calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
+from api.operations import Operation, described
+from api.parsing import answer, checked, json_object
+from mediaserver.refusals import InvalidRequest
+from mediaserver.rooms.webcall import WebCallRequest
+
+INVALID_AGENT_ID = "Invalid agentId format"
+
+routes = web.RouteTableDef()
+
+_NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@routes.post("/api/v1/web-calls/connect")
+@described(
+    Operation(
+        summary="Opens a browser session with an agent",
+        body=WebCallRequestBody,
+        answer=WebCallResponse,
+        scopes=(Scope.WEB_CALLS,),
+        errors=(404, 500),
+    )
+)
+async def connect(request: web.Request) -> web.Response:
+    """Sections 2.8 and 4.4."""
+    body = await json_object(request)
+    agent_id = body.get("agentId")
+    if agent_id is not None and not is_uuid(agent_id):
+        raise InvalidRequest(INVALID_AGENT_ID)
+    wanted = checked(WebCallRequestBody, body)
+    caller = caller_of(request)
+    metadata = wanted.metadata or WebCallMetadata()
+    custom = dict(metadata.model_extra or {})
+    if metadata.preCallVariables is not None:
+        custom["preCallVariables"] = metadata.preCallVariables
+    new = WebCallRequest(
+        agent_id=str(uuid.UUID(wanted.agentId)),
+        user_ref=_NOT_IN_A_REF.sub("", wanted.userRef or ""),
+        variables=prompt_texts(metadata.promptVariables),
+        metadata=custom,
+    )
+    invitation = await request.app[SERVER].web_calls.connect(caller.company_id, new, agents=caller.agents)
+    return answer(
+        WebCallResponse(
+            serverUrl=invitation.server_url,
+            roomName=invitation.room_name,
+            participantToken=invitation.token,
+            participantName=invitation.identity,
+        )
+    )
+
+
+def is_uuid(value: object) -> bool:
+    """Whether `value` is a UUID written in the usual way."""
+    try:
+        return isinstance(value, str) and str(uuid.UUID(value)) == value.lower()
+    except ValueError:
+        return False

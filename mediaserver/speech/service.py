@@ -1,0 +1,213 @@
+"""Text-to-speech and speech-to-text as the API offers them: limits, engines, and jobs that are done once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from mediaserver.engines import EngineChoice, Engines
+from mediaserver.errors import SpeechFailed
+from mediaserver.limits import Places
+from mediaserver.refusals import Conflict, InvalidRequest, Unavailable
+from mediaserver.settings_speech import SpeechSettings
+from mediaserver.speech.decoding import RATE_HZ
+from mediaserver.speech.formats import FORMATS
+from mediaserver.speech.hearing import Transcription, transcribed
+from mediaserver.speech.reading import Limits, Reader
+from mediaserver.speech.speaking import spoken
+from mediaserver.store import Store
+from mediaserver.store_speech import FinishedJob
+from pipeline.errors import EngineMissing
+from pipeline.speech import SpeechToText, TextToSpeech
+
+log = logging.getLogger(__name__)
+
+MIN_AUDIO_MS = 10.0
+CHUNK_MS = (10, 10_000)
+"""The least and the most that `chunk_size` may be."""
+
+ENCODERS = 2
+"""Threads that compress: FFmpeg lets go of the interpreter, so two use two cores and leave the loop alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who asks for speech: a company, or an address where there is no key."""
+
+    name: str
+    has_key: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechRequest:
+    """What is to be said. `language` "": the server's. `chunk_ms`: how much audio goes out at a time."""
+
+    text: str
+    format: str
+    chunk_ms: int
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenFile:
+    """A file being made: take `pieces` as they come."""
+
+    content_type: str
+    rate_hz: int
+    pieces: AsyncGenerator[bytes, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file to be understood: an open descriptor of it, which stays the giver's, and its SHA-256."""
+
+    file: int
+    sha256: str
+
+
+class SpeechService:
+    """Both services of one node. `store` gives the store once it is open."""
+
+    def __init__(
+        self,
+        settings: SpeechSettings,
+        *,
+        engines: Engines,
+        voice: EngineChoice,
+        ears: EngineChoice,
+        store: Callable[[], Store],
+    ) -> None:
+        self.settings = settings
+        self._engines = engines
+        self._voice = voice
+        self._ears = ears
+        self._store = store
+        self._reader = Reader()
+        self._encoders = ThreadPoolExecutor(ENCODERS, thread_name_prefix="speech encoder")
+        self._places = {True: Places(settings.at_once), False: Places(settings.keyless_at_once)}
+        self._jobs: dict[tuple[str, str], tuple[str, asyncio.Task[Transcription]]] = {}
+
+    async def start(self) -> None:
+        """Starts the reader of audio files; one that does not start is tried again with the first file."""
+        try:
+            await self._reader.start()
+        except SpeechFailed as error:
+            log.error("reader of audio files missing", extra={"reason": str(error)})
+
+    async def close(self) -> None:
+        """Ends what is under way."""
+        tasks = [task for _, task in self._jobs.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._reader.close()
+        await asyncio.to_thread(self._encoders.shutdown)
+
+    # Text to speech -----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def speak(self, speaker: Speaker, request: SpeechRequest) -> AsyncIterator[SpokenFile]:
+        """The file of what is said; synthesis ends with the block.
+
+        Raises `InvalidRequest`, `TooMany`, `Unavailable`; taking the pieces raises `InvalidRequest` (before
+        the first) and `SpeechFailed`.
+        """
+        form = FORMATS.get(request.format)
+        if form is None:
+            raise InvalidRequest(f"format must be one of {', '.join(FORMATS)}")
+        if not CHUNK_MS[0] <= request.chunk_ms <= CHUNK_MS[1]:
+            raise InvalidRequest(f"chunk_size must be {CHUNK_MS[0]} to {CHUNK_MS[1]} milliseconds of audio")
+        self._check_text(speaker, request.text)
+        voice = cast(TextToSpeech, self._engine(self._voice))
+        with self._places[speaker.has_key].taken(speaker.name):
+            pieces = spoken(
+                voice,
+                request.text,
+                language=request.language or self.settings.language,
+                form=form,
+                chunk_ms=request.chunk_ms,
+                threads=self._encoders,
+            )
+            async with aclosing(pieces):
+                yield SpokenFile(form.content_type, form.sent_hz(voice.rate_hz), pieces)
+
+    def _check_text(self, speaker: Speaker, text: str) -> None:
+        if not text.strip():
+            raise InvalidRequest("text must not be empty")
+        settings = self.settings
+        most = settings.text_characters if speaker.has_key else settings.keyless_text_characters
+        if len(text) > most:
+            more = "" if speaker.has_key else " without an API key"
+            raise InvalidRequest(f"text must have at most {most} characters{more}")
+
+    # Speech to text -----------------------------------------------------------------------------------------
+
+    async def transcribe(
+        self, company_id: str, upload: Upload, *, job_id: str = "", language: str = ""
+    ) -> Transcription:
+        """What is said in the upload. With a `job_id`, the same file is understood once in a day, also when
+        it is sent again while that is under way, or to another node afterwards.
+
+        Raises `InvalidRequest`, `TooLarge`, `TooMany`, `Conflict` (a job of that id had another file),
+        `Unavailable`, `SpeechFailed`.
+        """
+        with self._places[True].taken(company_id):
+            if not job_id:
+                return await self._understood(upload.file, language)
+            done = await self._store().transcription(company_id, job_id)
+            if done is not None:
+                _check_same(done.file_sha256, upload.sha256)
+                return Transcription(done.transcription, done.confidence)
+            return await self._joined(company_id, upload, job_id=job_id, language=language)
+
+    async def _joined(self, company_id: str, upload: Upload, *, job_id: str, language: str) -> Transcription:
+        """The outcome of the job, which goes on when the client that began it goes away."""
+        key = (company_id, job_id)
+        if key in self._jobs:
+            sha256, task = self._jobs[key]
+            _check_same(sha256, upload.sha256)
+        else:
+            copy = os.dup(upload.file)
+            work = self._finished(company_id, Upload(file=copy, sha256=upload.sha256), job_id, language)
+            task = asyncio.create_task(work, name="transcription")
+            self._jobs[key] = (upload.sha256, task)
+            task.add_done_callback(lambda done: self._job_over(key, copy, done))
+        return await asyncio.shield(task)
+
+    async def _finished(self, company_id: str, upload: Upload, job_id: str, language: str) -> Transcription:
+        outcome = await self._understood(upload.file, language)
+        job = FinishedJob(upload.sha256, outcome.text, outcome.confidence)
+        await self._store().keep_transcription(company_id, job_id, job)
+        return outcome
+
+    def _job_over(self, key: tuple[str, str], copy: int, task: asyncio.Task[Transcription]) -> None:
+        os.close(copy)
+        del self._jobs[key]
+        if not task.cancelled():
+            task.exception()  # whoever waits is told; nobody may be left to
+
+    async def _understood(self, file: int, language: str) -> Transcription:
+        ears = cast(SpeechToText, self._engine(self._ears))
+        audio = await self._reader.read(file, Limits.for_audio(self.settings.audio_s))
+        if audio.duration_ms < MIN_AUDIO_MS:
+            raise InvalidRequest(f"Audio must be at least {MIN_AUDIO_MS:g} milliseconds long")
+        return await transcribed(
+            ears, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
+        )
+
+    def _engine(self, choice: EngineChoice) -> object:
+        try:
+            return self._engines.engine(choice)
+        except EngineMissing as missing:
+            raise Unavailable("Speech is not available on this server", retry_after_s=10) from missing
+
+
+def _check_same(sha256: str, other: str) -> None:
+    if sha256 != other:
+        raise Conflict("This job_id was used with another file")

@@ -1,0 +1,51 @@
+"""From a request for a browser session to a room that may be joined: the rules of section 7.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mediaserver.directory import Directory
+from mediaserver.records import NewWebRoom
+from mediaserver.refusals import NotFound, ScopeMissing
+from mediaserver.rooms.lobby import NO_WEB_CALLS, UNKNOWN_AGENT, Invitation, Lobby
+from mediaserver.rooms.tokens import LIFETIME_S
+from mediaserver.rooms.webcall import WebCallRequest
+from mediaserver.store import Store
+
+DENIED = "Access denied to this agent"
+
+
+class WebCalls:
+    """Opens rooms. `lobby` gives the node's rooms, and raises `NotConfigured` where it has none."""
+
+    def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], Lobby]) -> None:
+        self._directory = directory
+        self._store = store
+        self._lobby = lobby
+
+    async def connect(
+        self, company_id: str, request: WebCallRequest, *, agents: frozenset[str] = frozenset()
+    ) -> Invitation:
+        """A room with its agent, and the token for one participant, both written down. `agents`: those that
+        the key is for, none for all. Raises `ScopeMissing`, `NotFound`, `NotConfigured`, `Unavailable`."""
+        company = self._directory.company(company_id)
+        if company is None or not company.web_calls:
+            raise ScopeMissing(NO_WEB_CALLS)
+        agent = self._directory.agent(request.agent_id)
+        if agent is None or agent.company != company_id:
+            raise NotFound(UNKNOWN_AGENT)
+        if agents and agent.id not in agents:
+            raise ScopeMissing(DENIED)
+        invitation = self._lobby().invite(company_id, request)
+        room = NewWebRoom(
+            name=invitation.room_name,
+            company_id=company_id,
+            agent_id=agent.id,
+            identity=invitation.identity,
+            life_ms=LIFETIME_S * 1000,
+            user_ref=request.user_ref,
+            variables=request.variables,
+            metadata=request.metadata,
+        )
+        await self._store.open_room(room)
+        return invitation
