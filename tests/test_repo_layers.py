@@ -38,7 +38,8 @@ def test_imports_go_one_way(package: str) -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in imported(path)
-        if name.split(".")[0] in forbidden and not path.relative_to(ROOT).as_posix().startswith(excepted or ("-",))
+        if name.split(".")[0] in forbidden
+        and not path.relative_to(ROOT).as_posix().startswith(excepted or ("-",))
     ]
     assert wrong == []
 

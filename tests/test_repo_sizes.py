@@ -27,7 +27,11 @@ def lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     """Lines from `def`/`class` to the end, the docstring not counted."""
     length = (node.end_lineno or node.lineno) - node.lineno + 1
     first = node.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+    if (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    ):
         length -= (first.end_lineno or first.lineno) - first.lineno + 1
     return length
 
@@ -47,7 +51,9 @@ def too_large(path: Path) -> Iterator[str]:
                 continue
             if lines(node) > FUNCTION_LINES:
                 yield f"{name}:{node.lineno} {node.name}: {lines(node)} lines"
-            positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+            positional = [
+                a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")
+            ]
             if len(positional) > POSITIONAL:
                 yield f"{name}:{node.lineno} {node.name}: {len(positional)} positional parameters"
 
