@@ -13,6 +13,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "kernels": "bench.kernels:main",
     "call": "bench.call:main",
     "fuzz": "bench.fuzz:main",
+    "rooms": "bench.rooms:main",
     "all": "bench.everything:main",
 }
 

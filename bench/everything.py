@@ -11,6 +11,7 @@ import click
 SHORT: Final = {
     "kernels": ["--rounds", "3"],
     "call": ["--short"],
+    "rooms": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

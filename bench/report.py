@@ -18,7 +18,7 @@ from rich.table import Table
 pyplot.switch_backend("Agg")  # files only: there may be no display
 
 RESULTS: Final = Path(__file__).parent / "results"
-_PACKAGES: Final = ("numpy", "numba", "aiohttp", "av", "scipy", "soxr", "webrtcvad-wheels")
+_PACKAGES: Final = ("numpy", "numba", "aiohttp", "aiortc", "av", "scipy", "soxr", "webrtcvad-wheels")
 
 
 def machine() -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""`python -m bench rooms`: what a participant costs and how long sound takes, ours beside aiortc as it comes.
+
+Server and participants are two processes; both servers run the same application (`rooms_server`). Times are
+from a packet leaving the participant to its sound in the pipeline, or to the first packet of the answer to
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from typing import Any, Final
+
+import click
+
+from bench import report
+
+TARGETS: Final = {
+    "mic_ms": 12.0,
+    "mic_loss_ms": 20.0,
+    "voice_p50_ms": 20.0,
+    "voice_p95_ms": 40.0,
+    "speaking_ms": 14.0,
+    "silent_ms": 7.0,
+    "capacity": 60,
+}
+"""What each figure must reach (ms of latency, ms of CPU for each participant-second, participants)."""
+
+KINDS: Final = ("ours", "stock")
+FULL_RATE: Final = 49.0
+"""Packets a second below which pacing has broken."""
+
+LATE_MS: Final = 20.0
+
+
+def measure(
+    kind: str,
+    mode: str,
+    participants: int,
+    *,
+    seconds: float,
+    loss: float = 0.0,
+    decode: bool = False,
+    core: int = -1,
+) -> dict[str, Any]:
+    """One server, one load; what both saw."""
+    command = [sys.executable, "-m", "bench.rooms_server", kind, mode, "--core", str(core)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            load = [
+                sys.executable,
+                "-m",
+                "bench.rooms_client",
+                url,
+                str(participants),
+                str(seconds),
+                str(loss),
+            ]
+            done = subprocess.run(
+                [*load, *(["--decode"] if decode else [])], check=True, stdout=subprocess.PIPE, text=True
+            )
+        finally:
+            server.kill()
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+def delays_ms(sent: dict[str, list[float]], seen: dict[str, list[float]]) -> list[float]:
+    """From each beep to the first thing seen of it within the second that it has."""
+    found = []
+    for number, moments in sent.items():
+        for moment in moments:
+            after = [each - moment for each in seen.get(number, []) if 0 <= each - moment < 0.9]
+            found += [min(after) * 1000] if after else []
+    return found
+
+
+def cpu_ms(figures: dict[str, Any], participants: int) -> float:
+    """Server CPU for one participant during one second."""
+    return float(figures["cpu_s"] / figures["wall_s"] / participants * 1000)
+
+
+def latencies(kind: str, participants: int, seconds: float) -> dict[str, float]:
+    """Microphone to pipeline, without and with loss, and voice to voice."""
+    clean = measure(kind, "silent", 1, seconds=seconds)
+    lossy = measure(kind, "silent", 1, seconds=seconds, loss=0.02)
+    talk = measure(kind, "answer", participants, seconds=seconds, decode=True)
+    voice = sorted(delays_ms(talk["sent"], talk["answered"]))
+    return {
+        "mic_ms": statistics.median(delays_ms(clean["sent"], clean["heard"])),
+        "mic_loss_ms": statistics.median(delays_ms(lossy["sent"], lossy["heard"])),
+        "voice_p50_ms": statistics.median(voice),
+        "voice_p95_ms": voice[len(voice) * 95 // 100],
+    }
+
+
+def costs(kind: str, participants: int, seconds: float) -> dict[str, float]:
+    """CPU with the agent speaking all the time, and never."""
+    speaking = measure(kind, "speak", participants, seconds=seconds)
+    silent = measure(kind, "silent", participants, seconds=seconds)
+    return {"speaking_ms": cpu_ms(speaking, participants), "silent_ms": cpu_ms(silent, participants)}
+
+
+def capacity(kind: str, counts: list[int], seconds: float) -> int:
+    """The most participants, of those tried, that one core serves with every packet in time."""
+    reached, core = 0, min(os.sched_getaffinity(0))
+    for participants in counts:
+        figures = measure(kind, "speak", participants, seconds=seconds, core=core)
+        slowest = min(figures["packets_per_s"])
+        click.echo(
+            f"  {kind} {participants} on one core: {slowest:.1f} packets/s, "
+            f"p99 lag {figures['lag_p99_ms']:.1f} ms"
+        )
+        if slowest < FULL_RATE or figures["lag_p99_ms"] > LATE_MS:
+            break
+        reached = participants
+    return reached
+
+
+@click.command()
+@click.option("--short", is_flag=True, help="A few seconds each, capacity up to its target only.")
+@click.option("--participants", default=20, show_default=True)
+def main(short: bool, participants: int) -> None:
+    """People in rooms: latency, CPU, how many."""
+    seconds = 6.0 if short else 30.0
+    figures: dict[str, dict[str, float]] = {}
+    for kind in KINDS:
+        figures[kind] = latencies(kind, participants, seconds) | costs(kind, participants, seconds)
+        counts = {"ours": [60] if short else [60, 80, 100, 120], "stock": [20] if short else [20, 30, 40]}[
+            kind
+        ]
+        figures[kind]["capacity"] = capacity(kind, counts, min(seconds, 10.0))
+    rows = [(name, *(figures[kind][name] for kind in KINDS), target) for name, target in TARGETS.items()]
+    report.show(f"rooms: {participants} participants", ["figure", *KINDS, "target"], rows)
+    report.save("rooms", {"participants": participants, "seconds": seconds, "targets": TARGETS, **figures})
+    pictured = {name: {kind: figures[kind][name] for kind in KINDS} for name in TARGETS if name != "capacity"}
+    report.bars("rooms", "A participant: milliseconds, ours and aiortc as it comes", pictured, unit="ms")
+
+
+if __name__ == "__main__":
+    main()
