@@ -47,15 +47,19 @@ def too_large(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ClassDef) and lines(node) > CLASS_LINES:
             yield f"{name}:{node.lineno} class {node.name}: {lines(node)} lines"
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if f"{name}:{node.name}" in EXCEPTED_FUNCTIONS:
-                continue
-            if lines(node) > FUNCTION_LINES:
-                yield f"{name}:{node.lineno} {node.name}: {lines(node)} lines"
-            positional = [
-                a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")
-            ]
-            if len(positional) > POSITIONAL:
-                yield f"{name}:{node.lineno} {node.name}: {len(positional)} positional parameters"
+            yield from too_large_function(name, node)
+
+
+def too_large_function(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    if f"{name}:{node.name}" in EXCEPTED_FUNCTIONS:
+        return
+    if lines(node) > FUNCTION_LINES:
+        yield f"{name}:{node.lineno} {node.name}: {lines(node)} lines"
+    positional = [
+        each.arg for each in (*node.args.posonlyargs, *node.args.args) if each.arg not in ("self", "cls")
+    ]
+    if len(positional) > POSITIONAL:
+        yield f"{name}:{node.lineno} {node.name}: {len(positional)} positional parameters"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
