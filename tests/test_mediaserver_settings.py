@@ -369,11 +369,15 @@ def test_addresses_and_ports_come_apart() -> None:
 _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 
 
+FREE = frozenset({"script", "headers", "variables"})
+"""Tables whose keys are the user's."""
+
+
 def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted key to value; tables in lists once; free tables and options whole."""
     for key, value in document.items():
         if (
-            key == "script"
+            key in FREE
             or not isinstance(value, dict | list)
             or (value and not isinstance(value, dict | list))
         ):

@@ -11,6 +11,7 @@ import sys
 from asyncio.subprocess import DEVNULL, Process
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -38,6 +39,12 @@ class Limits:
     audio_s: float
     cpu_s: int = 5
     memory_mb: int = 256
+
+    @classmethod
+    def for_audio(cls, audio_s: int) -> Self:
+        """What files of up to `audio_s` need: decoding is at least 100 times faster than listening, and an
+        hour of samples is 115 MB, held twice for a moment."""
+        return cls(audio_s=audio_s, cpu_s=5 + audio_s // 100, memory_mb=256 + audio_s // 12)
 
 
 @dataclass(frozen=True, slots=True)
