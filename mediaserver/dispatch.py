@@ -36,6 +36,9 @@ class Ledger(Protocol):
     async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
         """Extends the leases of everything `node` holds."""
 
+    async def wishes(self, node: str) -> list[str]:
+        """The live calls of `node` whose end somebody asked for."""
+
     async def reap(self) -> Reaped:
         """Deals with claims whose lease ran out."""
 
@@ -68,12 +71,14 @@ class Dispatch:
         self._wake = wake
         self._lease_ms = lease_ms
         self.database_missing = ""
+        self._trusts_leases_at = 0.0
 
     async def run_claims(self) -> None:
         """Claims until cancelled."""
         while True:
             self._wake.clear()
             took = await self._claim_once()
+            await self._grant_wishes()
             if took < BATCH or self._room() <= 0:
                 await self._wait(POLL_S)
 
@@ -87,16 +92,32 @@ class Dispatch:
         """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
         try:
             renewals = await self._ledger.renew(self._node, self._lease_ms)
-            reaped = await self._ledger.reap()
+            self._database_answered()
+            await self._reap()
             await self._observe()
         except StoreError as error:
             self._database_failed(error)
             return
-        self._database_answered()
+        await self._hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _reap(self) -> None:
+        """Leases that ran out while the database was away say nothing about their nodes, which have the rest
+        of a lease to renew them."""
+        if asyncio.get_running_loop().time() < self._trusts_leases_at:
+            return
+        reaped = await self._ledger.reap()
         if reaped.requeued or reaped.unknown:
             counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
             log.warning("calls of a lost node reaped", extra=counts)
-        await self._hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _grant_wishes(self) -> None:
+        try:
+            wanted = await self._ledger.wishes(self._node)
+        except StoreError as error:
+            self._database_failed(error)
+            return
+        if wanted:
+            await self._hang_up(wanted)
 
     async def _claim_once(self) -> int:
         limit = min(BATCH, self._room())
@@ -123,6 +144,7 @@ class Dispatch:
         if not self.database_missing:
             log.error("database away", extra={"reason": str(error)})
         self.database_missing = str(error)
+        self._trusts_leases_at = asyncio.get_running_loop().time() + self._lease_ms / 1000
 
     def _database_answered(self) -> None:
         if self.database_missing:

@@ -38,10 +38,11 @@ class Queue:
     away: bool = False
     limits: list[int] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
+    reaped: int = 0
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         self._answer()
-        assert ttl_ms == LEASE_MS
         self.limits.append(limit)
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
@@ -50,8 +51,13 @@ class Queue:
         self._answer()
         return self.renewals
 
+    async def wishes(self, node: str) -> list[str]:
+        self._answer()
+        return self.wanted
+
     async def reap(self) -> Reaped:
         self._answer()
+        self.reaped += 1
         return Reaped((), ())
 
     def _answer(self) -> None:
@@ -62,7 +68,7 @@ class Queue:
 class Node:
     """A dispatch loop with a number of places."""
 
-    def __init__(self, queue: Queue, places: int) -> None:
+    def __init__(self, queue: Queue, places: int, *, lease_ms: int = LEASE_MS) -> None:
         self.places = places
         self.started: list[str] = []
         self.hung_up: list[str] = []
@@ -75,7 +81,7 @@ class Node:
             hang_up=self._hang_up,
             observe=self._observe,
             wake=self.wake,
-            lease_ms=LEASE_MS,
+            lease_ms=lease_ms,
         )
 
     async def _hang_up(self, call_ids: Iterable[str]) -> None:
@@ -157,3 +163,33 @@ async def test_calls_whose_end_another_node_asked_for_are_hung_up() -> None:
     node = Node(queue, places=1)
     await node.dispatch.renew_once()
     assert node.hung_up == ["2"]
+
+
+async def test_calls_whose_end_another_node_asked_for_need_not_wait_for_the_renewal() -> None:
+    queue = Queue([], wanted=["7"])
+    node = Node(queue, places=1)
+    async with claiming(node):
+        await asyncio.sleep(0.01)
+    assert node.hung_up == ["7"]
+
+
+async def test_leases_that_ran_out_during_an_outage_are_given_time_to_be_renewed() -> None:
+    queue = Queue([])
+    node = Node(queue, places=1, lease_ms=60_000)
+    await node.dispatch.renew_once()
+    assert queue.reaped == 1
+    queue.away = True
+    await node.dispatch.renew_once()
+    queue.away = False
+    await node.dispatch.renew_once()
+    assert (queue.reaped, node.dispatch.database_missing) == (1, "")
+
+
+async def test_a_lease_after_the_outage_they_are_reaped_again() -> None:
+    queue = Queue([], away=True)
+    node = Node(queue, places=1, lease_ms=1)
+    await node.dispatch.renew_once()
+    queue.away = False
+    await asyncio.sleep(0.002)
+    await node.dispatch.renew_once()
+    assert queue.reaped == 1
