@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,27 @@ from mediaserver.errors import LocalError
 from mediaserver.outbox import Result
 from mediaserver.store import Store
 from mediaserver.webhooks import BACKOFF_S, RESPONSE_LIMIT, excerpt
-from tests.support.store import SECRET, Clock, company, new_call, opened, queued, settings
+from tests.support.store import (
+    ENGINES,
+    SECRET,
+    Clock,
+    company,
+    new_call,
+    on_engine,
+    opened,
+    queued,
+    settings,
+)
 from tests.support.webhooks import receiver, sending, until
 
 ALL = DeliveryFilter()
 NEW_SECRET = "whsec_" + b64encode(b"another secret of ours").decode()
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+@pytest.fixture(params=ENGINES)
+def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
+    with on_engine(request.param, tmp_path):
+        yield Clock()
 
 
 async def give_up(store: Store, *, response: str = "") -> int:

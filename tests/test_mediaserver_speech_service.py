@@ -25,7 +25,7 @@ from pipeline.audio import Pcm
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from tests.support.sounds import file_of, tone
-from tests.support.store import Clock, company, opened, settings
+from tests.support.store import ENGINES, Clock, company, on_engine, opened, settings
 
 DAY_MS = 24 * 3600 * 1000
 REQUEST = SpeechRequest(text="hello", format="pcm", chunk_ms=20)
@@ -111,6 +111,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(tmp_path: Path, *, missing: bool = False, **limits: Any) -> AsyncIterator[Bench]:
+    """A service on the database that `on_engine` put at `tmp_path`, else on SQLite."""
     ears, clock = Ears(), Clock()
 
     def load(kind: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -155,7 +156,13 @@ async def test_a_job_goes_on_when_its_client_goes_away(tmp_path: Path) -> None:
         assert here.ears.asked == 1
 
 
-async def test_a_job_is_its_companys_and_kept_for_a_day(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_job_is_its_companys_and_kept_for_a_day(tmp_path: Path, engine: str) -> None:
+    with on_engine(engine, tmp_path):
+        await _jobs_of_a_day(tmp_path)
+
+
+async def _jobs_of_a_day(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.transcribe("acme", "1")
         await here.transcribe("zenith", "1", sha256="b")
