@@ -22,6 +22,9 @@ BuildApp = Callable[[Server], web.Application]
 
 EXIT_START = 1
 
+URL_LIMIT = 64 * 1024
+"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -48,7 +51,13 @@ async def run(settings: Settings, build: BuildApp) -> int:
 
 async def _live(server: Server, build: BuildApp, stop: asyncio.Event, now: asyncio.Event) -> None:
     """The server's life: HTTP answers before everything else is up, and until everything else is down."""
-    http = web.AppRunner(build(server), access_log=None, shutdown_timeout=2.0)
+    http = web.AppRunner(
+        build(server),
+        access_log=None,
+        shutdown_timeout=2.0,
+        max_line_size=URL_LIMIT,
+        max_field_size=URL_LIMIT,
+    )
     try:
         await http.setup()
         await _listen(http, server.settings.server.http)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient
 from livekit.protocol import models
 
+from api.rtc import SESSIONS
 from mediaserver.server import Server
 from tests.support.livekit_page import NEWEST, OLDER, SdkPage, recognised, sdk_page
 from tests.support.rooms import invite, microphone, write_web_site
@@ -77,3 +79,33 @@ async def what_an_application_does(page: SdkPage, agent: str, methods: dict[str,
         await page.outcome("room.localParticipant.publishData(new Uint8Array([1]), {reliable: true})")
         == "done"
     )
+
+
+async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_page(NEWEST) as page:
+        await page.join(url(client), ticket.token)
+        await page.event("listened to")
+        app = client.app
+        assert app is not None
+        (session,) = app[SESSIONS]._sessions.values()
+        peers, packets = list(session.entry.person.peers), session.entry.person.audio.receiver.packets
+        session._outlet._socket._req.transport.abort()
+        await page.event("Reconnected")
+        assert session.entry.person.peers == peers
+        assert session.entry.person.audio.receiver.packets > packets
+        await page.page.run(
+            "room.remoteParticipants.values().next().value.trackPublications"
+            ".values().next().value.setSubscribed(false)"
+        )
+        async with asyncio.timeout(5):
+            while session.entry.person.audio.sender.wanted:
+                await asyncio.sleep(0.05)
+        await page.page.run("room.disconnect()")
+        assert (await page.event("disconnected"))["reason"] == models.CLIENT_INITIATED
+        forged = ticket.token[:-6] + "AAAAAA"
+        assert "Signature verification failed" in await page.outcome(f"join({url(client)!r}, {forged!r})")
+    async with asyncio.timeout(5):
+        while app[SESSIONS]._sessions:
+            await asyncio.sleep(0.05)

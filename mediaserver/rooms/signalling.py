@@ -138,7 +138,7 @@ class Signalling(RoomObserver):
     def resume(self, send: Send, now: float, *, last_sequence: int) -> None:
         """The client is back, with all that it had. Raises `RoomError` when it is gone for good."""
         self._become(SignalState.ATTACHED)
-        self._send, self.heard_s = send, now
+        self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
         # All of them: a client takes whoever is missing for gone.
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))

@@ -67,7 +67,16 @@ class Outlet(Protocol):
 class SdkSession:
     """One participant. All methods on the loop."""
 
-    def __init__(self, lobby: Lobby, entry: Entry, *, dual: bool, ice_servers: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        lobby: Lobby,
+        entry: Entry,
+        goodbyes: set[asyncio.Task[None]],
+        *,
+        dual: bool,
+        ice_servers: tuple[str, ...],
+    ) -> None:
+        """`goodbyes` keeps what is still under way when the session itself is over."""
         self.entry = entry
         participant = entry.person.participant
         self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
@@ -75,6 +84,7 @@ class SdkSession:
         self.on_end: Callable[[SdkSession], None] | None = None
         """Told once that the participant is out of the room."""
         self._lobby = lobby
+        self._goodbyes = goodbyes
         self._loop = asyncio.get_running_loop()
         self._dual = dual
         self._outlet: Outlet | None = None
@@ -86,7 +96,7 @@ class SdkSession:
         self._refresh_s = self._loop.time() + REFRESH_S
         self._counted = (0, 0)
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
-        self._leaving: asyncio.Task[None] | None = None
+        self._leaving = False
         self.signalling.on_gone = self._gone
         entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
@@ -173,12 +183,12 @@ class SdkSession:
             elif isinstance(step, Listen):
                 self.entry.person.audio.sender.wanted = step.wanted
             else:
-                await self._lobby.leave(self.entry, LeaveReason.CLIENT)
+                self._leave(LeaveReason.CLIENT)
         except PeerClosed:
             log.info("peer connection is closed", extra=self._fields())
         except BadOffer as error:
             log.warning("participant put out", extra={**self._fields(), "reason": str(error)})
-            await self._lobby.leave(self.entry, LeaveReason.STATE_MISMATCH)
+            self._leave(LeaveReason.STATE_MISMATCH)
 
     async def _answer(self, step: AnswerOffer) -> None:
         if self._own is None:
@@ -286,8 +296,12 @@ class SdkSession:
     # The end ------------------------------------------------------------------------------------------------
 
     def _leave(self, reason: LeaveReason) -> None:
-        if self._leaving is None:
-            self._leaving = self._loop.create_task(self._lobby.leave(self.entry, reason))
+        """In a task of its own: the WebSocket's may be cancelled as soon as it is closed."""
+        if not self._leaving:
+            self._leaving = True
+            task = self._loop.create_task(self._lobby.leave(self.entry, reason))
+            self._goodbyes.add(task)
+            task.add_done_callback(self._goodbyes.discard)
 
     def _gone(self, reason: LeaveReason) -> None:
         """Out of the room, by whomever: nothing of this session is needed any more."""

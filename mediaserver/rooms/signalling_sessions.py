@@ -17,6 +17,8 @@ class SdkSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, SdkSession] = {}
+        # Each ends with the closing of a participant's peer connections.
+        self._goodbyes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -26,7 +28,7 @@ class SdkSessions:
     ) -> SdkSession:
         """Somebody new. Raises what `Lobby.enter` does."""
         entry = await lobby.enter(token, resumable=True)
-        session = SdkSession(lobby, entry, dual=hello.dual, ice_servers=ice_servers)
+        session = SdkSession(lobby, entry, self._goodbyes, dual=hello.dual, ice_servers=ice_servers)
         self._sessions[entry.person.participant.sid] = session
         session.on_end = self._ended
         log.info(
