@@ -39,6 +39,9 @@ silence do not keep up."""
 WALL_S = 20
 """Whatever else happens, a fork is gone after this."""
 
+BACKGROUND = 10
+"""The niceness of whatever works on files: calls come first."""
+
 PLAYLISTS = frozenset({"hls", "applehttp", "dash", "concat", "concatf", "sdp", "rtsp", "rtp", "lavfi", "imf"})
 """Formats that are not audio but name other files or addresses."""
 
@@ -56,6 +59,7 @@ def main() -> None:
     control = socket.socket(fileno=0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks: their answer is the socket
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server
+    os.nice(BACKGROUND)
     _rehearse()
     control.send(b"ready")
     while True:

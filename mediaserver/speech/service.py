@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
@@ -16,7 +17,7 @@ from mediaserver.errors import SpeechFailed
 from mediaserver.limits import Places
 from mediaserver.refusals import Conflict, InvalidRequest, Unavailable
 from mediaserver.settings_speech import SpeechSettings
-from mediaserver.speech.decoding import RATE_HZ
+from mediaserver.speech.decoding import BACKGROUND, RATE_HZ
 from mediaserver.speech.formats import FORMATS
 from mediaserver.speech.hearing import Transcription, transcribed
 from mediaserver.speech.reading import Limits, Reader
@@ -89,7 +90,9 @@ class SpeechService:
         self._ears = ears
         self._store = store
         self._reader = Reader()
-        self._encoders = ThreadPoolExecutor(ENCODERS, thread_name_prefix="speech encoder")
+        self._encoders = ThreadPoolExecutor(
+            ENCODERS, thread_name_prefix="speech encoder", initializer=_step_back
+        )
         self._places = {True: Places(settings.at_once), False: Places(settings.keyless_at_once)}
         self._jobs: dict[tuple[str, str], tuple[str, asyncio.Task[Transcription]]] = {}
 
@@ -206,6 +209,11 @@ class SpeechService:
             return self._engines.engine(choice)
         except EngineMissing as missing:
             raise Unavailable("Speech is not available on this server", retry_after_s=10) from missing
+
+
+def _step_back() -> None:
+    """Calls come before files: on Linux each thread has a priority of its own."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND)
 
 
 def _check_same(sha256: str, other: str) -> None:
