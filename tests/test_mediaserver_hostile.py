@@ -143,7 +143,7 @@ async def test_rtp_that_breaks_every_rule(server: ServerProcess) -> None:
         server.site.data_dir / "recordings" / f"{ended['callTaskId']}.wav"
     )
     assert share_at(caller, rate_hz, 1500) < 0.01
-    assert loud_part(caller, rate_hz).size > 0.85 * caller.size
+    assert loud_part(caller, rate_hz).size > 0.7 * caller.size
     assert share_at(caller[-rate_hz // 3 :], rate_hz, 880) > 0.9
     counted = server.get("/metrics")[1]
     strange = re.search(r'rtp_packets_total{kind="strange_address"} (\S+)', counted)

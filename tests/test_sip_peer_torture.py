@@ -1,4 +1,4 @@
-"""RFC 4475 over real sockets: every message, byte for byte, to a phone that takes calls, and the next call."""
+"""RFC 4475 over real sockets: each message, byte for byte, to a phone that takes calls, and then a call."""
 
 from __future__ import annotations
 
