@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from mediaserver.rooms.signalling_session import SdkSession
 from mediaserver.rooms.tokens import Grant
 from mediaserver.server import Server
 from tests.support.rooms import CALLS_KEY, invite, spoken, write_web_site
-from tests.support.rtc import RtcClient
+from tests.support.rtc import ROOT, RtcClient
 from tests.support.sdk import sdk_client
 from tests.support.server import REAL_ENGINES, bearer, running
 
@@ -84,17 +85,22 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
     assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
 
 
-async def test_what_is_written_to_the_agent_is_answered(web: Web) -> None:
+async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Web) -> None:
     server, client = web
     ticket = invite(server)
-    async with sdk_client(url=url(client), token=ticket.token, publish=False) as sdk:
-        agent = next(iter((await sdk.event("connected"))["others"]))
-        await agent_is(sdk, "listening")
-        sdk.tell(text="yes")
-        await sdk.event("disconnected")
-        await sdk.end()
-    streams = [(each["who"], each["text"]) for each in events(sdk, "stream")]
-    assert {("ann", "yes"), (agent, "Thank you. Goodbye.")} <= set(streams)
+    example = await asyncio.create_subprocess_exec(
+        sys.executable,
+        ROOT / "examples" / "livekit_client.py",
+        url(client),
+        ticket.token,
+        "yes",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await asyncio.wait_for(example.communicate(), 30)
+    lines = [line.partition(": ")[2] for line in output.decode().splitlines()]
+    assert "Would you like an appointment?" in lines[0]
+    assert lines[1:] == ["yes", "Thank you. Goodbye."]
 
 
 async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(web: Web) -> None:

@@ -1,0 +1,40 @@
+"""Writes to an agent with LiveKit's own Python SDK (`pip install livekit`), prints what both say.
+
+python livekit_client.py SERVER_URL PARTICIPANT_TOKEN "yes please"   # both from web-calls/connect
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from livekit import rtc
+
+
+async def talk(url: str, token: str, words: str) -> None:
+    """One conversation: the greeting, our words, the answer, until the agent hangs up."""
+    room, over, listening = rtc.Room(), asyncio.Event(), asyncio.Event()
+
+    async def show(reader: rtc.TextStreamReader, speaker: str) -> None:
+        text = await reader.read_all()
+        if (reader.info.attributes or {}).get("lk.transcription_final") == "true":
+            print(f"{speaker}: {text}", flush=True)
+
+    def state(changed: dict[str, str], who: rtc.Participant) -> None:
+        if changed.get("lk.agent.state") == "listening":
+            listening.set()
+
+    showing: set[asyncio.Task[None]] = set()
+    room.register_text_stream_handler(
+        "lk.transcription", lambda *it: showing.add(asyncio.ensure_future(show(*it)))
+    )
+    room.on("participant_attributes_changed", state)
+    room.on("disconnected", lambda reason: over.set())
+    await room.connect(url, token)
+    await listening.wait()
+    await room.local_participant.send_text(words, topic="lk.chat")
+    await over.wait()
+    await asyncio.gather(*showing)
+
+
+asyncio.run(talk(*sys.argv[1:4]))
