@@ -54,7 +54,7 @@ def checked_call(
     dial_number = _dial_number(number, trunk)
     if company is None or not may_dial(number, company.prefixes):
         raise InvalidRequest(OUTSIDE)
-    _check_agent(engines, agent, request)
+    check_agent(engines, agent, request.variables, request.metadata)
     return NewCall(
         company_id=company_id,
         agent_id=agent.id,
@@ -123,14 +123,17 @@ def _dial_number(number: str, trunk: TrunkSettings) -> str:
     return dial_number
 
 
-def _check_agent(engines: Engines, agent: AgentSettings, request: CallRequest) -> None:
-    """Lets the agent join a call that never happens: what it lacks is said now, not when somebody answers."""
+def check_agent(
+    engines: Engines, agent: AgentSettings, variables: Mapping[str, str], metadata: Mapping[str, Any]
+) -> None:
+    """Lets the agent join a call that never happens: what it lacks is said now, not when somebody answers.
+    Raises `InvalidRequest`."""
     try:
         mind = engines.cast(agent.id).agent
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
-    variables = {**promised(agent.pre_call_tools), **request.variables}
-    context = AgentContext("", agent.language, agent.greeting, variables, request.metadata)
+    known = {**promised(agent.pre_call_tools), **variables}
+    context = AgentContext("", agent.language, agent.greeting, known, metadata)
     try:
         mind.join(context)
     except (SettingsRefused, EngineError, ValueError) as error:

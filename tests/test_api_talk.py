@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp.test_utils import TestClient
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from mediaserver.rooms.tokens import Grant, mint
 from mediaserver.server import Server
@@ -17,7 +18,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.faster_whisper import FasterWhisper
 from tests.support.chromium import Page, chromium
 from tests.support.models import fake_models
-from tests.support.rooms import AGENT, TALKER, microphone, write_web_site
+from tests.support.rooms import AGENT, TALKER, invite, microphone, write_web_site
 from tests.support.server import REAL_ENGINES, running
 
 pytestmark = pytest.mark.slow
@@ -172,4 +173,24 @@ async def test_an_agent_that_needs_a_token_asks_for_it(closed_site: Web) -> None
         await page.open(address(closed_site, AGENT, f"#token={ours}"))
         await page.run(PRESS)
         assert "is over" in await page.until(PROBLEM)
+    assert server.lobby.rooms == 0
+
+
+async def test_the_example_page_of_another_origin_talks_in_fifteen_lines(
+    spoken_site: Web, tmp_path: Path
+) -> None:
+    server, client = spoken_site
+    elsewhere = web.Application()
+    elsewhere.router.add_static("/", Path(__file__).parents[1] / "examples")
+    async with (
+        TestServer(elsewhere) as other,
+        chromium(microphone=microphone(tmp_path / "mic.wav", 60.0)) as page,
+    ):
+        fragment = f"#url={client.make_url('/rtc/whip')}&token={invite(server).token}"
+        await page.open(str(other.make_url("/whip.html")) + fragment)
+        await page.run("document.getElementById('talk').click()")
+        await page.until("document.getElementById('said').textContent.includes('Hello. Would you')")
+        await page.until("document.getElementById('voice').srcObject !== null")
+        await page.run("document.getElementById('talk').click()")
+        await page.until("document.getElementById('said').textContent.includes('\"ended\"')")
     assert server.lobby.rooms == 0

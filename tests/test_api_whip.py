@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S
 from mediaserver.rooms.tokens import Grant, mint
+from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.server import Server
 from tests.support.models import fake_models
-from tests.support.rooms import AGENT, CALLS_KEY, bearing, invite, join, spoken, write_web_site
+from tests.support.rooms import AGENT, CALLS_KEY, NEEDY, bearing, invite, join, spoken, write_web_site
 from tests.support.rtc import rtc_client
-from tests.support.server import REAL_ENGINES, bearer, running
+from tests.support.server import OUTBOUND, REAL_ENGINES, bearer, running
 
 Web = tuple[Server, TestClient[Any, Any]]
 SECRET = "a-secret-of-thirty-two-characters"
@@ -234,6 +236,17 @@ async def test_candidates_trickle_and_nonsense_is_refused(web: Web) -> None:
                 assert answer.status == status, await answer.text()
         async with client.patch("/rtc/whip/unknown", data="", headers=headers) as answer:
             assert answer.status == 404
+
+
+async def test_an_agent_that_lacks_something_is_refused_before_anybody_joins(web: Web) -> None:
+    server, _ = web
+    with pytest.raises(NotFound):
+        server.lobby.invite("web", WebCallRequest(agent_id="nobody"))
+    with pytest.raises(ScopeMissing):
+        server.lobby.invite("acme", WebCallRequest(agent_id=OUTBOUND))
+    with pytest.raises(InvalidRequest, match="place"):
+        server.lobby.invite("web", WebCallRequest(agent_id=NEEDY))
+    assert server.lobby.rooms == 0
 
 
 async def test_a_room_that_nobody_joins_is_given_up(web: Web) -> None:

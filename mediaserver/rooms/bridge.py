@@ -211,7 +211,7 @@ class Bridge:
         if self._source is not None:
             self._source.on_ready(None)
         if self._pace is None:
-            self._pace = self._pacer.add(self._tick, self._loop.time())
+            self._pace = self._pacer.add(self._tick, self._pacer.clock.time())
 
     def _stop_mixing(self) -> None:
         if self._pace is not None:

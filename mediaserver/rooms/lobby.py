@@ -23,6 +23,7 @@ from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
+from mediaserver.placing import check_agent
 from mediaserver.records import NewWebCall
 from mediaserver.refusals import NotFound, ScopeMissing, Unavailable
 from mediaserver.rooms import tokens
@@ -119,10 +120,11 @@ class Lobby:
         return opened.call if opened is not None else None
 
     def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
-        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `Unavailable`."""
+        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
+        `InvalidRequest`, `Unavailable`."""
         if self._draining:
             raise Unavailable("The server is draining")
-        self._check(company_id, request.agent_id)
+        self._check(company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=self._name(request))
         room = Room(str(uuid.uuid4()), agent=agent, now=now)
@@ -305,17 +307,18 @@ class Lobby:
 
     # What a request is checked against ----------------------------------------------------------------------
 
-    def _check(self, company_id: str, agent_id: str) -> None:
+    def _check(self, company_id: str, request: WebCallRequest) -> None:
         company = self._directory.company(company_id)
         if company is None or not company.web_calls:
             raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(agent_id)
+        agent = self._directory.agent(request.agent_id)
         if agent is None or agent.company != company_id:
             raise NotFound(UNKNOWN_AGENT)
         try:
             self._engines.cast(agent.id)
         except EngineMissing as missing:
             raise Unavailable(f"Agent's engine is not available: {missing}") from None
+        check_agent(self._engines, agent, request.variables, request.metadata)
 
     def _name(self, request: WebCallRequest) -> str:
         agent = self._directory.agent(request.agent_id)

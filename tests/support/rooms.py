@@ -19,6 +19,7 @@ from tests.support.server import FAKE_ENGINES, Site, write_site
 from tests.support.tones import write_wav
 
 COMPANY = "web"
+NEEDY = "a8f7e2a0-93a8-4a55-8f6c-9f5f3f5f1a06"
 TALKER = "f7e7e2a0-93a8-4a55-8f6c-9f5f3f5f1a05"
 AGENT = "e6d7e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
 CALLS_KEY = "web-company-calls-key"
@@ -79,6 +80,17 @@ id = "bye"
 say = "Thank you. Goodbye."
 action = "hang_up"
 disposition = "told"
+[[agent]]
+id = "a8f7e2a0-93a8-4a55-8f6c-9f5f3f5f1a06"
+company = "web"
+name = "Needs a variable"
+{engines}
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye from {{{{place}}}}."
+action = "hang_up"
 '''
 
 
