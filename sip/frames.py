@@ -90,8 +90,8 @@ class FrameAssembly:
             self._resampler = Resampler(codec.rate_hz, self.rate_hz)
 
     def audio(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool = False) -> None:
-        """A packet's audio, at its codec's rate, in order. `now`: when it arrived. `made_up`: by the codec, for
-        a packet that was lost."""
+        """A packet's audio, at its codec's rate, in order. `now`: when it arrived. `made_up`: by the codec,
+        for a packet that was lost."""
         self.concealed += made_up
         if timestamp != self._expected:
             self._jump(timestamp, now)
