@@ -250,6 +250,7 @@ async def hang_up(request: web.Request) -> web.Response:
     Operation(
         summary="The stereo recording: caller left, agent right; whole, or by Range",
         media=("audio/wav",),
+        ranges=True,
         scopes=READERS,
         errors=(404,),
     )

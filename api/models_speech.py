@@ -8,16 +8,19 @@ from api.models import Model
 
 
 class SpeechBody(Model):
-    """Body of `POST /v1/text-to-speech/generate`."""
+    """Body of `POST /v1/text-to-speech/generate`. A wrong type is answered with 422, a value that there is
+    not with 400: what only the description says is checked by the service."""
 
-    text: str = Field(description="What is to be said")
+    text: str = Field(description="What is to be said", json_schema_extra={"minLength": 1})
     format: str = Field(
+        json_schema_extra={"enum": ["wav", "mp3", "ogg", "flac", "pcm", "mulaw"]},
         description="wav, mp3, ogg (Opus), flac (all with a header), pcm (16 bit, little-endian, 24000 Hz) or"
-        " mulaw (8000 Hz); mono"
+        " mulaw (8000 Hz); mono",
     )
     chunk_size: int = Field(
+        json_schema_extra={"minimum": 10, "maximum": 10_000},
         description="Milliseconds of audio that are sent at a time, 10 to 10000: small values begin sooner,"
-        " large ones cost less"
+        " large ones cost less",
     )
     language: str | None = Field(
         default=None,

@@ -101,7 +101,7 @@ def _models(answer: type[BaseModel] | UnionType | None) -> tuple[type[BaseModel]
 def _operation(path: str, operation: Operation, names: Names) -> dict[str, Any]:
     said: dict[str, Any] = {
         "summary": operation.summary,
-        "security": [{"key": []}] if operation.scopes else [],
+        "security": _security(operation),
         "responses": dict(_responses(operation, names)),
     }
     if operation.scopes:
@@ -110,12 +110,18 @@ def _operation(path: str, operation: Operation, names: Names) -> dict[str, Any]:
         schema = names[(operation.body, "validation")]
         said["requestBody"] = {
             "required": operation.body_required,
-            "content": {"application/json": {"schema": schema}},
+            "content": {operation.body_type: {"schema": schema}},
         }
     parameters = [*_path_parameters(path), *_query_parameters(operation), *_header_parameters(operation)]
     if parameters:
         said["parameters"] = parameters
     return said
+
+
+def _security(operation: Operation) -> list[dict[str, Any]]:
+    if operation.key_optional:
+        return [{}, {"key": []}]
+    return [{"key": []}] if operation.scopes else []
 
 
 def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
@@ -125,7 +131,7 @@ def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
         content["application/json"] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
     success: dict[str, Any] = {"description": "Success"}
     yield str(operation.status), success | ({"content": content} if content else {})
-    if "audio/wav" in operation.media:
+    if operation.ranges:
         yield "206", success | {"content": content}
         yield "416", {"description": "The range lies outside", "content": _error_content(names)}
     errors = set(operation.errors) | set(_ALWAYS if operation.scopes else ())

@@ -32,19 +32,23 @@ class Operation:
     """One method of one path.
 
     `scopes`: any one of them opens it; () opens it to everybody. `of_company`: it is about one company, which
-    the server's admin key names with `?company=`. `media`: other content types of its success than JSON.
-    `headers`: request headers that it reads, with what they are for.
+    the server's admin key names with `?company=`. `media`: other content types of its success than JSON;
+    `ranges`: a part of it can be asked for. `body_type`: the body's. `key_optional`: a key is read where
+    there is one, though `scopes` is (). `headers`: request headers that it reads, with what they are for.
     """
 
     summary: str
     answer: type[BaseModel] | UnionType | None = None
     body: type[BaseModel] | None = None
     body_required: bool = True
+    body_type: str = "application/json"
     query: type[BaseModel] | None = None
     scopes: tuple[Scope, ...] = ()
+    key_optional: bool = False
     of_company: bool = True
     status: int = 200
     media: tuple[str, ...] = ()
+    ranges: bool = False
     errors: tuple[int, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
 

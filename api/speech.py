@@ -63,6 +63,7 @@ def set_up(app: web.Application) -> None:
     Operation(
         summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
         body=SpeechBody,
+        key_optional=True,
         media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
         errors=(400, 401, 403, 413, 422, 429, 500, 503),
     )
@@ -178,6 +179,8 @@ class Form:
 @described(
     Operation(
         summary="Understands an audio file",
+        body=TranscriptionForm,
+        body_type="multipart/form-data",
         answer=TranscriptionResponse,
         scopes=(Scope.SPEECH,),
         errors=(400, 401, 403, 409, 413, 429, 500, 503),
