@@ -45,7 +45,8 @@ def file_of(
 
 def played(octets: bytes) -> tuple[Pcm, int]:
     """What a player makes of a file: mono samples, and their rate."""
-    with av.open(io.BytesIO(octets)) as container:
+    container: Any
+    with av.open(io.BytesIO(octets), "r") as container:
         rate_hz = container.streams.audio[0].rate
         resampler = av.AudioResampler(format="s16", layout="mono", rate=rate_hz)
         pieces = [
