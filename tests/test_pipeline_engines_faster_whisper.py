@@ -128,15 +128,40 @@ async def test_many_utterances_at_once(engine: FasterWhisper) -> None:
     assert [hypothesis.text for hypothesis in heard] == list(texts)
 
 
-async def test_closing_under_a_decode_waits_and_refuses_what_comes_after(engine: FasterWhisper) -> None:
+async def test_closing_under_a_decode_waits_and_refuses_what_comes_after(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[Future[Hypothesis]] = []
+    submit = engine.submit
+
+    def submitted(*args: Any) -> Future[Hypothesis]:
+        jobs.append(submit(*args))
+        return jobs[-1]
+
+    monkeypatch.setattr(engine, "submit", submitted)
     listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
     push(listening, await says("yes please"))
     decode = asyncio.create_task(listening.result())
-    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not jobs or not (jobs[0].running() or jobs[0].done()):
+            await asyncio.sleep(0)
     await engine.close()
     assert (await decode).text == "yes please"
     with pytest.raises(EngineError):
         await listening.result()
+
+
+async def test_a_decode_that_had_not_begun_when_the_engine_was_closed_is_an_engine_error(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: Future[Hypothesis] = Future()
+    monkeypatch.setattr(engine, "submit", lambda *args: waiting)
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    decode = asyncio.create_task(listening.result())
+    await asyncio.sleep(0)
+    waiting.cancel()  # what closing does to decodes whose turn has not come
+    with pytest.raises(EngineError):
+        await decode
 
 
 async def test_a_closed_utterance_is_refused(engine: FasterWhisper) -> None:

@@ -198,6 +198,8 @@ class WhisperListening:
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
+                if job.cancelled():  # by `FasterWhisper.close`, before its turn: nobody cancelled this task
+                    raise EngineError("faster-whisper was closed", retryable=False) from None
                 future.add_done_callback(_forget)
                 job.cancel()
                 self._orphan = future
