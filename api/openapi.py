@@ -89,7 +89,14 @@ def _schemas(found: list[Operation]) -> tuple[Names, dict[str, Any]]:
         for model in _models(operation.answer):
             wanted[(model, "serialization")] = None
     names, top = models_json_schema(list(wanted), ref_template=_REF)
-    return names, dict(top["$defs"])
+    return names, {name: _readable(schema) for name, schema in top["$defs"].items()}
+
+
+def _readable(schema: Any) -> Any:
+    """Secrets are shown masked: pydantic calls them write-only, which would say that they are not shown."""
+    if isinstance(schema, dict):
+        return {name: _readable(inner) for name, inner in schema.items() if name != "writeOnly"}
+    return [_readable(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
 def _models(answer: type[BaseModel] | UnionType | None) -> tuple[type[BaseModel], ...]:
@@ -135,6 +142,8 @@ def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
         yield "206", success | {"content": content}
         yield "416", {"description": "The range lies outside", "content": _error_content(names)}
     errors = set(operation.errors) | set(_ALWAYS if operation.scopes else ())
+    if operation.takes_company:
+        errors.add(404)
     for status in sorted(errors):
         yield str(status), {"description": _ERRORS[status], "content": _error_content(names)}
 
