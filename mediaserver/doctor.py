@@ -98,7 +98,7 @@ def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:
         yield Finding(
             name,
             True,
-            "micro-Whisper knows only 157 words of synthetic voices, nothing of people: it is for tests and "
+            "micro-Whisper knows only 183 words of synthetic voices, nothing of people: it is for tests and "
             "the demo; for people use pocketsphinx or the directory of a real Whisper model",
         )
 

@@ -38,7 +38,7 @@ async def test_the_synthetic_model_is_said_to_know_no_people(tmp_path: Path) -> 
     )
     with fake_models():
         findings = await engine_findings(load(write_site(tmp_path, engines=engines).path))
-    assert any("157 words of synthetic voices" in finding.text for finding in findings)
+    assert any("183 words of synthetic voices" in finding.text for finding in findings)
 
 
 async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:

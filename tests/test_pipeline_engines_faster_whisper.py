@@ -21,7 +21,7 @@ from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line, push, word_errors
 
-SETTINGS = {"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 2, "min_confidence": 0.5}
+SETTINGS = {"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 2, "min_confidence": 0.7}
 
 
 @pytest.fixture

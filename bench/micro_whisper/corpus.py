@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 PHRASES: tuple[str, ...] = (
@@ -68,6 +69,42 @@ COMMANDS = _split(
     "okay sure correct right wrong stop help agent operator "
     "hello repeat cancel billing sales support morning evening afternoon",
 )
+DIALOGUE: tuple[str, ...] = (
+    "hello this is {first} from the clinic",
+    "am i speaking with {first} {last}",
+    "hello this is {first} from the clinic am i speaking with {first} {last}",
+    "hello is that {first} {last}",
+    "your appointment is on {day} {part}",
+    "your appointment is on {day} {part} can you still come",
+    "can you still come",
+    "what day would suit you better",
+    "okay what day would suit you better",
+    "thank you what is your patient number please",
+    "what is your patient number please",
+    "thank you your patient number is {digits} is that right",
+    "your patient number is {digits} is that right",
+    "your patient number is {digits}",
+    "is that right",
+    "thank you we are open from {hour} to {hour} {day} to {day}",
+    "we are open from {hour} to {hour} {day} to {day} and from {hour} to {hour} on {day}",
+    "please bring your card and a list of your medicine",
+    "is there anything else",
+    "then i will see you next {day} {part}",
+    "then i will see you next {day} {part} thank you goodbye",
+    "thank you goodbye",
+    "i am sorry goodbye",
+    "i did not understand are you {first} {last}",
+    "sorry i did not understand",
+    "yes that is me",
+    "yes this is {first} {last}",
+    "no i can not come",
+    "no i am sorry i can not",
+    "next {day} {part}",
+    "sorry can you repeat that please",
+    "yes that is right",
+)
+"""What the demo's agent and the person it calls say to each other; the slots vary."""
+
 OUT_OF_VOCABULARY: tuple[str, ...] = (
     "the weather is lovely in paris this spring",
     "my dog ate the newspaper again",
@@ -79,7 +116,7 @@ OUT_OF_VOCABULARY: tuple[str, ...] = (
 
 WORDS: tuple[str, ...] = tuple(
     sorted(
-        {word for phrase in PHRASES for word in phrase.split()}.union(
+        {word for phrase in (*PHRASES, *DIALOGUE) for word in phrase.split() if "{" not in word}.union(
             *(DIGITS, TEENS, TENS, MONTHS, DAYS, ORDINALS, FIRST_NAMES, LAST_NAMES, COMMANDS),
         ),
     ),
@@ -90,8 +127,19 @@ WORDS: tuple[str, ...] = tuple(
 def sentence(rng: random.Random) -> str:
     """One training text. The mixture keeps word order free in a third of them, so that the decoder listens
     instead of completing the forty phrases from memory."""
-    kinds = (_any_words, _digit_string, _date, _day_part, _day_and_time, _name, _command, _phrase)
-    weights = (35, 10, 8, 4, 3, 5, 7, 28)
+    kinds = (
+        _any_words,
+        _digit_string,
+        _date,
+        _day_part,
+        _day_and_time,
+        _name,
+        _command,
+        _phrase,
+        _dialogue,
+        _dictation,
+    )
+    weights = (26, 8, 6, 4, 3, 5, 6, 14, 18, 10)
     return rng.choices(kinds, weights)[0](rng)
 
 
@@ -134,3 +182,69 @@ def _command(rng: random.Random) -> str:
 
 def _phrase(rng: random.Random) -> str:
     return rng.choice(PHRASES)
+
+
+def _dialogue(rng: random.Random) -> str:
+    return rng.choice(DIALOGUE).format_map(_Slots(rng))
+
+
+def _dictation(rng: random.Random) -> str:
+    """Digits as people have them: with doubles and triples, alone or in a sentence."""
+    count = rng.choice((4, 5, 6, 7, 7, 7))
+    digits: list[str] = []
+    while len(digits) < count:
+        digits += [rng.choice(DIGITS)] * rng.choice((1, 1, 1, 2, 3))
+    sentences = ("{}", "your patient number is {}", "your patient number is {} is that right")
+    return rng.choice(sentences).format(" ".join(digits[:count]))
+
+
+class _Slots(dict[str, str]):
+    """A fresh value for every slot."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def __missing__(self, name: str) -> str:
+        if name == "digits":
+            return " ".join(self._rng.choice(DIGITS) for _ in range(7))
+        choices = {
+            "first": FIRST_NAMES,
+            "last": LAST_NAMES,
+            "day": DAYS[:7],
+            "part": ("morning", "afternoon"),
+            "hour": DIGITS[2:] + TEENS[:3],
+        }
+        return self._rng.choice(choices[name])
+
+
+_PAUSES = {
+    " am i ": ". am i ",
+    " can you still": ". can you still",
+    " what is your": ". what is your",
+    " your patient number": ". your patient number",
+    " is that right": ". is that right",
+    " we are open": ". we are open",
+    " and from ": ", and from ",
+    " thank you goodbye": ". thank you, goodbye",
+    "sorry can": "sorry, can",
+    "hello this": "hello, this",
+}
+"""Where the demo's agent pauses: its sentences have punctuation, transcripts have none."""
+
+_NUMERALS = {word: str(value) for value, word in enumerate(("zero", *DIGITS[2:]))}
+
+
+def spoken(text: str, rng: random.Random) -> str:
+    """`text` as it is given to the voice: half of the time with pauses, dictated digits also as numerals."""
+    if rng.random() < 0.5:
+        for plain, paused in _PAUSES.items():
+            text = text.replace(plain, paused)
+    if rng.random() < 0.5 and _longest_run_of_digits(text) >= 4:
+        text = " ".join(_NUMERALS.get(word, word) for word in text.split())
+    return text
+
+
+def _longest_run_of_digits(text: str) -> int:
+    runs = itertools.groupby(word.strip(".,") in _NUMERALS for word in text.split())
+    return max((len(list(words)) for digits, words in runs if digits), default=0)

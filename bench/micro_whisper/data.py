@@ -16,7 +16,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from bench.micro_whisper.corpus import sentence
+from bench.micro_whisper.corpus import sentence, spoken
 from bench.micro_whisper.extras import optional
 from pipeline.engines.espeak_library import EspeakLibrary, WordEvent
 from pipeline.wav import read
@@ -28,7 +28,7 @@ features: Any = optional("faster_whisper.feature_extractor")
 Floats = npt.NDArray[np.float32]
 
 RATE_HZ = 16000
-LONGEST_S = 6.0
+LONGEST_S = 9.0
 _VARIANT_NAMES = (
     "+m1 +m2 +m3 +m4 +m6 +m7 +f1 +f2 +f4 +f5 +Alex +Andy +Annie +Lee +Mike +adam +anika +david +edward +ian "
     "+john +linda +michael +steph +klatt +klatt3 +Michael +rob +max"
@@ -60,15 +60,15 @@ class Voices:
 
     def espeak(self, text: str, *, voice: str, rate_wpm: int = 175, pitch: int = 50) -> Floats:
         """`text` at 16 kHz."""
-        spoken = bytearray()
+        sound = bytearray()
 
         def keep(samples: bytes, words: list[WordEvent]) -> bool:
-            spoken.extend(samples)
+            sound.extend(samples)
             return False
 
         parameters = {"rate_wpm": rate_wpm, "pitch": pitch, "volume": 100}
         self._library.speak(text, keep, voice=voice, parameters=parameters)
-        samples = np.frombuffer(bytes(spoken), "<i2").astype(np.float32) / np.float32(32768)
+        samples = np.frombuffer(bytes(sound), "<i2").astype(np.float32) / np.float32(32768)
         return _resampled(samples, self._library.rate_hz)
 
     def flite(self, text: str, *, voice: str) -> Floats:
@@ -136,10 +136,11 @@ def shard(voices: Voices, *, seed: int, count: int, path: Path) -> int:
 
 
 def _voice(voices: Voices, text: str, rng: random.Random) -> Floats:
-    if voices.has_flite and rng.random() < 0.4:
+    if voices.has_flite and rng.random() < 0.2:
         return _paced(voices.flite(text, voice=rng.choice(FLITE_VOICES)), rng.uniform(0.78, 1.32))
     voice = rng.choice(ACCENTS) + rng.choice(VARIANTS)
-    speech = voices.espeak(text, voice=voice, rate_wpm=rng.randint(125, 250), pitch=rng.randint(20, 80))
+    rate_wpm, pitch = rng.randint(125, 250), rng.randint(20, 80)
+    speech = voices.espeak(spoken(text, rng), voice=voice, rate_wpm=rate_wpm, pitch=pitch)
     return _paced(speech, rng.uniform(0.9, 1.1)) if rng.random() < 0.5 else speech
 
 

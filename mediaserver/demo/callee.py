@@ -55,6 +55,10 @@ class Ears:
                 self._utterance, self._quiet_ms, self.speaking_ms = [], 0, 0
         return ended
 
+    def rest(self) -> list[Pcm]:
+        """The utterance that the hang-up cut short, if there is one."""
+        return [*self.listen(), *([np.concatenate(self._utterance)] if self.speaking_ms else [])]
+
     def _new_frames(self) -> list[Pcm]:
         if not self._recording.exists():
             return []
@@ -74,7 +78,7 @@ class Callee:
         self._directory, self._phone, self._report = directory, phone, report
         self._persona = Persona()
         self._recogniser = FasterWhisper.from_settings(
-            {"model": str(MODEL_DIR), "encoder_window_s": 10, "min_confidence": 0.2}
+            {"model": str(MODEL_DIR), "encoder_window_s": 1, "min_confidence": 0.2}
         )
         self._voice = Espeak.from_settings({"voice": "en-us+f3", "pitch": 60})
 
@@ -109,6 +113,8 @@ class Callee:
                 await self._answer(line, utterance)
             if sentence := self._persona.hears_voice(ears.speaking_ms):
                 self._say(line, sentence, over=True)
+        for utterance in ears.rest():
+            await self._understand(utterance)
         self._report("ended", {"finished": self._persona.finished, "misheard": self._persona.misheard})
 
     async def _tick(self) -> None:
@@ -116,13 +122,16 @@ class Callee:
         await asyncio.sleep(0.01)
 
     async def _answer(self, line: Line, utterance: Pcm) -> None:
+        if sentence := self._persona.hears(await self._understand(utterance)):
+            self._say(line, sentence, over=False)
+
+    async def _understand(self, utterance: Pcm) -> str:
         listening = self._recogniser.listen(rate_hz=CLOCK_RATE_HZ, language="en", expected=None)
         listening.push(utterance)
         heard = await listening.result()
         listening.close()
         self._report("heard", {"text": heard.text, "confidence": round(heard.confidence, 3)})
-        if sentence := self._persona.hears(heard.text):
-            self._say(line, sentence, over=False)
+        return heard.text
 
     def _say(self, line: Line, sentence: str, *, over: bool) -> None:
         self._report("said", {"text": sentence, "over": over})

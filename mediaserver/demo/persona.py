@@ -20,7 +20,7 @@ class Line:
 
 
 PATIENT = (
-    Line("yes that is me", to=("john", "smith")),
+    Line("yes that is me", to=("smith",)),
     Line("no i can not come", to=("appointment", "monday")),
     Line("next friday morning", to=("what", "day")),
     Line("five five five zero one four two", to=("patient", "number")),
