@@ -35,6 +35,7 @@ AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NUMBER = "+14155550123"
 NAME = "John Smith"
 FRONT_DESK = "+14155550101"
+FRONT_DESK_AGENT = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
 CALL_S = 150
 """Longest time for the whole call: the conversation takes about 50 s."""
 LAST_WEBHOOK = "recording.completed"
@@ -193,8 +194,9 @@ async def play(directory: Path, *, exit_after: bool) -> int:
 async def keep_serving(screen: Screen, ports: Ports) -> None:
     """Leaves the server up until the user has had enough."""
     screen.console.print(
-        f"\nStill serving. Talk to the front desk with any softphone: "
-        f"[bold]sip:{FRONT_DESK}@127.0.0.1:{ports.sip}[/bold]\n"
+        f"\nStill serving. Talk to the front desk from a browser on this machine: "
+        f"[bold]http://127.0.0.1:{ports.http}/talk/{FRONT_DESK_AGENT}[/bold]\n"
+        f"or with any softphone: sip:{FRONT_DESK}@127.0.0.1:{ports.sip}\n"
         f"API and its description: http://127.0.0.1:{ports.http}/docs   Ctrl-C ends."
     )
     await stop_signal().wait()
