@@ -32,5 +32,6 @@ def build(server: Server) -> web.Application:
     app[rtc.SESSIONS] = SdkSessions()
     app.add_routes(rtc.routes)
     app.add_routes(talk.routes)
+    app.on_startup.append(health.describe)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

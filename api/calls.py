@@ -34,6 +34,7 @@ from api.models_calls import (
 )
 from api.operations import Operation, described
 from api.parsing import answer, checked, iso_time, json_object, query_of
+from mediaserver.decisions import Decision
 from mediaserver.orders import Trial
 from mediaserver.placing import INVALID_NUMBER, CallRequest
 from mediaserver.queueing import SPACING_MINUTES, Action, BatchReceipt, Repeatable
@@ -335,6 +336,8 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
         "transcript": [dict(entry) for entry in record.transcript],
         "turns": [dict(turn) for turn in record.turns],
         "attempts": [attempt(row) for row in record.attempts],
+        "decisions": [decision(each) for each in record.decisions],
+        "nextAttemptAt": iso_time(record.next_attempt_at_ms),
         "recordingUrl": recording,
         "analysis": dict(record.analysis) or None,
     }
@@ -351,6 +354,18 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
         "status": row.status.value,
         "hangupCause": row.cause or None,
         "sipStatus": row.sip_status or None,
+    }
+
+
+def decision(made: Decision) -> dict[str, Any]:
+    """Why the number was not dialled."""
+    return {
+        "rule": made.rule.value,
+        "reason": made.reason,
+        "times": made.times,
+        "at": iso_time(made.at_ms),
+        "lastAt": iso_time(made.last_at_ms),
+        "until": iso_time(made.until_ms),
     }
 
 

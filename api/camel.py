@@ -25,9 +25,11 @@ def camelled(table: type[BaseModel], name: str) -> type[BaseModel]:
     changed: dict[str, Any] = {}
     for field_name, field in table.model_fields.items():
         annotation = _replaced(field.annotation, name)
-        if annotation is field.annotation:
+        alias = to_camel(field_name.rstrip("_"))
+        if annotation is field.annotation and field.alias in (None, alias):
             continue
         own = copy(field)
+        own.alias = own.validation_alias = own.serialization_alias = alias  # a list's is singular in the file
         if isinstance(own.default, BaseModel):
             inner = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
             own.default = spelt(inner, own.default)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary
+import json
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -46,7 +46,7 @@ async def metrics(request: web.Request) -> web.Response:
 @described(Operation(summary="This document", media=("application/json",)))
 async def openapi(request: web.Request) -> web.Response:
     """The API's OpenAPI 3.1 document."""
-    return web.json_response(_document(request))
+    return web.Response(text=request.app[DESCRIPTION].document, content_type="application/json")
 
 
 @routes.get("/docs")
@@ -54,14 +54,22 @@ async def openapi(request: web.Request) -> web.Response:
 async def docs(request: web.Request) -> web.Response:
     """The same for people; one page without anything from elsewhere."""
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return web.Response(text=page(_document(request)), content_type="text/html", headers=headers)
+    return web.Response(text=request.app[DESCRIPTION].page, content_type="text/html", headers=headers)
 
 
-def _document(request: web.Request) -> dict[str, Any]:
-    if not _DOCUMENTS.get(request.app):
-        _DOCUMENTS[request.app] = document(request.app, request.app[SERVER].settings.server.public_url)
-    return _DOCUMENTS[request.app]
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The API's description, as it is sent."""
+
+    document: str
+    page: str
 
 
-_DOCUMENTS: WeakKeyDictionary[web.Application, dict[str, Any]] = WeakKeyDictionary()
-"""Made once for each application: its routes do not change."""
+DESCRIPTION: web.AppKey[Description] = web.AppKey("description", Description)
+"""Made before the first request: it takes longer than a call can wait for its next frame."""
+
+
+async def describe(app: web.Application) -> None:
+    """Makes the description of `app`, when all its routes are there."""
+    said = document(app, app[SERVER].settings.server.public_url)
+    app[DESCRIPTION] = Description(json.dumps(said), page(said))

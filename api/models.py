@@ -112,6 +112,18 @@ class Attempt(Model):
     sipStatus: int | None
 
 
+class Decision(Model):
+    """Why the number was not dialled at a moment, and until when that holds; `until` null: for good. The same
+    reason again counts up `times`."""
+
+    rule: str
+    reason: str
+    times: int
+    at: str | None
+    lastAt: str | None
+    until: str | None
+
+
 class CallReport(CallSummary):
     """Answer of `GET /api/v1/calls/{callTaskId}`. Transcript and turns grow while the call goes on."""
 
@@ -120,6 +132,8 @@ class CallReport(CallSummary):
     transcript: list[TranscriptLine]
     turns: list[Turn]
     attempts: list[Attempt]
+    decisions: list[Decision]
+    nextAttemptAt: str | None
     recordingUrl: str | None
     analysis: dict[str, Any] | None
 

@@ -46,8 +46,8 @@ async def part(request: web.Request) -> web.StreamResponse:
 async def session(request: web.Request) -> web.Response:
     """A token for anybody, where the agent's company lets anybody talk (`public_talk`)."""
     server = request.app[SERVER]
-    agent = server.settings.agent(_agent_id(request.match_info["agent"]))
-    company = server.settings.company(agent.company) if agent is not None else None
+    agent = server.directory.agent(_agent_id(request.match_info["agent"]))
+    company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
     invitation = server.lobby.invite(company.id, WebCallRequest(agent_id=agent.id, name="Visitor"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,3 +107,36 @@ async def test_before_the_start_and_for_strangers_there_is_no_cast() -> None:
         engines.cast("agent-1")
     with pytest.raises(EngineMissing, match="not configured"):
         engines.cast("agent-9")
+
+
+def minds_of(shelf: Shelf) -> list[Any]:
+    return [engine for kind, _, engine in shelf.made if kind == "agent"]
+
+
+async def test_engines_change_under_calls_that_go_on() -> None:
+    shelf = Shelf()
+    engines = Engines([agent(1), agent(2)], load=shelf.load)
+    await engines.start()
+    talking = engines.cast("agent-1")
+    ears = talking.stt
+    await engines.change([agent(2), agent(3, model="large")])
+    with pytest.raises(EngineMissing, match="not configured"):
+        engines.cast("agent-1")
+    assert engines.cast("agent-2").stt is ears
+    assert engines.cast("agent-3").stt is not ears
+    assert [mind.closed for mind in minds_of(shelf)] == [0, 0, 0]  # agent-1's call still talks to its mind
+    del talking
+    gc.collect()
+    await engines.change([agent(2), agent(3, model="large")])
+    assert [mind.closed for mind in minds_of(shelf)] == [1, 0, 0]
+    assert engines.cast("agent-2").stt is ears
+    await engines.close()
+
+
+async def test_an_agent_that_was_wrong_is_right_after_its_change() -> None:
+    engines = Engines([agent(1, stt="broken")], load=Shelf().load)
+    await engines.start()
+    assert engines.why_not("agent-1") is not None
+    assert engines.missing(of=set()) == []
+    await engines.change([agent(1)])
+    assert engines.why_not("agent-1") is None
