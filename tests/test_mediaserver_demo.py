@@ -57,6 +57,6 @@ def test_the_demo_configuration_moves_to_free_ports(tmp_path: object) -> None:
 def test_the_called_person_waits_for_words_that_the_agent_says() -> None:
     agent = tomllib.loads(demo_config().read_text())["agent"][0]
     spoken = {word for step in agent["script"]["step"] for word in words_of(step["say"])}
-    spoken |= {"john", "smith", *words_of("5550142")}
+    spoken |= {"mary", "williams", *words_of("5550142")}
     for line in PATIENT:
         assert spoken.issuperset(line.to), line

@@ -20,14 +20,14 @@ class Line:
 
 
 PATIENT = (
-    Line("yes that is me", to=("smith",)),
+    Line("yes that is me", to=("williams",)),
     Line("no i can not come", to=("appointment", "monday")),
     Line("next friday morning", to=("what", "day")),
     Line("five five five zero one four two", to=("patient", "number")),
     Line("sorry can you repeat that please", butt_in_after_ms=2200),
     Line("yes that is right", to=("five", "four", "two", "right")),
 )
-"""John Smith, who cannot come on Monday and does not listen to opening hours."""
+"""Mary Williams, who cannot come on Monday and does not listen to opening hours."""
 
 FACTS = {"day": "next friday morning", "number": "5550142"}
 """What the agent must have understood when it is done."""

@@ -33,7 +33,7 @@ from mediaserver.demo.words import word_errors
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NUMBER = "+14155550123"
-NAME = "John Smith"
+NAME = "Mary Williams"
 FRONT_DESK = "+14155550101"
 FRONT_DESK_AGENT = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
 CALL_S = 150
