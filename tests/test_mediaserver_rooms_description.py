@@ -111,3 +111,42 @@ def test_a_trickled_candidate_is_taken_or_left_out(line: str, works: bool) -> No
 def test_a_candidate_of_nonsense_is_an_error(line: str) -> None:
     with pytest.raises(BadOffer):
         candidate_line(line)
+
+
+def test_video_that_the_client_would_only_receive_is_left_idle_in_the_bundle() -> None:
+    offer = Description.parse(OFFER_WITH_PLACEHOLDER)
+    answer = offer.answered(Description.parse(AUDIO_ANSWER))
+    video = answer.sections[1]
+    assert video.lines[0].split()[:2] == ["m=video", "9"]
+    assert video.has("inactive")
+    assert video.value("ice-ufrag") == answer.sections[0].value("ice-ufrag")
+    assert "a=group:BUNDLE 0 1" in answer.session
+
+
+OFFER_WITH_PLACEHOLDER = """v=0
+o=- 1 1 IN IP4 0.0.0.0
+s=-
+t=0 0
+a=group:BUNDLE 0 1
+m=audio 9 UDP/TLS/RTP/SAVPF 111
+a=mid:0
+a=rtpmap:111 opus/48000/2
+m=video 9 UDP/TLS/RTP/SAVPF 96
+a=mid:1
+a=rtpmap:96 VP8/90000
+a=recvonly
+"""
+
+AUDIO_ANSWER = """v=0
+o=- 1 1 IN IP4 0.0.0.0
+s=-
+t=0 0
+a=group:BUNDLE 0
+m=audio 9 UDP/TLS/RTP/SAVPF 111
+a=mid:0
+a=rtpmap:111 opus/48000/2
+a=ice-ufrag:abcd
+a=ice-pwd:0123456789012345678901
+a=fingerprint:sha-256 AA:BB
+a=setup:active
+"""

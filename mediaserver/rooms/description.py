@@ -113,12 +113,18 @@ class Description:
         return Description(session, kept)
 
     def answered(self, answer: Description) -> Description:
-        """aiortc's `answer` to `for_aiortc()`, with the sections refused that it did not see."""
+        """aiortc's `answer` to `for_aiortc()`, with the sections left out that it did not see."""
         ours = iter(answer.sections)
         sections = tuple(
-            next(ours) if each.kind in _KEPT else _refused(each, answer.sections[0]) for each in self.sections
+            next(ours) if each.kind in _KEPT else _left_out(each, answer.sections[0])
+            for each in self.sections
         )
-        return replace(answer, sections=sections)
+        bundled = " ".join(each.mid for each in sections if each.lines[0].split(" ")[1] != "0")
+        session = tuple(
+            f"a=group:BUNDLE {bundled}" if line.startswith("a=group:BUNDLE") else line
+            for line in answer.session
+        )
+        return replace(answer, session=session, sections=sections)
 
 
 def candidate_line(text: str) -> str | None:
@@ -154,12 +160,15 @@ def _bundle(line: str, mids: set[str]) -> str:
     return " ".join(["a=group:BUNDLE", *(mid for mid in line.split()[1:] if mid in mids)])
 
 
-def _refused(section: Section, ours: Section) -> Section:
-    """`section` with port 0. Its formats and our transport are repeated: not every client (aiortc's own)
-    reads a refusal without them."""
+def _left_out(section: Section, ours: Section) -> Section:
+    """`section` with port 0 where the far end would send on it, else merely inactive: livekit-client offers
+    sections in advance, and while their refusal is being taken in, Chromium's next offer may fail (one join
+    of seven). Formats and our transport are repeated: not every client (aiortc's own) reads a refusal without
+    them."""
     kind, _, rest = section.lines[0][2:].partition(" ")
     _, _, formats = rest.partition(" ")
-    lines = [f"m={kind} 0 {formats}", "c=IN IP4 0.0.0.0", "a=inactive", "a=rtcp-mux"]
+    port = 9 if section.has("recvonly") or section.has("inactive") else 0
+    lines = [f"m={kind} {port} {formats}", "c=IN IP4 0.0.0.0", "a=inactive", "a=rtcp-mux"]
     lines += [line for line in section.lines if line.startswith(_REPEATED)]
     lines += [line for line in ours.lines if line.startswith(_TRANSPORT)]
     return Section(tuple(lines))
