@@ -44,6 +44,11 @@ LIMITS: Mapping[Kind, int] = {Kind.TRUNK: 50, Kind.AGENT: 200, Kind.WEBHOOK: 20}
 
 Document = Mapping[str, Any]
 
+PATTERN_LIMIT = 200
+REPEATS_LIMIT = 4
+_REPEATS = re.compile(r"[*+{]")
+_NESTED = re.compile(r"\)[*+?{]|\(\?(?!:)")
+
 _CLASH = re.compile(r"agent\[\d+\]")
 """Agents have numbers in a file; here they have none."""
 
@@ -90,6 +95,7 @@ class Administration:
             trunk: TrunkSettings = _thing(Kind.TRUNK, trunk_id, company_id, document)
             self._check_rules(company_id, trunk=trunk)
             if not trusted:
+                _check_pattern(trunk.accepts)
                 self._check_reach(trunk)
                 self._check_takes_nobodys(trunk)
             self._check_room(Kind.TRUNK, company_id, self._directory.trunks.values(), new=new)
@@ -241,6 +247,16 @@ def _problems(
 ) -> list[tuple[str, str]]:
     tables = {"companies": (company,), "trunks": tuple(trunks), "agents": tuple(agents)}
     return list(broken_rules(file.model_copy(update=tables)))
+
+
+def _check_pattern(pattern: str) -> None:
+    """A number is matched on the loop that carries the calls: a pattern that repeats what it repeats can take
+    seconds over fifteen digits. Raises `InvalidRequest`."""
+    simple = len(pattern) <= PATTERN_LIMIT and len(_REPEATS.findall(pattern)) <= REPEATS_LIMIT
+    if not simple or _NESTED.search(pattern):
+        raise InvalidRequest(
+            f"accepts: at most {PATTERN_LIMIT} characters, {REPEATS_LIMIT} repeats, and no group repeated"
+        )
 
 
 def _overlap(mine: str, theirs: str) -> bool:
