@@ -14,6 +14,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "call": "bench.call:main",
     "fuzz": "bench.fuzz:main",
     "rooms": "bench.rooms:main",
+    "store": "bench.store:main",
     "all": "bench.everything:main",
 }
 

@@ -12,6 +12,7 @@ SHORT: Final = {
     "kernels": ["--rounds", "3"],
     "call": ["--short"],
     "rooms": ["--short"],
+    "store": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from mediaserver.errors import StoreError
@@ -33,8 +34,11 @@ class Ledger(Protocol):
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         """Takes up to `limit` queued calls for `node`."""
 
-    async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
-        """Extends the leases of everything `node` holds."""
+    async def held(self, node: str) -> list[str]:
+        """What the database believes that `node` holds."""
+
+    async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
+        """Extends the leases of everything `node` holds, but for `unheld`."""
 
     async def wishes(self, node: str) -> list[str]:
         """The live calls of `node` whose end somebody asked for."""
@@ -43,30 +47,38 @@ class Ledger(Protocol):
         """Deals with claims whose lease ran out."""
 
 
-class Dispatch:
-    """Claims calls while `room()` is positive and hands each to `start`, which returns at once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """This node's own calls, as far as the loop deals with them.
 
-    `hang_up` is given the calls whose end was asked for on another node; `observe` runs after each renewal;
-    `wake` is set by whoever queues a call or makes room.
+    `room` is how many more it takes, `start` begins one and returns at once, `hang_up` ends some whose end
+    was asked for elsewhere. `holds` says whether a call is here indeed: an answer of the database may have
+    been lost, and a claim that nobody knows of must not live for ever.
     """
+
+    room: Callable[[], int]
+    start: Callable[[Claim], None]
+    holds: Callable[[str], bool]
+    hang_up: Callable[[Iterable[str]], Awaitable[None]]
+
+
+class Dispatch:
+    """Claims calls while there is room and starts each. `observe` runs after each renewal; `wake` is set by
+    whoever queues a call or makes room."""
 
     def __init__(
         self,
         ledger: Ledger,
         node: str,
         *,
-        room: Callable[[], int],
-        start: Callable[[Claim], None],
-        hang_up: Callable[[Iterable[str]], Awaitable[None]],
+        calls: Calls,
         observe: Callable[[], Awaitable[None]],
         wake: asyncio.Event,
         lease_ms: int,
     ) -> None:
         self._ledger = ledger
         self._node = node
-        self._room = room
-        self._start = start
-        self._hang_up = hang_up
+        self._calls = calls
         self._observe = observe
         self._wake = wake
         self._lease_ms = lease_ms
@@ -79,7 +91,7 @@ class Dispatch:
             self._wake.clear()
             took = await self._claim_once()
             await self._grant_wishes()
-            if took < BATCH or self._room() <= 0:
+            if took < BATCH or self._calls.room() <= 0:
                 await self._wait(POLL_S)
 
     async def run_leases(self) -> None:
@@ -91,14 +103,16 @@ class Dispatch:
     async def renew_once(self) -> None:
         """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
         try:
-            renewals = await self._ledger.renew(self._node, self._lease_ms)
+            listed = await self._ledger.held(self._node)
+            unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
+            renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
             self._database_answered()
             await self._reap()
             await self._observe()
         except StoreError as error:
             self._database_failed(error)
             return
-        await self._hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+        await self._calls.hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
 
     async def _reap(self) -> None:
         """Leases that ran out while the database was away say nothing about their nodes, which have the rest
@@ -117,10 +131,10 @@ class Dispatch:
             self._database_failed(error)
             return
         if wanted:
-            await self._hang_up(wanted)
+            await self._calls.hang_up(wanted)
 
     async def _claim_once(self) -> int:
-        limit = min(BATCH, self._room())
+        limit = min(BATCH, self._calls.room())
         if limit <= 0:
             return 0
         try:
@@ -130,7 +144,7 @@ class Dispatch:
             return 0
         self._database_answered()
         for claim in claims:
-            self._start(claim)
+            self._calls.start(claim)
         return len(claims)
 
     async def _wait(self, timeout_s: float) -> None:

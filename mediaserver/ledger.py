@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from uuid import uuid4
 
 from mediaserver import batches, decisions, rules
 from mediaserver.db import Row, Tx
 from mediaserver.decisions import Rule, Verdict
-from mediaserver.endings import HOLD, end, fence, not_dialled
+from mediaserver.endings import HOLD, end, fence, finish, not_dialled
 from mediaserver.errors import LocalError
 from mediaserver.outbox import write_event
 from mediaserver.queueing import BatchStatus
@@ -79,9 +79,10 @@ SELECT position FROM calls WHERE trunk_id = :trunk_id AND stage = 'QUEUED' AND n
 ORDER BY not_before_ms, position LIMIT :room {skip_locked}
 """
 
-_CLAIM = """
-UPDATE calls SET stage = 'CLAIMED', owner = :node, epoch = epoch + 1, lease_until_ms = {now} + :ttl_ms
-WHERE position = :position AND stage = 'QUEUED' RETURNING *
+_CLAIM = f"""
+WITH due AS MATERIALIZED ({_DUE})
+UPDATE calls SET stage = 'CLAIMED', owner = :node, epoch = epoch + 1, lease_until_ms = {{now}} + :ttl_ms
+WHERE position IN (SELECT position FROM due) AND stage = 'QUEUED' RETURNING *
 """
 
 _MINE = """
@@ -118,6 +119,15 @@ UPDATE calls SET lease_until_ms = {now} + :ttl_ms WHERE owner = :node AND stage 
 RETURNING id, epoch, hangup_requested
 """
 
+_HELD = "SELECT id FROM calls WHERE owner = :node AND stage IN ('CLAIMED', 'ARMED')"
+
+_LEASE = """
+SELECT id, lease_until_ms AS until_ms FROM calls
+WHERE id = :id AND owner = :node AND stage IN ('CLAIMED', 'ARMED') {lock}
+"""
+
+_LET_EXPIRE = "UPDATE calls SET lease_until_ms = :until_ms WHERE id = :id"
+
 _WISHES = """
 SELECT id FROM calls WHERE owner = :node AND stage = 'ARMED' AND hangup_requested = 1
 """
@@ -153,33 +163,36 @@ def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
     delays nobody else's."""
     if limit <= 0:
         return []
-    lanes = tx.rows(_LANES, limit=limit)
-    company_room = {lane["company_id"]: lane["company_room"] for lane in lanes}
-    queues = [
-        [(lane["company_id"], row["position"]) for row in tx.rows(_DUE, **_room(lane, limit))]
-        for lane in lanes
-    ]
-    claims: list[Claim] = []
+    shares = _shares(tx, tx.rows(_LANES, limit=limit), limit)
+    claims: list[list[Claim]] = []
+    for trunk_id, room in shares.items():
+        rows = tx.rows(_CLAIM, trunk_id=trunk_id, room=room, node=node, ttl_ms=ttl_ms)
+        claims.append([claim_of(row) for row in sorted(rows, key=_place)])
+    return [each for each in chain.from_iterable(zip_longest(*claims)) if each is not None]
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row["not_before_ms"], row["position"]
+
+
+def _shares(tx: Tx, lanes: Sequence[Row], limit: int) -> Counter[str]:
+    """How many calls of each trunk: one in turn, as far as there are any, and room for its company."""
+    shares: Counter[str] = Counter()
     taken: Counter[str] = Counter()
-    for company_id, position in _in_turn(queues):
-        if len(claims) == limit:
-            break
-        if taken[company_id] == company_room[company_id]:
+    due = [[lane] * len(tx.rows(_DUE, **_room(lane, limit))) for lane in lanes]
+    for lane in chain.from_iterable(zip_longest(*due)):
+        if lane is None or taken[lane["company_id"]] == lane["company_room"]:
             continue
-        row = tx.row(_CLAIM, position=position, node=node, ttl_ms=ttl_ms)
-        if row is not None:
-            taken[company_id] += 1
-            claims.append(claim_of(row))
-    return claims
+        taken[lane["company_id"]] += 1
+        shares[lane["trunk_id"]] += 1
+        if shares.total() == limit:
+            break
+    return shares
 
 
 def _room(lane: Row, limit: int) -> dict[str, object]:
     room = min(limit, lane["company_room"], lane["trunk_room"], lane["trunk_pace"])
     return {"trunk_id": lane["trunk_id"], "room": room}
-
-
-def _in_turn(queues: Iterable[Sequence[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
-    return (item for item in chain.from_iterable(zip_longest(*queues)) if item is not None)
 
 
 def claim_of(row: Row) -> Claim:
@@ -257,12 +270,12 @@ def release(tx: Tx, *, claim: Claim) -> bool:
     if row is None or row["stage"] == Stage.CLAIMED:
         return False
     outcome = Outcome(status=CallStatus.FAILED, cause=NOT_DIALLED, error="The INVITE never left")
-    if row["stage"] == Stage.ARMED and not row["hangup_requested"]:
-        not_dialled(tx, claim.call_id, row["batch_id"], outcome)
-    elif row["stage"] == Stage.ARMED:
+    if row["stage"] == Stage.FINISHED:  # UNKNOWN: at least that is known now
+        return finish(tx, claim=claim, outcome=outcome)
+    if row["hangup_requested"]:
         end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
     else:
-        return False
+        not_dialled(tx, claim.call_id, row["batch_id"], outcome)
     return True
 
 
@@ -285,11 +298,23 @@ def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
     return True
 
 
-def renew(tx: Tx, *, node: str, ttl_ms: int) -> list[Renewal]:
+def held(tx: Tx, *, node: str) -> list[str]:
+    """See `Store.held`."""
+    return [row["id"] for row in tx.rows(_HELD, node=node)]
+
+
+def renew(tx: Tx, *, node: str, ttl_ms: int, unheld: frozenset[str]) -> list[Renewal]:
     """See `Store.renew`. A lease that ran out while the database was away is extended as well: whoever still
     has the row holds the call, whatever the time."""
+    leases = [row for call_id in sorted(unheld) for row in tx.rows(_LEASE, id=call_id, node=node)]
     rows = tx.rows(_RENEW, node=node, ttl_ms=ttl_ms)
-    return [Renewal(row["id"], row["epoch"], bool(row["hangup_requested"])) for row in rows]
+    for lease in leases:
+        tx.run(_LET_EXPIRE, id=lease["id"], until_ms=lease["until_ms"])
+    return [
+        Renewal(row["id"], row["epoch"], bool(row["hangup_requested"]))
+        for row in rows
+        if row["id"] not in unheld
+    ]
 
 
 def wishes(tx: Tx, *, node: str) -> list[str]:

@@ -12,6 +12,7 @@ the others: the server ends transactions that have been idle for `IDLE_S`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from mediaserver.errors import LocalError, StoreError, StoreUnavailable
 
 T = TypeVar("T")
+
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+"""Each attempt to connect that fails is an error of the work that waited for it: told there, and once."""
 
 OLDEST = 150_000
 """PostgreSQL 15, as `server_version` counts."""

@@ -22,7 +22,7 @@ from typing import TypeVar
 from mediaserver.administration import Administration
 from mediaserver.conversing import Floor, LiveConversation
 from mediaserver.directory import Directory
-from mediaserver.dispatch import LEASE_MS, Dispatch
+from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.engines import Engines
 from mediaserver.errors import LocalError
 from mediaserver.inbound import Inbound, NumberPlan
@@ -301,9 +301,12 @@ class Server:
         self._dispatch = Dispatch(
             store,
             self.node,
-            room=self._room,
-            start=board.dial,
-            hang_up=self._hang_up_live,
+            calls=Calls(
+                room=self._room,
+                start=board.dial,
+                holds=lambda call_id: self._find_live(call_id) is not None,
+                hang_up=self._hang_up_live,
+            ),
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
             observe=self._observe,

@@ -164,9 +164,14 @@ class Store(Queue, Managed):
         self._filled()
         return finished
 
-    async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
-        """Extends all leases of `node`; a claim that is missing from the list is lost."""
-        return await self._db.write(partial(ledger.renew, node=node, ttl_ms=ttl_ms))
+    async def held(self, node: str) -> list[str]:
+        """The calls that are claimed by `node`, or live on it, as far as the database knows."""
+        return await self._db.read(partial(ledger.held, node=node))
+
+    async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str] = frozenset()) -> list[Renewal]:
+        """Extends the leases of `node`, but for those `unheld`: claims of which it never heard, because the
+        database's answer was lost. They run out."""
+        return await self._db.write(partial(ledger.renew, node=node, ttl_ms=ttl_ms, unheld=unheld))
 
     async def wishes(self, node: str) -> list[str]:
         """The live calls of `node` whose end somebody asked for."""

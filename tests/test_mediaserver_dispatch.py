@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from mediaserver.dispatch import BATCH, LEASE_MS, Dispatch
+from mediaserver.dispatch import BATCH, LEASE_MS, Calls, Dispatch
 from mediaserver.errors import StoreUnavailable
 from mediaserver.records import Claim, Reaped, Renewal
 
@@ -39,6 +39,8 @@ class Queue:
     limits: list[int] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+    unheld: frozenset[str] = frozenset()
     reaped: int = 0
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
@@ -47,8 +49,13 @@ class Queue:
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
 
-    async def renew(self, node: str, ttl_ms: int) -> list[Renewal]:
+    async def held(self, node: str) -> list[str]:
         self._answer()
+        return self.listed
+
+    async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
+        self._answer()
+        self.unheld = unheld
         return self.renewals
 
     async def wishes(self, node: str) -> list[str]:
@@ -76,9 +83,12 @@ class Node:
         self.dispatch = Dispatch(
             queue,
             "me",
-            room=lambda: self.places - len(self.started),
-            start=lambda taken: self.started.append(taken.call_id),
-            hang_up=self._hang_up,
+            calls=Calls(
+                room=lambda: self.places - len(self.started),
+                start=lambda taken: self.started.append(taken.call_id),
+                holds=lambda call_id: call_id in self.started,
+                hang_up=self._hang_up,
+            ),
             observe=self._observe,
             wake=self.wake,
             lease_ms=lease_ms,
@@ -193,3 +203,12 @@ async def test_a_lease_after_the_outage_they_are_reaped_again() -> None:
     await asyncio.sleep(0.002)
     await node.dispatch.renew_once()
     assert queue.reaped == 1
+
+
+async def test_a_claim_that_this_node_never_heard_of_is_left_to_run_out() -> None:
+    queue = Queue([claim(1)], listed=["1", "2"])
+    node = Node(queue, places=2)
+    async with claiming(node):
+        await soon(node, 1)
+    await node.dispatch.renew_once()
+    assert queue.unheld == {"2"}

@@ -267,6 +267,19 @@ async def test_a_renewed_lease_lives_on(tmp_path: Path, clock: Clock) -> None:
         assert await store.renew("node", TTL_MS) == []
 
 
+async def test_a_claim_whose_node_never_heard_of_it_runs_out(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, clock) as store:
+        known, lost = await queued(store, 2)
+        await store.claim("node", 2, TTL_MS)
+        assert sorted(await store.held("node")) == sorted([known.id, lost.id])
+        clock.advance(TTL_MS - 1)
+        (renewal,) = await store.renew("node", TTL_MS, unheld=frozenset({lost.id}))
+        assert renewal.call_id == known.id
+        clock.advance(1)
+        assert (await store.reap()).requeued == (lost.id,)
+        assert await store.held("node") == [known.id]
+
+
 async def test_a_database_that_was_away_longer_than_the_lease_ends_no_live_call(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -1,136 +1,16 @@
-"""A PostgreSQL server of the tests' own: a cluster in a scratch folder, reached by a socket in it only."""
+"""The PostgreSQL server that the tests of a run share."""
 
 from __future__ import annotations
 
 import atexit
 import functools
-import os
-import pwd
-import shutil
-import signal
-import subprocess
-import tempfile
-import uuid
-from pathlib import Path
-from typing import Any
 
-import psycopg
-import pytest
-
-from mediaserver.db import bring_up_to_date
-from mediaserver.postgres import PostgresTx
-
-SETTINGS = {
-    "listen_addresses": "",
-    "max_connections": "200",
-    "shared_buffers": "128MB",
-    "log_min_messages": "fatal",
-    # A statement that goes through every row shows in a plan only when the planner may choose.
-    "random_page_cost": "1.1",
-}
-FASTER = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""For tests that do not crash the machine: the operating system has the data either way."""
-
-TEMPLATE = "migrated"
-
-
-def programs() -> Path:
-    """Where Debian (or anybody) has the server's programs. Skips the test where there are none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    named = shutil.which("initdb")
-    if found:
-        return found[-1].parent
-    if named is None:
-        pytest.skip("PostgreSQL is not installed: `make test` does that")
-    return Path(named).parent
-
-
-class Cluster:
-    """A server. `crash` is kill -9 of all of it, `start` starts it (again)."""
-
-    def __init__(self, **changes: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
-        self._programs = programs()
-        self._settings = {**SETTINGS, **changes}
-        self._owner: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
-            user = pwd.getpwnam("nobody")
-            self._owner = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-            os.chown(self.folder, user.pw_uid, user.pw_gid)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tests", "-A", "trust", "-N", "-E", "UTF8")
-        self.start()
-
-    def url(self, database: str) -> str:
-        """How a database of this server is named in a configuration."""
-        return f"postgresql:///{database}?host={self.folder}&user=tests"
-
-    def start(self) -> None:
-        """Starts the server and waits until it answers."""
-        options = " ".join(f"-c {name}='{value}'" for name, value in self._settings.items())
-        data, log = str(self.folder / "data"), str(self.folder / "log")
-        options += f" -k {self.folder}"
-        self._run("pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "-t", "60", "start")
-
-    def crash(self) -> None:
-        """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
-        postmaster = int((self.folder / "data/postmaster.pid").read_text().split()[0])
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(postmaster)], capture_output=True, text=True, check=False
-        )
-        for pid in (postmaster, *map(int, children.stdout.split())):
-            with_nothing_there(pid)
-
-    def remove(self) -> None:
-        """Stops the server and takes everything away."""
-        data = str(self.folder / "data")
-        self._run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def execute(self, statement: str, database: str = "postgres") -> None:
-        """Runs a statement outside of any transaction."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
-            connection.execute(statement.encode())
-
-    def new_database(self, *, migrated: bool = True) -> str:
-        """The URL of a database that nobody else uses."""
-        name = f"t{uuid.uuid4().hex[:12]}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE if migrated else 'template0'}")
-        return self.url(name)
-
-    def drop(self, url: str) -> None:
-        """Removes a database that `new_database` made."""
-        name = url.removeprefix("postgresql:///").partition("?")[0]
-        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-    def prepare_template(self) -> None:
-        """Makes what `new_database` copies."""
-        self.execute(f"CREATE DATABASE {TEMPLATE}")
-        with psycopg.connect(self.url(TEMPLATE), row_factory=psycopg.rows.dict_row) as connection:
-            bring_up_to_date(PostgresTx(connection, None))
-
-    def _run(self, program: str, *arguments: str, check: bool = True) -> None:
-        subprocess.run(
-            [str(self._programs / program), *arguments],
-            check=check,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=None if check else subprocess.DEVNULL,
-            **self._owner,
-        )
-
-
-def with_nothing_there(pid: int) -> None:
-    """Kills a process, which may be gone already."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+from bench.cluster import FASTER, Cluster
 
 
 @functools.cache
 def shared() -> Cluster:
-    """The server that the tests of this run share; it goes with the process."""
+    """The server; it goes with the process."""
     cluster = Cluster(**FASTER)
     atexit.register(cluster.remove)
     cluster.prepare_template()

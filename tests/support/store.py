@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from mediaserver.db import Db, bring_up_to_date
+from mediaserver.db import Db, bring_up_to_date, open_database
 from mediaserver.postgres import Postgres
 from mediaserver.records import CallRow, NewCall
 from mediaserver.settings import Settings
@@ -107,6 +107,11 @@ def on_engine(engine: str, path: Path) -> Iterator[None]:
 def url_of(path: Path) -> str:
     """How a configuration names the database in the folder `path`."""
     return _URLS.get(path) or f"sqlite:///{path}/test.db"
+
+
+async def open_at(url: str) -> Db:
+    """The database at `url`."""
+    return await open_database(url, Path())
 
 
 async def open_db(path: Path, clock: Clock | None = None) -> Db:
