@@ -1,7 +1,7 @@
 """What a speech engine is: protocols of one or two methods, found by name through entry points.
 
-Somebody else's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in the
-entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see `pipeline.registry`).
+Somebody else's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in
+the entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see `pipeline.registry`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class HeardWord:
-    """A recognised word. Times are milliseconds from the first sample pushed; -1 where the engine has none."""
+    """A recognised word. Times are milliseconds from the first sample pushed, -1 where there are none."""
 
     text: str
     start_ms: int = -1

@@ -13,7 +13,7 @@ class Direction(StrEnum):
 
 
 class CallState(StrEnum):
-    """Where a call is. Outbound: DIALING, RINGING, ANSWERED, ENDED; inbound: OFFERED, RINGING, ANSWERED, ENDED.
+    """Where a call is. Outbound: DIALING, RINGING, ANSWERED, ENDED; inbound: OFFERED instead of DIALING.
 
     Early media is a property of RINGING, hold one of ANSWERED: neither is a state of its own.
     """
@@ -26,7 +26,7 @@ class CallState(StrEnum):
 
 
 class HangupCause(StrEnum):
-    """Why a call ended, one word for each thing that a caller of the API would do something different about."""
+    """Why a call ended: a word for each thing that a caller of the API would do something different about."""
 
     NORMAL = "normal"  # BYE of either side after an answer
     BUSY = "busy"  # 486, 600
