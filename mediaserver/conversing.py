@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.engines import Cast
 from mediaserver.journal import Journal, Write
 from mediaserver.metrics import Metrics
+from mediaserver.outbox import new_event_id
 from mediaserver.precall import Poster, brief
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.settings_tools import PreCallTool
@@ -197,7 +198,12 @@ class LiveConversation(SessionObserver):
         if turn.interrupted:
             self._floor.metrics.interruptions.inc()
         store, kind = self._floor.store, "turn.completed"
-        self._floor.journal.note(self.call_id, kind, lambda: store.event(self.call_id, kind, data))
+        event_id = new_event_id()  # the same however often it is written
+
+        def write() -> Awaitable[None]:
+            return store.event(self.call_id, kind, data, event_id=event_id)
+
+        self._floor.journal.note(self.call_id, kind, write)
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """See `SessionObserver`."""

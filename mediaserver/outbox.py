@@ -105,7 +105,15 @@ class Result:
         return "DEAD" if self.retry_ms is None else "PENDING"
 
 
-def write_event(tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_ms: int = 0) -> int:
+def write_once(tx: Tx, *, event_id: str, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
+    """Writes an event that may have been written before: the database's answer may have been lost."""
+    if tx.row("SELECT position FROM outbox WHERE event_id = :event_id", event_id=event_id) is None:
+        write_event(tx, call_id=call_id, kind=kind, data=data, event_id=event_id)
+
+
+def write_event(
+    tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_ms: int = 0, event_id: str = ""
+) -> int:
     """Writes an event of a call and returns its sequence number. `at_ms` 0: now."""
     if kind not in EVENTS:
         raise LocalError(f"there is no event {kind!r}")
@@ -114,7 +122,7 @@ def write_event(tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_
         raise LocalError(f"there is no call {call_id!r}")
     row = tx.row(
         _PUT,
-        event_id=f"evt_{uuid4().hex}",
+        event_id=event_id or new_event_id(),
         company_id=call["company_id"],
         call_id=call_id,
         sequence=call["sequence"],
@@ -132,6 +140,11 @@ def write_event(tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_
             )
     sequence: int = call["sequence"]
     return sequence
+
+
+def new_event_id() -> str:
+    """What receivers know an event by (`webhook-id`)."""
+    return f"evt_{uuid4().hex}"
 
 
 def _identity(call_id: str, call: Row) -> dict[str, Any]:

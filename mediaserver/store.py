@@ -112,9 +112,18 @@ class Store(Queue, Managed):
         """Writes the variables that the claim has now. False: the call is not this claim's any more."""
         return await self._db.write(partial(store_calls.fill_variables, claim=claim))
 
-    async def event(self, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
-        """Writes an event of a call (`turn.completed`, ...). Raises `LocalError` for an unknown call."""
-        await self._db.write(partial(outbox.write_event, call_id=call_id, kind=kind, data=data))
+    async def event(self, call_id: str, kind: str, data: Mapping[str, Any], *, event_id: str = "") -> None:
+        """Writes an event of a call (`turn.completed`, ...); one with an `event_id` that is there already is
+        not written again. Raises `LocalError` for an unknown call."""
+        await self._db.write(
+            partial(
+                outbox.write_once,
+                event_id=event_id or outbox.new_event_id(),
+                call_id=call_id,
+                kind=kind,
+                data=data,
+            )
+        )
         self._filled()
 
     async def counts(self) -> StoreCounts:

@@ -277,3 +277,13 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable):
         await store.counts()
+
+
+async def test_an_event_whose_answer_was_lost_is_written_once(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, clock) as store:
+        row = await store.enqueue(new_call())
+        for _ in range(3):
+            await store.event(row.id, "turn.completed", {"turn": 1}, event_id="evt_1")
+        await store.event(row.id, "turn.completed", {"turn": 2})
+    events = await query(tmp_path, "SELECT sequence, kind FROM outbox ORDER BY position")
+    assert [event["sequence"] for event in events] == [1, 2, 3]
