@@ -18,6 +18,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient
 
 from api.models import CallReport
+from bench.cluster import FASTER, Cluster
+from mediaserver.db import open_database
 from mediaserver.server import Server
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
@@ -373,6 +375,47 @@ async def test_a_call_goes_on_while_the_database_is_away(tmp_path: Path) -> None
                 assert "Goodbye." in voice.said
             call = await until_final(client, call_id, timeout_s=30)
             await check_not_lost(server, call)
+
+
+async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) -> None:
+    """PostgreSQL crashes when the phone rings and is back when the agent has said goodbye."""
+    cluster = await asyncio.to_thread(lambda: Cluster(**FASTER))
+    try:
+        database = cluster.new_database(migrated=False)
+        site = write_site(tmp_path)
+        text = site.path.read_text().replace("[server]", f'[server]\ndatabase = "{database}"', 1)
+        site.path.write_text(text)
+        with fake_models() as (_, voice):
+            async with carrier(site, says_yes) as side, running(site) as (server, client):
+                call_id = await place(client)
+                await until_status(client, call_id, "RINGING")
+                await asyncio.to_thread(cluster.crash)
+                async with asyncio.timeout(20):
+                    while not side.calls or side.calls[0].state is not CallState.ENDED:
+                        await asyncio.sleep(0.05)
+                assert "Goodbye." in voice.said
+                await asyncio.to_thread(cluster.start)
+                await check_not_lost(server, await until_final(client, call_id, timeout_s=30))
+        await check_order(database)
+    finally:
+        await asyncio.to_thread(cluster.remove)
+
+
+async def check_order(database: str) -> None:
+    """What was told of the call, in the order in which it happened, without a gap."""
+    db = await open_database(database, Path())
+    rows = await db.read(lambda tx: tx.rows("SELECT sequence, kind FROM outbox ORDER BY sequence"))
+    await db.close()
+    assert [row["sequence"] for row in rows] == list(range(1, len(rows) + 1))
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    assert kinds[:6] == [
+        "call.queued",
+        "call.dialing",
+        "call.ringing",
+        "call.answered",
+        "turn.completed",
+        "call.completed",
+    ]
 
 
 @contextmanager
