@@ -48,7 +48,7 @@ class Plan:
     single_seconds: float = 90.0
     rates: tuple[float, ...] = (10, 25, 50, 75, 100, 150)
     rate_seconds: float = 8.0
-    sweep: tuple[int, ...] = (10, 30, 60, 100, 150, 200, 250, 300)
+    sweep: tuple[int, ...] = (10, 30, 60, 100, 150, 200, 300, 400, 500)
     sweep_seconds: float = 15.0
 
 

@@ -73,18 +73,7 @@ def draw(figures: Figures) -> list[Path]:
     ]
 
 
-_LATENCY = (
-    "phase",
-    "turns",
-    "v2v p50",
-    "p95",
-    "p99",
-    "ours p50",
-    "p95",
-    "p99",
-    "barge-in p95",
-    "less server's",
-)
+_LATENCY = ("phase", "turns", "v2v p50", "p95", "p99", "ours p50", "p95", "p99", "barge-in", "server's")
 _PACKETS = ("phase", "gap p50", "p99", "p99.9", "jitter", "lost", "to server", "late", "loop lag p99")
 _COST = ("phase", "CPU ms/call-s", "of a core", "generator", "others", "KiB/call", "generator late p99")
 _RATES = ("calls per s", "calls", "failed", "set-up p50", "p95", "tear-down p95", "CPU ms/call", "of a core")
@@ -98,16 +87,15 @@ def _phases(figures: Figures) -> list[tuple[str, Figures]]:
         (f"{figures['many']['calls']}", figures["many"]),
         (f"{figures['many_always']['calls']}, always", figures["many_always"]),
     ]
-    return named + [(f"sweep, {step['calls']}", step) for step in figures.get("sweep", ())]
+    return named + [(f"n={step['calls']}", step) for step in figures.get("sweep", ())]
 
 
 def _latency(name: str, of: Figures) -> list[object]:
     voice, framework = of["voice_to_voice_ms"], of["framework_ms"]
-    values = [voice[rank] for rank in ("p50", "p95", "p99")] + [
-        framework[rank] for rank in ("p50", "p95", "p99")
-    ]
-    values += [of["barge_in_ms"]["p95"], of["against_server_ms"]["p50"]]
-    return [name, voice["count"], *map(_number, values)]
+    ranks = ("p50", "p95", "p99")
+    whole = ("" if voice[rank] is None else f"{voice[rank]:.1f}" for rank in ranks)
+    parts = [framework[rank] for rank in ranks] + [of["barge_in_ms"]["p95"], of["against_server_ms"]["p50"]]
+    return [name, voice["count"], *whole, *map(_number, parts)]
 
 
 def _packets(name: str, of: Figures) -> list[object]:
