@@ -105,7 +105,7 @@ FROM attempts WHERE call_id = :id
 """
 
 _RELEASE = """
-UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0, not_before_ms = {now}
+UPDATE calls SET stage = 'QUEUED', owner = '', lease_until_ms = 0, not_before_ms = {now} + :pause_ms
 WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'CLAIMED' AND lease_until_ms > {now}
 """
 
@@ -262,9 +262,9 @@ def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
     tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=verdict.until_ms)
 
 
-def release(tx: Tx, *, claim: Claim) -> bool:
+def release(tx: Tx, *, claim: Claim, pause_ms: int = 0) -> bool:
     """See `Store.release`."""
-    if tx.run(_RELEASE, **fence(claim)):
+    if tx.run(_RELEASE, **fence(claim), pause_ms=pause_ms):
         return True
     row = tx.row(HOLD, **fence(claim))
     if row is None or row["stage"] == Stage.CLAIMED:

@@ -192,10 +192,11 @@ class Store(Queue, Managed):
         self._filled(queue=bool(reaped.requeued))
         return reaped
 
-    async def release(self, claim: Claim) -> bool:
-        """Gives a claim back to the queue that was *not dialled*: not armed (a node that drains), or armed
-        without an INVITE having left. False: it is not this claim's any more."""
-        released = await self._db.write(partial(ledger.release, claim=claim))
+    async def release(self, claim: Claim, *, pause_ms: int = 0) -> bool:
+        """Gives a claim back to the queue that was *not dialled*: not armed (a node that drains, or lacks
+        what it takes), or armed without an INVITE having left. Nobody takes an unarmed one within
+        `pause_ms`. False: it is not this claim's any more."""
+        released = await self._db.write(partial(ledger.release, claim=claim, pause_ms=pause_ms))
         self._filled(queue=True)
         return released
 

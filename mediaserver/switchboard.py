@@ -20,6 +20,13 @@ from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 10
+"""How often a call may have been claimed before a node that lacks its agent, its trunk or its engine ends it:
+what was made on another node comes here within seconds, and an engine may still be loading."""
+
+PAUSE_MS = 1000
+"""How long a call rests that this node could not place."""
+
 
 class Switchboard:
     """Runs calls. `room_made` is called whenever one is over."""
@@ -125,9 +132,16 @@ class Switchboard:
         self._room_made()
 
     def _refuse(self, claim: Claim, reason: str) -> None:
+        store = self._floor.store
+        if claim.epoch < PATIENCE:
+            log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})
+            self._floor.journal.note(
+                claim.call_id, "release", lambda: store.release(claim, pause_ms=PAUSE_MS), essential=True
+            )
+            return
         log.error("call cannot be placed here", extra={"call_id": claim.call_id, "reason": reason})
         outcome = Outcome(status=CallStatus.FAILED, cause="not_configured", error=reason)
         self._floor.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
         self._floor.journal.note(
-            claim.call_id, "finish", lambda: self._floor.store.finish(claim, outcome), essential=True
+            claim.call_id, "finish", lambda: store.finish(claim, outcome), essential=True
         )

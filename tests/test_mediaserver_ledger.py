@@ -150,6 +150,20 @@ async def test_a_released_claim_is_there_for_another_node(tmp_path: Path, clock:
         assert await store.arm(other, TTL_MS)
 
 
+async def test_a_claim_released_for_a_while_is_taken_by_nobody_until_then(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with opened(tmp_path, clock) as store:
+        await queued(store, 1)
+        (claim,) = await store.claim("lacking", 5, TTL_MS)
+        assert await store.release(claim, pause_ms=1000)
+        clock.advance(999)
+        assert await store.claim("other", 5, TTL_MS) == []
+        clock.advance(1)
+        (other,) = await store.claim("other", 5, TTL_MS)
+        assert await store.arm(other, TTL_MS)
+
+
 # Arming -----------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from api.models import CallReport
 from bench.cluster import FASTER, Cluster
 from mediaserver.db import open_database
 from mediaserver.server import Server
+from mediaserver.trunking import set_trunks
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState
@@ -238,6 +239,43 @@ async def test_a_refusal_says_which(tmp_path: Path, code: int, status: str, caus
     assert (call["status"], call["hangupCause"], call["sipStatus"]) == (status, cause, code)
     assert call["answeredAt"] is None
     assert call["analysis"] is None
+
+
+def was_given_back(site: Site, call_id: str) -> bool:
+    """Whether the call was claimed, and waits all the same."""
+    with closing(sqlite3.connect(site.data_dir / "mediaserver.db")) as database:
+        query = "SELECT 1 FROM calls WHERE id = ? AND stage = 'QUEUED' AND epoch > 0"
+        return database.execute(query, (call_id,)).fetchone() is not None
+
+
+async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it_does(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    with fake_models():
+        async with carrier(site, rings) as side, running(site) as (server, client):
+            server.endpoint.remove_trunk("carrier")
+            call_id = await place(client)
+            async with asyncio.timeout(10):
+                while not was_given_back(site, call_id):
+                    await asyncio.sleep(0.02)
+            assert (await report(client, call_id))["status"] == "PENDING"
+            assert side.calls == []
+            set_trunks(server.endpoint, server.directory)
+            await until_status(client, call_id, "RINGING")
+            assert len((await report(client, call_id))["attempts"]) == 1
+
+
+async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediaserver.switchboard.PATIENCE", 2)
+    monkeypatch.setattr("mediaserver.switchboard.PAUSE_MS", 10)
+    site = write_site(tmp_path)
+    with fake_models():
+        async with carrier(site, rings) as side, running(site) as (server, client):
+            server.endpoint.remove_trunk("carrier")
+            call = await until_final(client, await place(client))
+            assert (call["status"], call["hangupCause"]) == ("FAILED", "not_configured")
+            assert (call["attempts"], side.calls) == ([], [])
 
 
 async def test_a_ringing_call_is_cancelled_by_the_api(tmp_path: Path) -> None:
