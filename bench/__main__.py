@@ -15,6 +15,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "fuzz": "bench.fuzz:main",
     "rooms": "bench.rooms:main",
     "store": "bench.store:main",
+    "post": "bench.post:main",
     "all": "bench.everything:main",
 }
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import IO, Any, Final
 
@@ -115,14 +115,18 @@ def paced(step: Figures) -> bool:
     return step["up_at_end"] == step["calls"] and deviation is not None and deviation <= BROKEN_MS
 
 
-def measured(target: Target, job: Job) -> tuple[dict[str, Any], Window]:
-    """Has the generator do `job`, and reads what the system counts between its `begin` and its `end`."""
+def measured(
+    target: Target, job: Job, *, beside: AbstractContextManager[None] | None = None
+) -> tuple[dict[str, Any], Window]:
+    """Has the generator do `job`, and reads what the system counts between its `begin` and its `end`; this
+    is also when `beside` is entered and left."""
     idle = target.usage()
     metrics = _metrics(target)
     with _generator(job) as (process, lines):
         _expect(lines, "begin")
         before = time.monotonic(), target.usage(), usage_of(process.pid), machine_busy_ms()
-        _expect(lines, "end")
+        with beside or nullcontext():
+            _expect(lines, "end")
         after = time.monotonic(), target.usage(), usage_of(process.pid), machine_busy_ms()
         result = json.loads(lines.readline())
     time.sleep(_WRITTEN_S)

@@ -123,7 +123,7 @@ class Target:
 class ServerUnderTest(Target):
     """The real server with stub engines. `started_s`: from its start to the first 200 of /readyz."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, more: str = "") -> None:
         self.http, sip = free_port(), free_port()
         config = directory / "server.toml"
         config.write_text(
@@ -137,6 +137,7 @@ class ServerUnderTest(Target):
                 endpoint_ms=ENDPOINT_MS,
                 barge_in_ms=BARGE_IN_MS,
             )
+            + more
         )
         began = time.monotonic()
         command = [sys.executable, "-m", "bench.call_server", "serve", "--config", str(config)]
@@ -180,9 +181,9 @@ class ServerUnderTest(Target):
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[ServerUnderTest]:
-    """The real server, ended with the block."""
-    server = ServerUnderTest(directory)
+def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
+    """The real server, ended with the block; `more` is added to its configuration."""
+    server = ServerUnderTest(directory, more)
     try:
         yield server
     finally:

@@ -13,6 +13,7 @@ SHORT: Final = {
     "call": ["--short"],
     "rooms": ["--short"],
     "store": ["--short"],
+    "post": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""
