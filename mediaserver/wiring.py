@@ -105,6 +105,15 @@ def speech_choices(settings: SpeechSettings) -> tuple[EngineChoice, EngineChoice
     return _engine("tts", settings.tts), ears
 
 
+NAMED_BY_CONFIGURATION = {
+    "stt": frozenset({"pocketsphinx", "faster-whisper", "openai"}),
+    "tts": frozenset({"espeak-ng", "kokoro", "openai"}),
+    "agent": frozenset({"script", "llm"}),
+}
+"""Engines that a configuration may name on any machine: where one is not installed, the file is right and the
+machine lacks something, which `doctor` and /readyz say."""
+
+
 def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     """For `settings.load`: what an engine or an agent says against its own table, as (key, reason).
 
@@ -127,7 +136,7 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
     names = registry.known(choice.kind)
     if choice.name not in names:
-        if choice.kind != "agent":
+        if choice.name not in NAMED_BY_CONFIGURATION[choice.kind]:
             yield f"{table}.engine", f"no engine is called {choice.name!r}; there are {', '.join(names)}"
         return
     try:
