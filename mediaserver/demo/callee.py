@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import wave
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ import numpy as np
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.demo.persona import PATIENT, Persona
 from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
+from pipeline import wav
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
@@ -95,11 +95,7 @@ class Callee:
     async def _synthesise(self, text: str) -> None:
         chunks = [chunk.samples async for chunk in self._voice.speak(text, language="en")]
         samples = resample(np.concatenate(chunks), self._voice.rate_hz, CLOCK_RATE_HZ)
-        with wave.open(str(self._file(text)), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(CLOCK_RATE_HZ)
-            file.writeframes(samples.tobytes())
+        wav.write(self._file(text), samples, CLOCK_RATE_HZ)
 
     async def talk(self) -> None:
         """From the ring to the hang-up."""

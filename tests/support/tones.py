@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import wave
 from pathlib import Path
 
 import numpy as np
 
+from pipeline import wav
 from pipeline.audio import Pcm, frame_samples
 
 
@@ -34,9 +34,5 @@ def loud_part(samples: Pcm, rate_hz: int, threshold: int = 1000) -> Pcm:
 
 def write_wav(path: Path, samples: Pcm, rate_hz: int) -> Path:
     """A 16-bit mono file."""
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes(samples.tobytes())
+    wav.write(path, samples, rate_hz)
     return path
