@@ -14,6 +14,7 @@ from rich.table import Table
 
 from bench.micro_whisper.corpus import PHRASES, unseen
 from bench.micro_whisper.data import RATE_HZ, Floats, Voices, noisy, over_the_line
+from mediaserver.demo.words import word_errors
 from pipeline.engines.faster_whisper import FasterWhisper
 
 _HISS = np.random.default_rng(0)
@@ -41,18 +42,6 @@ def speakers(voices: Voices) -> dict[str, Callable[[str], Floats]]:
     return chosen
 
 
-def word_errors(reference: str, heard: str) -> int:
-    """Words to insert, delete or replace."""
-    theirs, ours = reference.split(), heard.split()
-    row = list(range(len(ours) + 1))
-    for line, word in enumerate(theirs, 1):
-        previous, row[0] = row[0], line
-        for column, other in enumerate(ours, 1):
-            cost = min(row[column] + 1, row[column - 1] + 1, previous + (word != other))
-            previous, row[column] = row[column], cost
-    return row[-1]
-
-
 async def measure(engine: FasterWhisper, voices: Voices, texts: list[str]) -> Table:
     """Percent of words wrong."""
     table = Table(title=f"% of words wrong, {len(texts)} texts")
@@ -67,7 +56,7 @@ async def measure(engine: FasterWhisper, voices: Voices, texts: list[str]) -> Ta
             for text in texts:
                 padded = np.pad(speak(text), (RATE_HZ * 3 // 10, RATE_HZ * 4 // 10))
                 pcm = (line(padded).clip(-1, 1) * 32767).astype(np.int16)
-                wrong += word_errors(text, (await engine.decode(pcm, RATE_HZ, "en", None)).text)
+                wrong += word_errors(text, (await engine.decode(pcm, RATE_HZ, "en", None)).text)[0]
             row.append(f"{100 * wrong / sum(len(text.split()) for text in texts):.1f}")
         table.add_row(name, *row)
     return table

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mediaserver.demo import words
 from pipeline import kernels
 from pipeline.audio import Pcm, silence
 from pipeline.engines.espeak import Espeak
@@ -49,11 +50,4 @@ def push(listening: Listening, samples: Pcm) -> None:
 
 def word_errors(reference: str, heard: str) -> int:
     """Words to insert, delete or replace (Levenshtein)."""
-    theirs, ours = reference.split(), heard.split()
-    row = list(range(len(ours) + 1))
-    for line, word in enumerate(theirs, 1):
-        previous, row[0] = row[0], line
-        for column, other in enumerate(ours, 1):
-            cost = min(row[column] + 1, row[column - 1] + 1, previous + (word != other))
-            previous, row[column] = row[column], cost
-    return row[-1]
+    return words.word_errors(reference, heard)[0]
