@@ -44,8 +44,9 @@ export class WhipCall extends EventTarget {
   }
 
   #heard(message) {
-    if (message.type === "ended") this.#end("ended", message);
-    else this.#tell(message.type, message);
+    if (message.type !== "ended") return this.#tell(message.type, message);
+    this.#resource = null; // the server ended it: there is nothing left to delete there
+    this.#end("ended", message);
   }
 
   #moved() {
