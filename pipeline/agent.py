@@ -6,7 +6,7 @@ created per call and is used from one task at a time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,13 +25,18 @@ class UserSaid:
     """The caller's turn ended. `text` may be "" (speech that was not understood);
     `heard` is how much of the agent's previous words the caller had heard when they began. With `continues`
     the previous `UserSaid` came too early: the caller went on before hearing any of the answer, which was
-    thrown away, and `text` is the whole of what they said. An agent that moved on undoes that first."""
+    thrown away, and `text` is the whole of what they said. An agent that moved on undoes that first.
+
+    `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
+    it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does
+    what cannot be undone (a tool that books). A guess that was wrong closes the iterator instead."""
 
     text: str
     confidence: float
     heard: str = ""
     interrupted: bool = False
     continues: bool = False
+    settled: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,11 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What the next answer may be: given to the recogniser and to end-pointing."""
+    """What the next answer may be: given to the recogniser and to end-pointing. A `masked` answer (a card
+    number, a PIN) reaches the agent whole and appears as dots in transcript, events and records."""
 
     expected: Expected
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,30 @@ class Transfer:
     target: str
 
 
-AgentAct = Say | Expect | SendDigits | HangUp | Transfer
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Stay silent for `seconds` (at most 60) once the words so far have been heard: the caller looks
+    something up, a line rings. What the caller says ends the wait."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchLanguage:
+    """From the next words on, both sides speak `language` ("en", "ar"): voice, recogniser, end-pointing."""
+
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class DoNotCall:
+    """The called person asked not to be called again. Their number, and no other, goes on the company's
+    list; the server does it, whatever becomes of the conversation."""
+
+    reason: str = ""
+
+
+AgentAct = Say | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage | DoNotCall
 
 
 @dataclass(frozen=True, slots=True)

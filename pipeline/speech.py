@@ -19,11 +19,15 @@ class Expected:
 
     `phrases`: whole answers, lower-case words. `kinds`: built-in shapes, any of "yes_no", "digits", "date",
     "time", "name", "number", "free". `digits`: how many digits make the answer complete; 0: not known.
+    Keyed answers also end with the key `terminator` ("": none does), or `key_timeout_s` after the last key
+    (0: the session's own).
     """
 
     phrases: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     digits: int = 0
+    terminator: str = "#"
+    key_timeout_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
