@@ -1,86 +1,137 @@
 """How long a silence must be before it is the caller's full stop: a policy, without a clock of its own.
 
 One fixed delay is wrong twice: too long after "yes", too short after "my number is" or between the groups
-of a dictated number (people pause 0.4 to 1 s there). What was asked and the words so far tell most of these
-apart at no cost; a model of turn-taking could stand behind the same method."""
+of a dictated number (people pause 0.4 to 1 s there). So a scorer says how probable it is that the turn is
+over, from the sound and the words (`EndOfTurnScorer`; built in: `pipeline.turn_scorer`, no weights), and
+`EndOfTurn` makes a delay of that, with the three knobs of the public end-of-turn benchmarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
+from pipeline.audio import Pcm
+from pipeline.language_lists import WordLists, plain, word_lists
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 
-
-@dataclass(frozen=True, slots=True)
-class _Language:
-    """`digits`: word to digit; `homophones`: more of them, which are digits only where digits are expected.
-    `dangling`: last words after which more comes. `openers`: beginnings of an answer that are not one yet."""
-
-    digits: Mapping[str, str]
-    homophones: Mapping[str, str]
-    dangling: frozenset[str]
-    openers: tuple[str, ...]
-    yes_no: frozenset[str]
-
-
-def _numbered(words: str) -> Mapping[str, str]:
-    """Digit words in the order 0 to 9; spellings of one digit are joined by "/"."""
-    return MappingProxyType(
-        {word: str(digit) for digit, spellings in enumerate(words.split()) for word in spellings.split("/")}
-    )
-
-
-def _set(*lines: str) -> frozenset[str]:
-    return frozenset(word for line in lines for word in line.split())
-
-
-_ENGLISH: Final = _Language(
-    digits=_numbered("zero/oh/nought one two three four five six seven eight nine"),
-    homophones=MappingProxyType({"o": "0", "to": "2", "too": "2", "for": "4"}),
-    dangling=_set(
-        "a an the and or but so because if of to for from in on at with by my your his her our their its",
-        "is are was were will would can could i we that which um uh er erm hmm like about double triple",
-    ),
-    openers=(
-        "my number is", "my name is", "it is", "it's", "let me see", "let me think", "hold on", "wait",
-        "one moment", "just a second", "i think", "i would like", "i want", "yes but", "no but", "well",
-    ),
-    yes_no=_set("yes yeah yep yup sure correct right no nope okay ok"),
-)  # fmt: skip
-_ARABIC: Final = _Language(
-    digits=_numbered(
-        "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "
-        "خمسة/خمس ستة/ست سبعة/سبع ثمانية/تمانية/ثمان تسعة/تسع"
-    ),
-    homophones=MappingProxyType({}),
-    dangling=_set(
-        "و او أو ثم لكن بس لان لأن اذا إذا من في على الى إلى عن مع ان أن",
-        "انا أنا هو هي يعني اه آه امم هذا هذه الذي التي",
-    ),
-    openers=(
-        "رقمي", "رقمي هو", "اسمي", "اسمي هو", "انا اسمي", "لحظة", "دقيقة", "انتظر", "اريد", "أريد",
-        "نعم لكن", "لا لكن",
-    ),
-    yes_no=_set("نعم ايوه أيوه اي أجل لا كلا طيب صحيح تمام"),
-)  # fmt: skip
-_LANGUAGES: Final[Mapping[str, _Language]] = MappingProxyType({"en": _ENGLISH, "ar": _ARABIC})
 _NO_DIGITS: Final[Mapping[str, str]] = MappingProxyType({})
-_NONE: Final = _Language(_NO_DIGITS, _NO_DIGITS, dangling=frozenset(), openers=(), yes_no=frozenset())
+
+EVIDENCE_S: Final = 8.0
+"""The most audio that a scorer is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEvidence:
+    """What is known at a pause of the caller's.
+
+    `audio`: the caller's last 8 s at most, at `rate_hz`, up to now, so that it ends in `silence_ms` of
+    silence. `words`: of this turn so far, "" for none. `asked`: the agent's last words; `expected`: what it
+    expects as an answer. `voiced_ms`: voice in the utterance so far."""
+
+    audio: Pcm
+    rate_hz: int
+    words: str = ""
+    asked: str = ""
+    expected: Expected | None = None
+    silence_ms: int = 0
+    voiced_ms: int = 0
+    language: str = "en"
+
+
+class EndOfTurnScorer(Protocol):
+    """Says how probable it is that the caller is done; shared by all calls, keeps nothing of one."""
+
+    def p_eot(self, evidence: TurnEvidence) -> float:
+        """From 0 (more comes) to 1 (done). Never raises. The built-in one takes 0.2 ms and may be called on
+        the event loop; a model may take tens of ms: `pipeline.turn_model` runs it off the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOfTurn:
+    """Three knobs. From `threshold` on the turn is believed to be over, and taken `action_delay_ms` after the
+    last voiced sample; below it the wait grows with the doubt, up to `timeout_ms` for certain that more
+    comes: nobody is waited for longer."""
+
+    threshold: float = 0.5
+    action_delay_ms: int = 300
+    timeout_ms: int = 1500
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.threshold <= 1.0:
+            raise ValueError(f"threshold={self.threshold}: must be above 0 and at most 1")
+        if not 0 < self.action_delay_ms <= self.timeout_ms:
+            raise ValueError("action_delay_ms: must be above 0 and at most timeout_ms")
+
+    def delay_ms(self, p: float) -> int:
+        """Silence after the caller's last voiced sample that ends the turn, given `p` (of a scorer)."""
+        if p >= self.threshold:
+            return self.action_delay_ms
+        doubt = 1.0 - max(p, 0.0) / self.threshold
+        return round(self.action_delay_ms + doubt * (self.timeout_ms - self.action_delay_ms))
+
+
+class Completeness:
+    """What the words alone say about the end of the turn, in one language."""
+
+    __slots__ = ("_lists",)
+
+    def __init__(self, lists: WordLists) -> None:
+        self._lists = lists
+
+    def answered(self, text: str, expected: Expected | None) -> bool:
+        """The answer that was asked for is there, whole. `text` is `plain`."""
+        if expected is None:
+            return False
+        if expected.digits:
+            return len(self.digits(text, expected)) >= expected.digits
+        phrases = [plain(phrase) for phrase in expected.phrases]
+        if text in phrases:
+            # Not while another answer goes on from it: "monday" may become "monday morning".
+            return not any(phrase.startswith(text + " ") for phrase in phrases)
+        return "yes_no" in expected.kinds and text in self._lists.yes_no
+
+    def dictating(self, text: str, expected: Expected | None) -> bool:
+        """Digits are being said, and nobody knows that they are all."""
+        digits = self.digits(text, expected)
+        return bool(digits) and (awaits_digits(expected) or len(digits) > 1)
+
+    def unfinished(self, text: str) -> bool:
+        """The words ask for more: "my number is", a trailing "and", a sound of thinking."""
+        lists = self._lists
+        last = text.rsplit(" ", 1)[-1]
+        if last in lists.dangling or last in lists.fillers or text in lists.openers:
+            return True
+        return any(text.endswith(" " + opener) for opener in lists.openers if " " in opener)
+
+    def digits(self, text: str, expected: Expected | None) -> str:
+        """The digits that end the text: "it is five five" gives "55", "one moment" gives ""."""
+        homophones = self._lists.homophones if awaits_digits(expected) else _NO_DIGITS
+        digits = ""
+        for word in reversed(text.split()):
+            figure = word if word.isdecimal() else self._lists.digits.get(word) or homophones.get(word)
+            if not figure:
+                break
+            digits = figure + digits
+        return digits
+
+
+def awaits_digits(expected: Expected | None) -> bool:
+    """Digits were asked for."""
+    return expected is not None and (expected.digits > 0 or bool({"digits", "number"} & set(expected.kinds)))
 
 
 class Endpointing:
-    """The delays of one conversation in one language (`ar`, `en`, also as `en-GB`; others get the base delay
-    unless the answer is complete or made of figures)."""
+    """The delays of one conversation by its words alone, without a scorer (`ar`, `en`, also as `en-GB`;
+    others get the base delay unless the answer is complete or made of figures)."""
 
-    __slots__ = ("_language", "_settings")
+    __slots__ = ("_settings", "_words")
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._language = _LANGUAGES.get(settings.language.replace("_", "-").split("-")[0].lower(), _NONE)
+        self._words = Completeness(word_lists(settings.language))
 
     @property
     def base_ms(self) -> int:
@@ -89,40 +140,13 @@ class Endpointing:
 
     def delay_ms(self, text: str, expected: Expected | None) -> int:
         """Silence after the caller's last voiced sample that ends the turn, given the words so far."""
-        settings = self._settings
-        words = text.split()
+        settings, words = self._settings, plain(text)
         if not words:
             return settings.endpoint_ms
-        awaited = self._awaits_digits(expected)
-        digits = self._digits(words, self._language.homophones if awaited else _NO_DIGITS)
-        if expected is not None and self._complete(text, digits, expected):
+        if self._words.answered(words, expected):
             return settings.endpoint_complete_ms
-        if digits and (awaited or len(digits) > 1):
+        if self._words.dictating(words, expected):
             return max(settings.endpoint_ms, settings.endpoint_digits_ms)
-        if words[-1] in self._language.dangling or text in self._language.openers:
+        if self._words.unfinished(words):
             return max(settings.endpoint_ms, settings.endpoint_unfinished_ms)
         return settings.endpoint_ms
-
-    def _complete(self, text: str, digits: str, expected: Expected) -> bool:
-        if expected.digits:
-            return len(digits) >= expected.digits
-        if text in expected.phrases:
-            # Not while another answer goes on from it: "monday" may become "monday morning".
-            return not any(phrase.startswith(text + " ") for phrase in expected.phrases)
-        return "yes_no" in expected.kinds and text in self._language.yes_no
-
-    @staticmethod
-    def _awaits_digits(expected: Expected | None) -> bool:
-        return expected is not None and (
-            expected.digits > 0 or bool({"digits", "number"} & set(expected.kinds))
-        )
-
-    def _digits(self, words: list[str], homophones: Mapping[str, str]) -> str:
-        """The digits that end the text: "it is five five" gives "55", "one moment" gives ""."""
-        digits = ""
-        for word in reversed(words):
-            figure = word if word.isdecimal() else self._language.digits.get(word) or homophones.get(word)
-            if not figure:
-                break
-            digits = figure + digits
-        return digits

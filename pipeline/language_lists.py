@@ -1,0 +1,240 @@
+"""What common words mean for the floor, by language: "mm-hm" goes on listening, "stop" does not, "my number
+is" is not over.
+
+English and Arabic are built in. An agent adds to them by name (`word_lists(language, extra)`): words of its
+trade, of a dialect, or a whole further language. Matching is on `plain` words, so that case, punctuation,
+Arabic vowel signs and the spellings of alef do not matter."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum, auto
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.errors import SettingsRefused
+
+_NO_DIGITS: Final[Mapping[str, str]] = MappingProxyType({})
+_LETTERS: Final = str.maketrans("أإآٱىة", "اااايه", "ـ'’")
+
+
+@dataclass(frozen=True, slots=True)
+class WordLists:
+    """One language's lists; all entries are `plain`, phrases of several words allowed unless said otherwise.
+
+    `backchannels`: "go on, I am listening", said over the agent. `stops`: whoever says these wants the floor.
+    `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
+    words after which more comes. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
+    answers to a yes-or-no question. `digits`: single word to digit; `homophones`: words that are digits only
+    where digits are expected."""
+
+    backchannels: frozenset[str] = frozenset()
+    stops: frozenset[str] = frozenset()
+    fillers: frozenset[str] = frozenset()
+    light: frozenset[str] = frozenset()
+    dangling: frozenset[str] = frozenset()
+    openers: frozenset[str] = frozenset()
+    yes_no: frozenset[str] = frozenset()
+    digits: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
+    homophones: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
+
+
+EXTENSIBLE: Final = tuple(
+    each.name for each in fields(WordLists) if each.name not in ("digits", "homophones")
+)
+"""The lists that an agent's settings may add to."""
+
+
+class OverlapKind(Enum):
+    """What somebody meant who spoke while the other one did."""
+
+    NOTHING = auto()  # no words: a cough, a noise, a sound of thinking
+    BACKCHANNEL = auto()  # "mm-hm": go on
+    STOP = auto()  # "wait": give me the floor
+    CONTENT = auto()  # words of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The meaning of words said over the agent. `content_words`: how many of them carry content."""
+
+    kind: OverlapKind
+    content_words: int = 0
+
+
+def plain(text: str) -> str:
+    """`text` as the lists have it: lower case, words and single spaces only, Arabic without vowel signs and
+    with one alef. Hyphens separate ("mm-hm" is "mm hm")."""
+    kept = []
+    for char in unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS):
+        category = unicodedata.category(char)
+        if category == "Mn":  # a vowel sign
+            continue
+        kept.append(char if category[0] in "LN" else " ")
+    return " ".join("".join(kept).split())
+
+
+def _numbered(words: str) -> Mapping[str, str]:
+    """Digit words in the order 0 to 9; spellings of one digit are joined by "/"."""
+    return MappingProxyType(
+        {
+            plain(word): str(digit)
+            for digit, spelled in enumerate(words.split())
+            for word in spelled.split("/")
+        }
+    )
+
+
+def _set(*lines: str) -> frozenset[str]:
+    """Single words."""
+    return frozenset(plain(word) for line in lines for word in line.split())
+
+
+def _phrases(*lines: str) -> frozenset[str]:
+    """Phrases divided by commas."""
+    return frozenset(plain(phrase) for line in lines for phrase in line.split(",") if plain(phrase))
+
+
+_ENGLISH: Final = WordLists(
+    backchannels=_phrases(
+        "mm hm, mhm, mmhm, mm, mmm, m, hm, hmm, uh huh, uhuh, aha, ah, oh, oh okay, i see, right",
+        "okay, ok, kay, yeah, yep, yup, yes, ya, sure, true, exactly, of course, got it, gotcha",
+        "alright, all right, fine, good, great, cool, nice, perfect, go on, go ahead, i know, i",
+        "understand, understood, makes sense, thats right, thank you, thanks, oh really, really, wow",
+        "fair enough, absolutely, definitely, no problem",
+    ),
+    stops=_phrases(
+        "stop, wait, hold on, hang on, no, nope, excuse me, sorry, pardon, one moment, one second",
+        "just a moment, just a second, wait a minute, hold up, listen, hello, hey, quiet, shut up",
+        "enough, cancel, help, let me, be quiet, not interested, thats wrong, thats not right, i have",
+        "a question, can i, may i, repeat that, say that again, what, who, operator, human, agent",
+        "representative, never mind, forget it, but",
+    ),
+    fillers=_set(
+        "um uh er erm eh hmm hm mm mmm ah uhm umm uhh huh",
+    ),
+    light=_set(
+        "a an the and or so of to for from in on at with by it is im i its that this my your just",
+        "like well you",
+    ),
+    dangling=_set(
+        "a an the and or but so because if of to for from in on at with by my your his her our their",
+        "its is are was were will would can could i we that which um uh er erm hmm like about double",
+        "triple",
+    ),
+    openers=_phrases(
+        "my number is, my name is, it is, it's, let me see, let me think, hold on, wait, one moment",
+        "just a second, i think, i would like, i want, yes but, no but, well, the number is, the code",
+        "is, my code is, the name is, its, thats, that is, i would like to, i want to, id like, id",
+        "like to, can you, could you, you know, i mean, actually, the first is, my address is, my",
+        "email is, i need",
+    ),
+    yes_no=_set(
+        "yes yeah yep yup sure correct right no nope okay ok",
+    ),
+    digits=_numbered("zero/oh/nought one two three four five six seven eight nine"),
+    homophones=MappingProxyType({"o": "0", "to": "2", "too": "2", "for": "4"}),
+)
+_ARABIC: Final = WordLists(
+    backchannels=_phrases(
+        "نعم, ايوه, ايوا, اه, اها, آه, هم, همم, امم, مم, طيب, تمام, حسنا, صحيح, صح, اوكي, اوك, ماشي",
+        "اكيد, فهمت, مفهوم, واضح, جيد, ممتاز, حاضر, ان شاء الله, شكرا, والله, اي نعم, بالضبط, طبعا",
+        "زين, كمل, تفضل, الحمد لله",
+    ),
+    stops=_phrases(
+        "توقف, قف, وقف, انتظر, استنى, استنا, لحظة, دقيقة, ثانية, لا, كلا, بس, خلاص, اسكت, عفوا",
+        "المعذرة, لو سمحت, من فضلك, اسمع, اسمعني, مهلا, الو, ماذا, ايش, شو, مين, من معي, عندي سؤال",
+        "لحظه واحده, دقيقه واحده, غير مهتم, مش مهتم, ما ابغى, اعد, كرر, موظف, لكن",
+    ),
+    fillers=_set(
+        "اه آه امم همم مم هم يعني ااه اممم",
+    ),
+    light=_set(
+        "و او ثم ان من في على الى عن مع هذا هذه ذلك انا هو هي ما يا",
+    ),
+    dangling=_set(
+        "و او أو ثم لكن بس لان لأن اذا إذا من في على الى إلى عن مع ان أن انا أنا هو هي يعني اه آه امم",
+        "هذا هذه الذي التي",
+    ),
+    openers=_phrases(
+        "رقمي, رقمي هو, اسمي, اسمي هو, انا اسمي, لحظة, دقيقة, انتظر, اريد, أريد, نعم لكن, لا لكن",
+        "الرقم, الرقم هو, ابغى, عايز, بدي, اريد ان, ممكن, عنواني, عنواني هو, الاسم, الرمز, الرمز هو",
+    ),
+    yes_no=_set(
+        "نعم ايوه أيوه اي أجل لا كلا طيب صحيح تمام",
+    ),
+    digits=_numbered(
+        "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "
+        "خمسة/خمس ستة/ست سبعة/سبع ثمانية/تمانية/ثمان تسعة/تسع"
+    ),
+)
+_LANGUAGES: Final[Mapping[str, WordLists]] = MappingProxyType({"en": _ENGLISH, "ar": _ARABIC})
+_NONE: Final = WordLists()
+
+
+def word_lists(language: str, extra: Mapping[str, Sequence[str]] | None = None) -> WordLists:
+    """The lists of `language` ("en", also as "en-GB"; empty ones for others), with `extra` entries by the
+    name of the list. Raises `SettingsRefused` for a list that does not exist."""
+    lists = _LANGUAGES.get(language.replace("_", "-").split("-")[0].lower(), _NONE)
+    if not extra:
+        return lists
+    unknown = sorted(set(extra) - set(EXTENSIBLE))
+    if unknown:
+        raise SettingsRefused("words", [(name, f"not one of {', '.join(EXTENSIBLE)}") for name in unknown])
+    more = {name: getattr(lists, name) | frozenset(map(plain, phrases)) for name, phrases in extra.items()}
+    return replace(lists, **more)
+
+
+def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> Overlap:
+    """What was meant by `text`, said while the agent spoke. A stop word anywhere wins; then any content."""
+    lists = word_lists(language) if lists is None else lists
+    backchannel, content = False, 0
+    for phrase, kind in _phrases_of(plain(text).split(), lists):
+        if kind is OverlapKind.STOP:
+            return Overlap(OverlapKind.STOP, _content(text, lists))
+        backchannel = backchannel or kind is OverlapKind.BACKCHANNEL
+        content += kind is OverlapKind.CONTENT and phrase not in lists.light
+    if content:
+        return Overlap(OverlapKind.CONTENT, content)
+    return Overlap(OverlapKind.BACKCHANNEL if backchannel else OverlapKind.NOTHING)
+
+
+def _content(text: str, lists: WordLists) -> int:
+    kinds = _phrases_of(plain(text).split(), lists)
+    return sum(kind is OverlapKind.CONTENT and phrase not in lists.light for phrase, kind in kinds)
+
+
+def _phrases_of(words: list[str], lists: WordLists) -> Iterator[tuple[str, OverlapKind]]:
+    """The longest listed phrases, in order; what is in no list comes word by word."""
+    longest = _longest(lists)
+    at = 0
+    while at < len(words):
+        for size in range(min(longest, len(words) - at), 0, -1):
+            phrase = " ".join(words[at : at + size])
+            kind = _kind(phrase, lists)
+            if kind is not None:
+                break
+        else:
+            phrase, kind, size = words[at], OverlapKind.CONTENT, 1
+        yield phrase, kind
+        at += size
+
+
+def _kind(phrase: str, lists: WordLists) -> OverlapKind | None:
+    if phrase in lists.stops:
+        return OverlapKind.STOP
+    if phrase in lists.backchannels:
+        return OverlapKind.BACKCHANNEL
+    return OverlapKind.NOTHING if phrase in lists.fillers else None
+
+
+@lru_cache(maxsize=64)
+def _longest_of(phrases: frozenset[str]) -> int:
+    return max((phrase.count(" ") + 1 for phrase in phrases), default=1)
+
+
+def _longest(lists: WordLists) -> int:
+    return max(_longest_of(lists.stops), _longest_of(lists.backchannels))
