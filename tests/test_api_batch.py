@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient
 
 from api.models_calls import BatchResponse, CancelResponse, TrialResponse
 from tests.support.api_site import SAUDI_AGENT, SAUDI_KEY, SERVER_KEY, write_api_site
+from tests.support.databases import DATABASES, database_on
 from tests.support.models import fake_models
 from tests.support.server import INBOUND, KEY, NO_TRUNK, OTHER_COMPANYS, OUTBOUND, bearer, running
 
@@ -24,10 +25,13 @@ NAMED = {"promptVariables": {"name": "Bo"}}
 Client = TestClient[Any, Any]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    with fake_models():
-        async with running(write_api_site(tmp_path_factory.mktemp("batch"))) as (_, client):
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Client]:
+    with fake_models(), database_on(request.param) as database:
+        site = write_api_site(tmp_path_factory.mktemp("batch"), database=database)
+        async with running(site) as (_, client):
             yield client
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from aiohttp.test_utils import TestClient
 
 from api.models import CallReport
 from api.models_calls import OutboundResponse
+from tests.support.databases import DATABASES, database_on
 from tests.support.models import fake_models
 from tests.support.server import (
     INBOUND,
@@ -30,6 +30,8 @@ from tests.support.server import (
     write_site,
 )
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 PLACE = "/api/v1/calls/outbound"
 GOOD: dict[str, Any] = {
     "agentId": OUTBOUND,
@@ -41,10 +43,13 @@ GOOD: dict[str, Any] = {
 Client = TestClient[Any, Any]
 
 
-@pytest_asyncio.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    site = write_site(tmp_path, more=MODEL_AGENT, transport="tcp")
-    with fake_models():
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Client]:
+    with fake_models(), database_on(request.param) as database:
+        directory = tmp_path_factory.mktemp("calls")
+        site = write_site(directory, more=MODEL_AGENT, transport="tcp", database=database)
         async with running(site) as (_, client):
             yield client
 
@@ -110,12 +115,17 @@ async def test_a_wrong_field_is_named(client: Client, change: Any, field: str) -
     assert body["error"].startswith(field)
 
 
+async def newest(client: Client) -> list[str]:
+    async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+        return [call["callTaskId"] for call in (await answer.json())["calls"]]
+
+
 async def test_a_missing_prompt_variable_is_said_before_anybody_is_called(client: Client) -> None:
+    before = await newest(client)
     status, body = await place(client, GOOD | {"promptVariables": {}})
     assert status == 400
     assert "name" in body["error"]
-    async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-        assert (await answer.json())["calls"] == []
+    assert await newest(client) == before
 
 
 async def test_an_agent_without_its_engine_is_refused_with_the_reason(client: Client) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from aiohttp.test_utils import TestClient
 from mediaserver.managed import Kind
 from mediaserver.server import Server
 from tests.support.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
+from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.models import fake_models
 from tests.support.server import KEY, OUTBOUND, bearer, free_port, running, until_final
 
@@ -29,10 +29,12 @@ SCRIPT = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "h
 ENGINES = {"stt": {"engine": "test-ears"}, "tts": {"engine": "test-voice"}}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Server, Client, Path]]:
-    where = write_api_site(tmp_path_factory.mktemp("manage"))
-    with fake_models():
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Server, Client, Path]]:
+    with fake_models(), database_on(request.param) as database:
+        where = write_api_site(tmp_path_factory.mktemp("manage"), database=database)
         async with running(where) as (server, client):
             yield server, client, where.data_dir
 
@@ -315,11 +317,12 @@ async def test_a_list_is_read_page_by_page(client: Client) -> None:
         await ask(client, "DELETE", f"/trunks/{trunk_id}")
 
 
+@pytest.mark.parametrize("engine", DATABASES)
 async def test_what_was_made_is_there_after_a_restart_and_on_another_node(
-    tmp_path: Path,
+    tmp_path: Path, engine: str
 ) -> None:
-    site = write_api_site(tmp_path)
-    with fake_models():
+    with fake_models(), database_on(engine) as database:
+        site = write_api_site(tmp_path, database=database)
         async with running(site) as (first, client):
             _, trunk = await ask(
                 client, "POST", "/trunks", {"uri": "sip:carrier.example", "username": "u", "password": "pw-1"}
@@ -336,5 +339,6 @@ async def test_what_was_made_is_there_after_a_restart_and_on_another_node(
             assert settings is not None
             assert trunk["id"] in second.endpoint.trunks
             assert second.endpoint.trunks[trunk["id"]].settings.password == "pw-1"
-    rows = sqlite3.connect(site.data_dir / "mediaserver.db").execute("SELECT document FROM trunks").fetchall()
-    assert "pw-1" not in json.dumps(rows)
+        rows = await rows_of(site, "SELECT document FROM trunks")
+        assert len(rows) == 3
+        assert "pw-1" not in json.dumps(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from aiohttp.test_utils import TestClient
 
 from api.models_calls import WebCallResponse
 from tests.support.api_site import ADMIN_KEY, ROOMS_SECRET, WEB_KEY, write_api_site
+from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.models import fake_models
 from tests.support.server import KEY, OTHER_COMPANYS, OUTBOUND, Site, bearer, running
 
@@ -26,10 +26,12 @@ NAMED = {"promptVariables": {"name": "Bo"}}
 Client = TestClient[Any, Any]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Client, Site]]:
-    site = write_api_site(tmp_path_factory.mktemp("web"))
-    with fake_models():
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Client, Site]]:
+    with fake_models(), database_on(request.param) as database:
+        site = write_api_site(tmp_path_factory.mktemp("web"), database=database)
         async with running(site) as (_, client):
             yield client, site
 
@@ -56,20 +58,21 @@ async def test_a_token_names_its_room_its_person_and_its_end(place: tuple[Client
     assert jwt.get_unverified_header(told.participantToken)["alg"] == "HS256"
     assert (claims["sub"], claims["video"]["room"]) == (told.participantName, told.roomName)
     assert claims["exp"] - claims["nbf"] == 15 * 60
-    rows = sqlite3.connect(site.data_dir / "mediaserver.db").execute(
-        "SELECT company_id, agent_id, identity, variables, metadata, expires_at_ms - created_at_ms"
-        " FROM web_rooms WHERE name = ?",
-        (told.roomName,),
+    rows = await rows_of(
+        site,
+        "SELECT company_id, agent_id, identity, variables, metadata, expires_at_ms - created_at_ms AS life_ms"
+        " FROM web_rooms WHERE name = :name",
+        name=told.roomName,
     )
-    assert rows.fetchall() == [
-        (
-            "acme",
-            OUTBOUND,
-            "user7.b",
-            '{"name": "Bo", "age": "7"}',
-            '{"shop": "north", "preCallVariables": {"id": 9}}',
-            900_000,
-        )
+    assert rows == [
+        {
+            "company_id": "acme",
+            "agent_id": OUTBOUND,
+            "identity": "user7.b",
+            "variables": '{"name": "Bo", "age": "7"}',
+            "metadata": '{"shop": "north", "preCallVariables": {"id": 9}}',
+            "life_ms": 900_000,
+        }
     ]
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState
 from sip.trunk import Trunk, TrunkSettings
+from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.media import speech_like
 from tests.support.models import fake_models
 from tests.support.server import (
@@ -45,6 +46,12 @@ Client = TestClient[Any, Any]
 Answering = Callable[[Call], Awaitable[None]]
 
 FRONT_DESK = "+14155550101"
+
+
+@pytest.fixture(params=DATABASES)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    with database_on(request.param) as database:
+        yield write_site(tmp_path, database=database)
 
 
 class Carrier:
@@ -132,8 +139,7 @@ async def hang_up(client: Client, call_id: str) -> str:
         return outcome
 
 
-async def test_a_call_is_placed_spoken_recorded_and_analysed(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_call_is_placed_spoken_recorded_and_analysed(site: Site) -> None:
     with fake_models() as (_, voice):
         async with carrier(site, says_yes) as side, running(site) as (server, client):
             call_id = await place(client)
@@ -167,8 +173,7 @@ async def check_recording(client: Client, call_id: str, url: str) -> None:
     assert content[:4] == b"RIFF"
 
 
-async def test_the_recording_has_both_sides(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_the_recording_has_both_sides(site: Site) -> None:
     with fake_models():
         async with carrier(site, says_yes), running(site) as (_, client):
             call_id = await place(client)
@@ -181,7 +186,7 @@ async def test_the_recording_has_both_sides(tmp_path: Path) -> None:
     assert max(frames[1::2]) > 1000
 
 
-async def test_the_events_of_a_call_arrive_in_order_and_without_a_gap(tmp_path: Path) -> None:
+async def test_the_events_of_a_call_arrive_in_order_and_without_a_gap(site: Site) -> None:
     port, received = free_port(), []
 
     async def receive(request: web.Request) -> web.Response:
@@ -193,7 +198,6 @@ async def test_the_events_of_a_call_arrive_in_order_and_without_a_gap(tmp_path: 
 url = "http://127.0.0.1:{port}/hook"
 secret = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
 """
-    site = write_site(tmp_path)
     text = site.path.read_text().replace('log_format = "plain"', 'allow_networks = ["127.0.0.0/8"]')
     site.path.write_text(text.replace('[[company]]\nid = "other"', hook + '[[company]]\nid = "other"'))
     app = web.Application()
@@ -227,9 +231,7 @@ secret = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
         (480, "NO_ANSWER", "no_answer"),
     ],
 )
-async def test_a_refusal_says_which(tmp_path: Path, code: int, status: str, cause: str) -> None:
-    site = write_site(tmp_path)
-
+async def test_a_refusal_says_which(site: Site, code: int, status: str, cause: str) -> None:
     async def refuse(call: Call) -> None:
         await call.reject(code)
 
@@ -241,21 +243,19 @@ async def test_a_refusal_says_which(tmp_path: Path, code: int, status: str, caus
     assert call["analysis"] is None
 
 
-def was_given_back(site: Site, call_id: str) -> bool:
+async def was_given_back(site: Site, call_id: str) -> bool:
     """Whether the call was claimed, and waits all the same."""
-    with closing(sqlite3.connect(site.data_dir / "mediaserver.db")) as database:
-        query = "SELECT 1 FROM calls WHERE id = ? AND stage = 'QUEUED' AND epoch > 0"
-        return database.execute(query, (call_id,)).fetchone() is not None
+    query = "SELECT 1 AS one FROM calls WHERE id = :id AND stage = 'QUEUED' AND epoch > 0"
+    return bool(await rows_of(site, query, id=call_id))
 
 
-async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it_does(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it_does(site: Site) -> None:
     with fake_models():
         async with carrier(site, rings) as side, running(site) as (server, client):
             server.endpoint.remove_trunk("carrier")
             call_id = await place(client)
             async with asyncio.timeout(10):
-                while not was_given_back(site, call_id):
+                while not await was_given_back(site, call_id):
                     await asyncio.sleep(0.02)
             assert (await report(client, call_id))["status"] == "PENDING"
             assert side.calls == []
@@ -265,11 +265,10 @@ async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it
 
 
 async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediaserver.switchboard.PATIENCE", 2)
     monkeypatch.setattr("mediaserver.switchboard.PAUSE_MS", 10)
-    site = write_site(tmp_path)
     with fake_models():
         async with carrier(site, rings) as side, running(site) as (server, client):
             server.endpoint.remove_trunk("carrier")
@@ -278,8 +277,7 @@ async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
             assert (call["attempts"], side.calls) == ([], [])
 
 
-async def test_a_ringing_call_is_cancelled_by_the_api(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_ringing_call_is_cancelled_by_the_api(site: Site) -> None:
     with fake_models():
         async with carrier(site, rings) as side, running(site) as (_, client):
             call_id = await place(client)
@@ -291,8 +289,7 @@ async def test_a_ringing_call_is_cancelled_by_the_api(tmp_path: Path) -> None:
             assert await hang_up(client, call_id) == "ended"
 
 
-async def test_a_conversation_is_ended_by_the_api(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_conversation_is_ended_by_the_api(site: Site) -> None:
     with fake_models():
         async with carrier(site, stays) as side, running(site) as (_, client):
             call_id = await place(client)
@@ -303,9 +300,7 @@ async def test_a_conversation_is_ended_by_the_api(tmp_path: Path) -> None:
             await side.calls[0].ended()
 
 
-async def test_the_called_person_hangs_up_in_the_middle(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
-
+async def test_the_called_person_hangs_up_in_the_middle(site: Site) -> None:
     async def answer_and_leave(call: Call) -> None:
         await call.answer()
         await asyncio.sleep(0.5)
@@ -318,9 +313,7 @@ async def test_the_called_person_hangs_up_in_the_middle(tmp_path: Path) -> None:
     assert call["analysis"]["reachedGoal"] is not True
 
 
-async def test_a_called_person_who_answers_and_is_gone_at_once(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
-
+async def test_a_called_person_who_answers_and_is_gone_at_once(site: Site) -> None:
     async def glance(call: Call) -> None:
         await call.answer()
         await call.hang_up()
@@ -331,8 +324,7 @@ async def test_a_called_person_who_answers_and_is_gone_at_once(tmp_path: Path) -
     assert (call["status"], call["hangupCause"]) == ("COMPLETED", "normal")
 
 
-async def test_a_caller_reaches_the_agent_of_the_number(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_caller_reaches_the_agent_of_the_number(site: Site) -> None:
     with fake_models() as (_, voice):
         async with carrier(site, rings) as side, running(site) as (_, client):
             call = await side.trunk.call(FRONT_DESK, caller_id="+14155550177")
@@ -352,8 +344,7 @@ async def test_a_caller_reaches_the_agent_of_the_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["+14155559999", "anybody", "+14155550100"])
-async def test_a_number_that_nobody_answers(tmp_path: Path, number: str) -> None:
-    site = write_site(tmp_path)
+async def test_a_number_that_nobody_answers(site: Site, number: str) -> None:
     with fake_models():
         async with carrier(site, rings) as side, running(site) as (_, client):
             call = await side.trunk.call(number)
@@ -364,8 +355,7 @@ async def test_a_number_that_nobody_answers(tmp_path: Path, number: str) -> None
                 assert (await answer.json())["calls"] == []
 
 
-async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(site: Site) -> None:
     with fake_models():
         async with carrier(site, stays) as side:
             async with running(site) as (_, client):
@@ -378,8 +368,7 @@ async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(tmp_p
     assert call["endedAt"] is not None
 
 
-async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(tmp_path: Path) -> None:
-    site = write_site(tmp_path)
+async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(site: Site) -> None:
     with fake_models():
         async with carrier(site, says_yes) as side, running(site) as (server, client):
             call_id = await place(client)
@@ -419,10 +408,7 @@ async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) 
     """PostgreSQL crashes when the phone rings and is back when the agent has said goodbye."""
     cluster = await asyncio.to_thread(lambda: Cluster(**FASTER))
     try:
-        database = cluster.new_database(migrated=False)
-        site = write_site(tmp_path)
-        text = site.path.read_text().replace("[server]", f'[server]\ndatabase = "{database}"', 1)
-        site.path.write_text(text)
+        site = write_site(tmp_path, database=cluster.new_database(migrated=False))
         with fake_models() as (_, voice):
             async with carrier(site, says_yes) as side, running(site) as (server, client):
                 call_id = await place(client)
@@ -434,7 +420,7 @@ async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) 
                 assert "Goodbye." in voice.said
                 await asyncio.to_thread(cluster.start)
                 await check_not_lost(server, await until_final(client, call_id, timeout_s=30))
-        await check_order(database)
+        await check_order(site.database)
     finally:
         await asyncio.to_thread(cluster.remove)
 

@@ -60,11 +60,16 @@ scopes = ["web-calls"]
 
 
 def write_api_site(
-    directory: Path, *, rooms: str = "31000-31999", more: str = "", engines: str = FAKE_ENGINES
+    directory: Path,
+    *,
+    rooms: str = "31000-31999",
+    more: str = "",
+    engines: str = FAKE_ENGINES,
+    database: str = "",
 ) -> Site:
     """A site on free ports; nobody is at the carriers' addresses, and they refuse at once."""
     saudi = _SAUDI.replace("{rooms}", rooms)
-    site = write_site(directory, engines=engines, transport="tcp", more=saudi)
+    site = write_site(directory, engines=engines, transport="tcp", more=saudi, database=database)
     text = site.path.read_text()
     server = f'[server]\nadmin_key = "{SERVER_KEY}"\nallow_networks = ["127.0.0.0/8"]\n{more}'
     text = text.replace("[server]\n", server, 1)

@@ -40,6 +40,7 @@ CONFIG = """
 http = "127.0.0.1:{http}"
 public_url = "http://127.0.0.1:{http}"
 data_dir = "{data_dir}"
+database = "{database}"
 log_format = "plain"
 drain_s = 5
 
@@ -201,22 +202,32 @@ def free_rtp_ports(count: int = 80) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """A configuration file and the ports in it; `carrier` is where the trunk sends its INVITEs."""
+    """A configuration file and the ports in it; `carrier` is where the trunk sends its INVITEs. `database` is
+    as the file names it, "" for SQLite in `data_dir`."""
 
     path: Path
     http: int
     sip: int
     carrier: int
     data_dir: Path
+    database: str = ""
 
 
 def write_site(
-    directory: Path, *, engines: str = FAKE_ENGINES, more: str = "", transport: str = "udp"
+    directory: Path,
+    *,
+    engines: str = FAKE_ENGINES,
+    more: str = "",
+    transport: str = "udp",
+    database: str = "",
 ) -> Site:
     """A configuration on free ports in `directory`, `more` appended. Over "tcp" a carrier that is not there
     refuses at once, over "udp" it is waited for."""
-    site = Site(directory / "server.toml", free_port(), free_port(), free_port(), directory / "data")
+    site = Site(
+        directory / "server.toml", free_port(), free_port(), free_port(), directory / "data", database
+    )
     text = (CONFIG + more).format(
+        database=database,
         transport=transport,
         http=site.http,
         sip=site.sip,
