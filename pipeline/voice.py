@@ -19,6 +19,7 @@ from pipeline.errors import EngineError
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
+from pipeline.speakable import speakable
 from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech
 from pipeline.utterance import Utterance
 
@@ -84,9 +85,9 @@ class Voice:
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
-        """Returns when all of it is in the playout. Raises `EngineError` when no engine can say it; what they
-        could say is then still heard."""
-        pieces = sentences(text)
+        """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
+        `EngineError` when no engine can say it; what they could say is then still heard."""
+        pieces = sentences(speakable(text, self._settings.language))
         if not pieces:
             return
         await self._playout.room(AHEAD_S)

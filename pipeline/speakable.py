@@ -1,0 +1,310 @@
+"""What is written, as it is said: figures, dates, money, addresses and abbreviations in words.
+
+Voices differ in what they make of "$3.50" and "3/4/2026", and the embedded Arabic one makes nothing of
+either; what the caller heard must be known to the word. So the text is put into words here, before any
+voice has it, and the transcript holds the words that were spoken.
+
+One pass of one expression whose parts are all bounded: the time is linear in the text. Text without figures
+and signs comes back as it was, and what this gives out contains neither, so it may be called twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from pipeline.speakable_arabic import Arabic
+from pipeline.speakable_english import English
+from pipeline.speakable_patterns import AMOUNT, ANY, FIGURES, LARGE, MONTHS, PLAIN, SIGNS, UNIT_NAMES
+
+
+class Reading(Protocol):
+    """How one language says values. Numbers are below 10**15."""
+
+    @property
+    def month_first(self) -> bool:
+        """12/3 is in December."""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What signs are called."""
+
+    @property
+    def abbreviations(self) -> Mapping[str, str]:
+        """In lower case, with their dots."""
+
+    def cardinal(self, number: int) -> str: ...
+    def ordinal(self, number: int) -> str: ...
+    def digits(self, figures: str) -> str: ...
+    def year(self, year: int) -> str: ...
+    def date(self, day: int, month: int, year: int | None) -> str: ...
+    def time(self, hour: int, minute: int, half: str) -> str: ...
+    def money(self, whole: int, hundredths: int, currency: str) -> str: ...
+    def currency(self, currency: str) -> str: ...
+    def unit(self, number: str, unit: str, *, one: bool, whole: int | None) -> str: ...
+    def fraction(self, above: int, below: int) -> str: ...
+    def pause(self, groups: Sequence[str]) -> str: ...
+
+
+_READINGS: Final[Mapping[str, Reading]] = MappingProxyType(
+    {"en": English(month_first=True), "en-gb": English(month_first=False), "ar": Arabic()}
+)
+_DAY_FIRST: Final = frozenset(("en-gb", "en-au", "en-ie", "en-in", "en-nz", "en-za", "en-ae", "en-sa"))
+
+_NUMBER: Final = re.compile(AMOUNT)
+_RUNS: Final = re.compile(r"\d+")
+_TOO_LARGE: Final = 10**15
+
+
+_TITLES: Final = frozenset(("dr.", "mr.", "mrs.", "ms.", "prof.", "د.", "أ.", "م."))
+_SENTENCE_ENDS: Final = re.compile(r"\s*$|\s+[A-Z]")
+
+
+def speakable(text: str, language: str) -> str:
+    """`text` with everything that is not words put into words of `language` ("en", "en-GB", "ar"). Of
+    another language only the figures are made plain ones. Never raises."""
+    reading = _reading(language)
+    if reading is None:
+        return text.translate(FIGURES)
+    plain = PLAIN.fullmatch(text) is not None and "www." not in text and "://" not in text
+    if plain and "." not in text:
+        return text
+    figures = text.translate(FIGURES)
+    return ANY.sub(lambda match: _read(match, reading), figures)
+
+
+def _reading(language: str) -> Reading | None:
+    name = language.lower().replace("_", "-")
+    return _READINGS.get("en-gb" if name in _DAY_FIRST else name.split("-")[0])
+
+
+def _read(match: re.Match[str], reading: Reading) -> str:
+    """The match in words, apart from what stands beside it; a dot that ends the sentence too stays."""
+    written, kind = match[0], match.lastgroup or ""
+    spoken = _READERS[kind](written, reading)
+    if not spoken:
+        return ""
+    if written.endswith(".") and kind in ("short", "time") and written.lower() not in _TITLES:
+        spoken += "." if _SENTENCE_ENDS.match(match.string, match.end()) else ""
+    before = match.string[match.start() - 1 : match.start()]
+    after = match.string[match.end() : match.end() + 1]
+    return f"{' ' * (before.isalnum() or before == '-')}{spoken}{' ' * after.isalnum()}"
+
+
+def _email(written: str, reading: Reading) -> str:
+    tail = written[len(written.rstrip(".")) :]
+    return _spelt(written.rstrip("."), reading) + tail
+
+
+def _url(written: str, reading: Reading) -> str:
+    bare = written.rstrip(".,;:!?)\"'")
+    tail = written[len(bare) :]
+    _, _, host = bare.rpartition("://") if "://" in bare[:8] else ("", "", bare)
+    return _spelt(host.removeprefix("www.").rstrip("/"), reading) + tail
+
+
+_SPELT: Final = MappingProxyType(
+    {".": "dot", "@": "at", "-": "dash", "_": "underscore", "/": "slash", "+": "plus", ":": "colon",
+     "=": "equals", "&": "and", "%": "percent", "#": "number"}
+)  # fmt: skip
+
+
+def _spelt(address: str, reading: Reading) -> str:
+    pieces = re.findall(r"\d{1,200}|[^\W\d_]{1,200}|.", address)
+    said = (
+        reading.digits(piece)
+        if piece.isdecimal()
+        else reading.words[_SPELT[piece]]
+        if piece in _SPELT
+        else piece
+        if piece.isalpha()
+        else ""
+        for piece in pieces
+    )
+    return " ".join(word for word in said if word)
+
+
+def _iso(written: str, reading: Reading) -> str:
+    year, month, day, *clock = (int(run) for run in _RUNS.findall(written))
+    spoken = _date(day, month, year, reading)
+    if spoken and clock:
+        hour, minute = clock[:2]
+        time = reading.time(hour, minute, "") if hour < 24 and minute < 60 else ""
+        return f"{spoken}, {time}" if time else spoken
+    return spoken or _phone(written, reading)
+
+
+def _slashed(written: str, reading: Reading) -> str:
+    first, second, year = (int(run) for run in _RUNS.findall(written))
+    month_first = reading.month_first and "/" in written
+    if first > 12 or second > 12:
+        month_first = second > 12
+    day, month = (second, first) if month_first else (first, second)
+    return _date(day, month, year, reading) or _plainly(written, reading)
+
+
+def _date(day: int, month: int, year: int | None, reading: Reading) -> str:
+    """ "" for none."""
+    return reading.date(day, month, year) if 1 <= month <= 12 and 1 <= day <= 31 else ""
+
+
+def _named_date(written: str, reading: Reading) -> str:
+    numbers = [int(run) for run in _RUNS.findall(written)]
+    word = next(word for word in re.findall(r"[^\W\d]+", written) if word.lower() in MONTHS)
+    year = numbers[1] if len(numbers) > 1 else None
+    tail = "." if written.endswith(".") else ""
+    return (_date(numbers[0], MONTHS[word.lower()], year, reading) or _plainly(written, reading)) + tail
+
+
+_MORNING: Final = ("a", "ص")
+
+
+def _time(written: str, reading: Reading) -> str:
+    hour, minute, *_ = (*(int(run) for run in _RUNS.findall(written)), 0)
+    letters = re.sub(r"^.*\d\s*", "", written, flags=re.DOTALL).lower()
+    half = "" if not letters else "am" if letters.startswith(_MORNING) else "pm"
+    if hour > 24 or minute > 59 or (half and not 1 <= hour <= 12 and hour < 13):
+        return _plainly(written, reading)
+    return reading.time(hour % 24, minute, half)
+
+
+def _money(written: str, reading: Reading) -> str:
+    amount = _NUMBER.search(written)
+    assert amount is not None
+    beside = (written[: amount.start()] + " " + written[amount.end() :]).lower().split()
+    names = [part for piece in beside for part in (piece, piece[-1:], piece[:1])]
+    currency = next(SIGNS[name] for name in names if name in SIGNS)
+    large = next((LARGE[piece] for piece in beside if piece in LARGE), 1)
+    whole, hundredths = _split(amount[0])
+    if len(amount[0].partition(".")[2]) > 2 or whole * large >= _TOO_LARGE or (large > 1 and hundredths):
+        scale = f" {reading.cardinal(large).split(' ')[-1]}" if large > 1 else ""
+        return f"{_number(amount[0], reading)}{scale} {reading.currency(currency)}"
+    return reading.money(whole * large, hundredths, currency)
+
+
+def _split(amount: str) -> tuple[int, int]:
+    whole, _, fraction = amount.replace(",", "").partition(".")
+    return int(whole), int(f"{fraction}00"[:2])
+
+
+def _percent(written: str, reading: Reading) -> str:
+    return f"{_number(written.rstrip('% '), reading)} {reading.words['percent']}"
+
+
+def _phone(written: str, reading: Reading) -> str:
+    runs = _RUNS.findall(written)
+    groups = [group for run in runs for group in _groups(run)] if len(runs) < 3 else runs
+    spoken = reading.pause([reading.digits(group) for group in groups])
+    return f"{reading.words['plus']} {spoken}" if written.startswith("+") else spoken
+
+
+def _groups(run: str) -> list[str]:
+    """Threes, and a four at the end: as numbers are dictated."""
+    if len(run) <= 4:
+        return [run]
+    groups = [run[at : at + 3] for at in range(0, len(run), 3)]
+    if len(groups[-1]) == 1:
+        groups[-2:] = [groups[-2] + groups[-1]]
+    return groups
+
+
+def _network(written: str, reading: Reading) -> str:
+    return f"{reading.cardinal(int(written[0]))} G"
+
+
+def _ordinal(written: str, reading: Reading) -> str:
+    number = int(_RUNS.findall(written)[0])
+    return reading.ordinal(number)
+
+
+def _unit(written: str, reading: Reading) -> str:
+    amount = _NUMBER.match(written)
+    assert amount is not None
+    unit = UNIT_NAMES[written[amount.end() :].strip().lower()]
+    figures = amount[0].replace(",", "")
+    whole = int(figures) if "." not in figures else None
+    return reading.unit(_number(amount[0], reading), unit, one=figures == "1", whole=whole)
+
+
+def _version(written: str, reading: Reading) -> str:
+    numbers = (reading.cardinal(int(run)) for run in _RUNS.findall(written))
+    return f" {reading.words['dot']} ".join(numbers)
+
+
+def _fraction(written: str, reading: Reading) -> str:
+    above, below = (int(run) for run in written.split("/"))
+    if (above, below) == (24, 7):
+        return f"{reading.cardinal(24)} {reading.cardinal(7)}"
+    return reading.fraction(above, below) or (
+        f"{reading.cardinal(above)} {reading.words['slash']} {reading.cardinal(below)}"
+    )
+
+
+def _range(written: str, reading: Reading) -> str:
+    return f" {reading.words['to']} ".join(reading.cardinal(int(run)) for run in _RUNS.findall(written))
+
+
+def _year(written: str, reading: Reading) -> str:
+    return f"{written[:-4]}{reading.year(int(written[-4:]))}"
+
+
+def _hash(written: str, reading: Reading) -> str:
+    return f"{reading.words['number']} {_number(_RUNS.findall(written)[0], reading)}"
+
+
+def _number(written: str, reading: Reading) -> str:
+    sign, figures = written.startswith("-"), written.lstrip("-").replace(",", "")
+    whole, _, fraction = figures.partition(".")
+    spoken = (
+        reading.digits(whole)
+        if len(whole) > 15 or (len(whole) > 1 and whole.startswith("0"))
+        else reading.cardinal(int(whole))
+    )
+    if fraction:
+        spoken += f" {reading.words['point']} {reading.digits(fraction)}"
+    return f"{reading.words['minus']} {spoken}" if sign else spoken
+
+
+def _sign(written: str, reading: Reading) -> str:
+    names = {"&": "and", "+": "plus", "=": "equals", "@": "at"}
+    if written == "&" and reading.words["and"] == "و":
+        return "و"
+    return reading.words[names[written]] if written in names else ""
+
+
+def _short(written: str, reading: Reading) -> str:
+    return reading.abbreviations.get(written.lower(), written)
+
+
+def _plainly(written: str, reading: Reading) -> str:
+    """Figures one after the other, with what stands between them."""
+    return _RUNS.sub(lambda run: _number(run[0], reading), written)
+
+
+_READERS: Final[Mapping[str, Callable[[str, Reading], str]]] = MappingProxyType(
+    {
+        "email": _email,
+        "url": _url,
+        "iso": _iso,
+        "slashed": _slashed,
+        "day_month": _named_date,
+        "month_day": _named_date,
+        "time": _time,
+        "money": _money,
+        "percent": _percent,
+        "phone": _phone,
+        "network": _network,
+        "ordinal": _ordinal,
+        "unit": _unit,
+        "version": _version,
+        "fraction": _fraction,
+        "range": _range,
+        "year": _year,
+        "hash": _hash,
+        "number": _number,
+        "sign": _sign,
+        "short": _short,
+    }
+)

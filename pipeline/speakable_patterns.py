@@ -1,0 +1,117 @@
+"""What `pipeline.speakable` looks for: one expression with a named part for each kind of thing written.
+
+Every repetition is bounded, so a text cannot make it slow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.speakable_arabic import MONTHS as ARABIC_MONTHS
+from pipeline.speakable_arabic import Arabic
+from pipeline.speakable_english import MONTHS as ENGLISH_MONTHS
+from pipeline.speakable_english import English
+
+PLAIN: Final = re.compile(r"[^\d@$€£¥₹%&#*`°+=]*")
+"""Text that has at most abbreviations in it."""
+
+FIGURES: Final = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫٬٪", "01234567890123456789.,%")
+
+SIGNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "usd": "USD", "eur": "EUR", "gbp": "GBP",
+        "sar": "SAR", "aed": "AED", "egp": "EGP", "kwd": "KWD", "qar": "QAR", "jpy": "JPY", "inr": "INR",
+        "﷼": "SAR", "ر.س": "SAR", "ريال": "SAR", "ريالات": "SAR", "ريالاً": "SAR", "ريالا": "SAR",
+        "د.إ": "AED", "درهم": "AED", "درهما": "AED", "دراهم": "AED", "دولار": "USD", "دولارا": "USD",
+        "دولارات": "USD", "يورو": "EUR", "جنيه": "EGP", "جنيها": "EGP", "جنيهات": "EGP", "ج.م": "EGP",
+        "دينار": "KWD", "دينارا": "KWD", "دنانير": "KWD", "د.ك": "KWD", "ر.ق": "QAR",
+    }
+)  # fmt: skip
+_SYMBOL: Final = r"[$€£¥₹﷼]"
+_CODE: Final = (
+    r"(?:USD|EUR|GBP|SAR|AED|EGP|KWD|QAR|JPY|INR|ر\.س|د\.إ|ج\.م|د\.ك|ر\.ق|ريالات|ريالاً|ريالا|ريال|دراهم"
+    r"|درهما|درهم|دولارات|دولارا|دولار|يورو|جنيهات|جنيها|جنيه|دنانير|دينارا|دينار)(?!\w)"
+)
+AMOUNT: Final = r"(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{1,8})?"
+LARGE: Final = MappingProxyType(
+    {"k": 1000, "thousand": 1000, "m": 10**6, "million": 10**6, "bn": 10**9, "b": 10**9, "billion": 10**9}
+)
+
+
+def _listed(words: str) -> tuple[str, ...]:
+    return tuple(words.split())
+
+
+_UNIT_SIGNS: Final = _listed("km cm mm mi ft kg mg lb oz ml km/h mph kwh kb mb gb tb hz khz ° °c °f min ms")
+UNIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{name: name for name in _UNIT_SIGNS},
+        "m": "m", "g": "g", "l": "l", "h": "h", "s": "s", "lbs": "lb", "mins": "min", "hr": "h", "hrs": "h",
+        "sec": "s", "secs": "s", "كم": "km", "كلم": "km", "سم": "cm", "مم": "mm", "كجم": "kg", "كغ": "kg",
+        "غ": "g", "جم": "g", "مل": "ml", "كم/س": "km/h", "دقيقة": "min", "دقائق": "min", "ساعة": "h",
+        "ساعات": "h", "ثانية": "s", "ثواني": "s", "درجة": "°", "درجات": "°", "متر": "m", "أمتار": "m",
+    }
+)  # fmt: skip
+_UNIT: Final = (
+    "(?:" + "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True)) + r")(?!\w)"
+)
+
+MONTHS: Final[Mapping[str, int]] = MappingProxyType(
+    {name.lower(): place for place, name in enumerate(ENGLISH_MONTHS, 1)}
+    | {name[:3].lower(): place for place, name in enumerate(ENGLISH_MONTHS, 1) if name != "May"}
+    | {"sept": 9}
+    | {name: place for place, name in enumerate(ARABIC_MONTHS, 1)}
+    | {"ابريل": 4, "اغسطس": 8, "اكتوبر": 10}
+)
+_VERBS: Final = ("may", "march", "mar")  # months only where they have their capital
+_MONTH: Final = (
+    r"(?:(?-i:May|March|Mar)|"
+    + "|".join(sorted(MONTHS.keys() - set(_VERBS), key=len, reverse=True))
+    + r")\b\.?"
+)
+_HALF: Final = r"(?:\s?(?:[ap]\.m\.(?!\w)|[ap]m\b|صباحا\b|صباحاً|مساء\b|مساءً|ظهرا\b|ظهراً|[صم]\b))"
+_TOP: Final = "com|org|net|edu|gov|io|ai|co|uk|de|fr|sa|ae|eg|qa|kw|info|app|dev"
+_ABBREVIATIONS: Final = "|".join(
+    re.escape(name)
+    for name in sorted(
+        {name for language in (English, Arabic) for name in language.abbreviations}, key=len, reverse=True
+    )
+)
+
+_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}",
+        "url": rf"https?://[^\s<>]{{1,200}}|www\.[^\s<>]{{1,200}}|\b[\w-]{{1,63}}\.(?:{_TOP})\b(?:/[^\s<>]{{0,200}})?",
+        "iso": r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?Z?)?(?![\d-])",
+        "slashed": r"\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b",
+        "day_month": rf"\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s|من\s)?{_MONTH}(?:,?\s\d{{4}}\b)?",
+        "month_day": rf"\b{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,?\s\d{{4}}\b)?",
+        "time": rf"(?:\bالساعة\s)?\b(?:\d{{1,2}}:\d{{2}}(?::\d{{2}})?\b{_HALF}?|\d{{1,2}}{_HALF})",
+        "money": (
+            rf"{_SYMBOL}\s?{AMOUNT}(?:\s?(?:million|billion|thousand|bn|[kmb])\b)?"
+            rf"|\b(?:USD|EUR|GBP|SAR|AED|EGP|KWD|QAR|JPY|INR|ر\.س|د\.إ)\s?{AMOUNT}"
+            rf"|\b{AMOUNT}(?:\s(?:million|billion|thousand))?\s?(?:{_SYMBOL}|{_CODE})"
+        ),
+        "percent": rf"\b{AMOUNT}\s?%",
+        "phone": (
+            r"\+\d{1,3}(?:[ .()-]{0,2}\d{1,12}){1,6}|\(\d{2,4}\)\s?\d{2,4}[ .-]\d{2,4}(?:[ .-]\d{2,4})?"
+            r"|\b\d{2,4}(?:[ -]\d{3,4}){2,6}\b|\b0\d(?:[ -]\d{2}){3,5}\b|\b\d{3}-\d{2}-\d{4}\b"
+            r"|\b\d{3}-\d{4}\b|\b0\d{2,31}\b|\b\d{7,200}\b(?![,.]\d)|(?<=call )\d{3}\b|(?<=dial )\d{3}\b"
+        ),
+        "network": r"\b(?-i:[2-6]G)\b",
+        "ordinal": r"\b\d{1,9}(?:st|nd|rd|th)\b|\bالـ?\d{1,2}\b",
+        "unit": rf"\b{AMOUNT}\s?{_UNIT}",
+        "version": r"\b\d{1,4}(?:\.\d{1,4}){2,4}\b",
+        "fraction": r"\b\d{1,3}/\d{1,3}\b",
+        "range": r"\b\d{1,9}\s?[-–]\s?\d{1,9}\b",
+        "year": r"(?i:\b(?:in|since|until|year|from|by|عام|سنة|في)\s)(?:1[1-9]|20)\d{2}\b(?![,.]\d)",
+        "hash": r"#\s?\d{1,15}\b|\b(?:No|no|رقم)\.\s?\d{1,15}\b",
+        "number": rf"(?<![\w.])-{AMOUNT}|{AMOUNT}|\d+",
+        "sign": r"(?<=\s)[&+=@](?=\s)|&|[*`]{1,200}|(?m:^\s{0,8}#{1,6}\s)|°",
+        "short": rf"(?i:(?<!\w)(?:{_ABBREVIATIONS}))",
+    }
+)  # fmt: skip
+ANY: Final = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items()), re.IGNORECASE)
