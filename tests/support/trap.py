@@ -1,0 +1,57 @@
+"""A carrier that takes note of every INVITE and CANCEL, and says at once that the number is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+_NUMBER = re.compile(rb"^(INVITE|CANCEL) sip:([^@;]+)@")
+_KEPT = re.compile(rb"^(?:via|v|from|f|call-id|i|cseq)\s*:", re.IGNORECASE)
+_TO = re.compile(rb"^(?:to|t)\s*:", re.IGNORECASE)
+_CALL_ID = re.compile(rb"^(?:call-id|i)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+Seen = dict[str, dict[str, float]]
+
+
+class Trap(asyncio.DatagramProtocol):
+    """`invites` and `cancels`: by number dialled and Call-ID, when the first of each came (loop time)."""
+
+    def __init__(self) -> None:
+        self.invites: Seen = defaultdict(dict)
+        self.cancels: Seen = defaultdict(dict)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the socket."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Notes a request and refuses it; ACKs are heard and forgotten."""
+        named = _NUMBER.match(data)
+        if named is None:
+            return
+        seen = self.invites if named[1] == b"INVITE" else self.cancels
+        call_id = cast("re.Match[bytes]", _CALL_ID.search(data))[1].decode()
+        seen[named[2].decode()].setdefault(call_id, asyncio.get_running_loop().time())
+        self._transport.sendto(_answer(data, b"486 Busy Here" if named[1] == b"INVITE" else b"200 OK"), addr)
+
+
+def _answer(request: bytes, status: bytes) -> bytes:
+    lines = request.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    kept = [line for line in lines if _KEPT.match(line)]
+    to = next(line for line in lines if _TO.match(line)) + b";tag=trap"
+    return b"\r\n".join([b"SIP/2.0 " + status, *kept, to, b"Content-Length: 0", b"", b""])
+
+
+@asynccontextmanager
+async def trap_at(port: int) -> AsyncIterator[Trap]:
+    """A trap on a UDP port of this machine."""
+    loop = asyncio.get_running_loop()
+    transport, trap = await loop.create_datagram_endpoint(Trap, local_addr=("127.0.0.1", port))
+    try:
+        yield trap
+    finally:
+        transport.close()
