@@ -1,27 +1,50 @@
 """What the words of an answer mean, per language: yes and no, digits, numbers, words of dates and times.
 
-English and Arabic; another language gets English figures ("12") and no words. The Arabic lists hold the
-spellings that recognisers write, with and without hamza, and no diacritics.
+English and Arabic, standard and as it is spoken from Egypt to the Gulf; another language gets figures
+("12") and no words. Arabic is compared without hamza, ta marbuta and vowel signs, which recognisers and
+writers set as they like.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.engines.wording import folded
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """One language. `units` and `tens` are number words with their values; `hundred` scales what precedes."""
+    """One language; every word folded (`wording.folded`)."""
 
     yes: frozenset[str] = frozenset()
     no: frozenset[str] = frozenset()
-    units: dict[str, int] | None = None
-    tens: dict[str, int] | None = None
-    hundred: frozenset[str] = frozenset()
-    thousand: frozenset[str] = frozenset()
-    repeats: dict[str, int] | None = None
+    units: Mapping[str, int] = field(default_factory=dict)
+    """0 to 19."""
+    tens: Mapping[str, int] = field(default_factory=dict)
+    hundreds: Mapping[str, int] = field(default_factory=dict)
+    """Words of their own for several hundred or thousand."""
+    scales: Mapping[str, int] = field(default_factory=dict)
+    """"hundred", "thousand": they multiply what precedes."""
+    teen_marks: frozenset[str] = frozenset()
+    """A unit before one of them is a teen."""
+    joins: frozenset[str] = frozenset()
+    """"and"."""
+    joining_prefix: str = ""
+    """"and" where it is written together with the word after it."""
+    units_first: bool = False
+    """Five-and-twenty."""
+    repeats: Mapping[str, int] = field(default_factory=dict)
     """"double" and "triple" before a digit."""
+    again: Mapping[str, int] = field(default_factory=dict)
+    """"twice", after it."""
+    corrections: frozenset[str] = frozenset()
+    """Digits after one of them replace the last that were said."""
+    digit_glue: frozenset[str] = frozenset()
+    """Words that people put between digits."""
+    go_on: str = ""
+    """What is said to somebody who has dictated a part."""
     date: frozenset[str] = frozenset()
     """Words of which one makes a date."""
     date_phrase: re.Pattern[str] | None = None
@@ -34,11 +57,11 @@ class Lexicon:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+    return frozenset(folded(text).split())
 
 
 def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
-    return {word: first + step * index for index, word in enumerate(text.split())}
+    return {word: first + step * index for index, word in enumerate(folded(text).split())}
 
 
 ORDINALS = (
@@ -64,9 +87,16 @@ ENGLISH = Lexicon(
         ),
     },
     tens=_numbered("twenty thirty forty fifty sixty seventy eighty ninety", first=20, step=10),
-    hundred=_words("hundred"),
-    thousand=_words("thousand"),
-    repeats={"double": 2, "triple": 3},
+    scales={"hundred": 100, "thousand": 1000, "million": 1_000_000},
+    joins=_words("and"),
+    repeats={"double": 2, "triple": 3, "treble": 3},
+    again={"twice": 2},
+    corrections=_words("no sorry actually correction rather oops"),
+    digit_glue=_words(
+        "it's its is it that's then and the my number um uh er hmm well so with by okay ok yes a please "
+        "digits digit starts ends first next last code followed dash space"
+    ),
+    go_on="Go on, please.",
     date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
     date_phrase=re.compile(
         rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
@@ -80,25 +110,70 @@ ENGLISH = Lexicon(
 )
 
 ARABIC = Lexicon(
-    yes=_words("نعم أجل اجل أيوه ايوه إيه ايه طبعا أكيد اكيد صحيح تمام موافق"),
-    no=_words("لا كلا مش غير خطأ ليس"),
+    yes=_words("نعم أجل أيوه أيوا إيه اي طبعا أكيد صحيح تمام موافق حاضر ماشي صح بالتأكيد بلى مضبوط أوافق"),
+    no=_words("لا كلا مش غير خطأ ليس مو ليست أبدا لأ غلط"),
     units={
         **_numbered("صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة", first=0),
-        **_numbered("واحدة اثنين ثلاث اربعة خمس ست سبع ثمان تسع عشر", first=1),
-        "أربع": 4,
-        "اربع": 4,
+        **_numbered("واحدة اثنين ثلاث أربع خمس ست سبع ثمان تسع عشر", first=1),
+        **_numbered("أحد اثنا", first=1),
+        **_numbered("إحدى اثنتا", first=1),
+        **_numbered("اتنين تلاتة", first=2),
+        **_numbered("اثنتان", first=2),
+        **_numbered("ثماني", first=8),
+        **_numbered("تمانية", first=8),
+        **_numbered("زيرو", first=0),
     },
-    tens=_numbered("عشرين ثلاثين أربعين خمسين ستين سبعين ثمانين تسعين", first=20, step=10),
-    hundred=_words("مئة مائة ميه"),
-    thousand=_words("ألف الف"),
+    tens={
+        **_numbered("عشرين ثلاثين أربعين خمسين ستين سبعين ثمانين تسعين", first=20, step=10),
+        **_numbered("عشرون ثلاثون أربعون خمسون ستون سبعون ثمانون تسعون", first=20, step=10),
+        **_numbered("تلاتين", first=30),
+        **_numbered("تمانين", first=80),
+    },
+    hundreds={
+        **_numbered("مئتان ثلاثمئة أربعمئة خمسمئة ستمئة سبعمئة ثمانمئة تسعمئة", first=200, step=100),
+        **_numbered("مائتان ثلاثمائة أربعمائة خمسمائة ستمائة سبعمائة ثمانمائة تسعمائة", first=200, step=100),
+        **_numbered("مئتين", first=200),
+        **_numbered("مائتين", first=200),
+        **_numbered("ميتين", first=200),
+        **_numbered("ألفين", first=2000),
+        **_numbered("ألفان", first=2000),
+    },
+    scales={
+        **_numbered("مئة", first=100),
+        **_numbered("مائة", first=100),
+        **_numbered("مية", first=100),
+        **_numbered("ألف", first=1000),
+        **_numbered("آلاف", first=1000),
+        **_numbered("ألفا", first=1000),
+        **_numbered("مليون", first=1_000_000),
+        **_numbered("ملايين", first=1_000_000),
+    },
+    teen_marks=_words("عشر عشرة"),
+    joins=_words("و"),
+    joining_prefix="و",
+    units_first=True,
+    repeats={**_numbered("دبل", first=2), **_numbered("تربل", first=3)},
+    again={**_numbered("مرتين", first=2), **_numbered("مكرر", first=2)},
+    corrections=_words("لا آسف عفوا أقصد قصدي بل"),
+    digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
+    go_on="تفضل، أكمل.",
     date=_words(
-        "يناير فبراير مارس أبريل ابريل مايو يونيو يوليو أغسطس اغسطس سبتمبر أكتوبر اكتوبر نوفمبر ديسمبر "
-        "الأحد الاحد الاثنين الثلاثاء الأربعاء الاربعاء الخميس الجمعة السبت اليوم غدا بكرة",
+        "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر "
+        "الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت اليوم غدا بكرة الليلة "
+        "كانون شباط آذار نيسان أيار حزيران تموز آب أيلول تشرين رمضان شعبان محرم صفر شوال رجب"
+    )
+    - _words("صفر"),  # the second month is the digit nought
+    date_glue=_words(
+        "يوم من في القادم القادمة المقبل المقبلة شهر صباحا مساء الساعة بعد "
+        "الأول الثاني الثالث الرابع الخامس السادس السابع الثامن التاسع العاشر الحادي "
+        "والعشرين والعشرون العشرين العشرون والثلاثين الثلاثين عشر هذا"
     ),
-    date_glue=_words("يوم من في القادم القادمة شهر صباحا مساء الساعة"),
-    time=_words("الساعة صباحا مساء ظهرا ليلا"),
-    time_glue=_words("و والنصف والربع إلا الا نصف ربع"),
-    name_openings=("اسمي", "أنا", "انا"),
+    time=_words("الساعة صباحا مساء ظهرا ليلا الصباح المساء الظهر العصر المغرب العشاء الفجر"),
+    time_glue=_words(
+        "و والنصف والربع والثلث إلا نصف ربع ثلث بعد في الواحدة الثانية الثالثة الرابعة الخامسة السادسة "
+        "السابعة الثامنة التاسعة العاشرة الحادية الثانية عشرة دقيقة دقائق تماما"
+    ),
+    name_openings=("اسمي هو", "اسمي", "معك", "أنا اسمي", "أنا", "انا", "إسمي"),
 )
 
 
