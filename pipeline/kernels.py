@@ -43,6 +43,8 @@ _I64: Final = _TYPES.int64
 _F64: Final = _TYPES.float64
 _VOID: Final = _TYPES.void
 _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
+_TUPLE_F32_2: Final[Any] = _TYPES.UniTuple(_F32, 2)
+_TUPLE_F32_3: Final[Any] = _TYPES.UniTuple(_F32, 3)
 
 
 def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
@@ -465,6 +467,194 @@ def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state:
     return confirmed
 
 
+# --- echo of our own voice --------------------------------------------------------------------------
+
+# Two rates: the lag is searched at 2 kHz (1160 lags at every frame), the echo is then predicted at 4 kHz
+# by a short adaptive filter around that lag. Both see the signal with its tilt taken out, which makes
+# voices less like each other, and less like themselves a pitch period later.
+ECHO_RING: Final = 4096  # samples at either rate: a second and more, and a power of two
+ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of their time) to 540 ms late
+ECHO_LATEST: Final = 1080
+ECHO_LAGS: Final = ECHO_LATEST - ECHO_EARLIEST + 1
+ECHO_TAPS: Final = 128  # 32 ms
+ECHO_COLUMNS: Final = 8
+ECHO_FINE: Final = 80  # samples of a frame at 4 kHz
+ECHO_COARSE: Final = 40  # and at 2 kHz
+ECHO_LOCKED, ECHO_SHARE = 3, 4
+_ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT = range(8)
+_TILT: Final = 0.85
+_MEMORY: Final = 0.9  # of the correlation, a frame: it looks back over 0.2 s, weighed by energy
+_LOUDEST: Final = 0.45  # an echo is at least 7 dB below what it is of: another voice is not
+_ALIKE: Final = 0.6  # a correlation above this, at one lag for so many frames, makes the lag the echo's
+_LOCK_FRAMES: Final = 8
+_NEAR: Final = 80  # 40 ms: so far a known lag moves when the agent's words leave earlier in their tick
+_RELOCK_FRAMES: Final = 3
+_LEAD: Final = 16  # taps before the lag: 4 ms
+_PACE: Final = 0.5  # of the adaptive filter
+
+
+@_compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True)
+def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) -> None:
+    """`fresh` low-passed and thinned out to the length of `out`. `history`: taps - 1 samples of the past and
+    room for `fresh`, then one sample: the last of the output, whose tilt is taken out."""
+    past, size = taps.shape[0] - 1, fresh.shape[0]
+    ratio = size // out.shape[0]
+    for i in range(size):
+        history[past + i] = fresh[i]
+    last = history[history.shape[0] - 1]
+    for k in range(out.shape[0]):
+        heard = history[k * ratio : k * ratio + past + 1]
+        total = np.float32(0.0)
+        for t in range(past + 1):
+            total += taps[t] * heard[t]
+        out[k] = total - np.float32(_TILT) * last
+        last = total
+    history[history.shape[0] - 1] = last
+    for i in range(past):
+        history[i] = history[size + i]
+
+
+@_compiled(
+    _VOID(_I16, _TUPLE_F32_2, _TUPLE_F32_2, _TUPLE_F32_3),
+    _VOID(_I16_IN, _TUPLE_F32_2, _TUPLE_F32_2, _TUPLE_F32_3),
+)
+def echo_thin(
+    frame: Pcm,
+    taps: tuple[Floats, Floats],
+    history: tuple[Floats, Floats],
+    out: tuple[Floats, Floats, Floats],
+) -> None:
+    """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`, `history`: for either rate; `out`: 80 and 40 samples,
+    and room for the frame."""
+    fresh = out[2][: frame.shape[0]]
+    for i in range(frame.shape[0]):
+        fresh[i] = frame[i]
+    _echo_decimate(fresh, taps[0], history[0], out[0])
+    _echo_decimate(fresh, taps[1], history[1], out[1])
+
+
+@_compiled(_VOID(_F32_2D, _I64, _F32, _F32))
+def echo_remember(rings: Floats, position: int, fine: Floats, coarse: Floats) -> None:
+    """A played frame into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of its first sample at 2 kHz on
+    the common clock; not negative."""
+    mask = ECHO_RING - 1
+    for i in range(ECHO_FINE):
+        rings[0, (2 * position + i) & mask] = fine[i]
+    for i in range(ECHO_COARSE):
+        rings[1, (position + i) & mask] = coarse[i]
+    for i in range(2 * ECHO_FINE):  # what is not played yet is silence, not what was played a second ago
+        rings[0, (2 * position + ECHO_FINE + i) & mask] = 0.0
+    for i in range(2 * ECHO_COARSE):
+        rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
+
+
+@_compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True)
+def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> None:
+    """Adds a frame to the correlation at every lag (`sums`: products, played energies), and follows the lag
+    at which it is greatest. `played`: from the latest lag on."""
+    energy = np.float32(0.0)
+    running = np.float32(0.0)
+    for i in range(ECHO_COARSE):
+        energy += heard[i] * heard[i]
+        running += played[i] * played[i]
+    memory = np.float32(_MEMORY)
+    state[_ENERGY] = memory * state[_ENERGY] + energy
+    products, energies = sums[0], sums[1]
+    for j in range(ECHO_LAGS):
+        part = played[j : j + ECHO_COARSE]
+        total = np.float32(0.0)
+        for i in range(ECHO_COARSE):
+            total += heard[i] * part[i]
+        products[j] = memory * products[j] + total
+        energies[j] = memory * energies[j] + max(running, np.float32(0.0))
+        if j + 1 < ECHO_LAGS:
+            running += played[j + ECHO_COARSE] * played[j + ECHO_COARSE] - played[j] * played[j]
+    best, best_score = -1, np.float32(0.0)
+    least = np.float32(0.1) * state[_ENERGY] + np.float32(1.0)  # an echo is quieter than what it is of
+    for j in range(ECHO_LAGS):
+        score = products[j] * products[j] / (energies[j] + least)
+        if score > best_score:
+            best, best_score = j, score
+    alike = best_score > np.float32(_ALIKE * _ALIKE) * (state[_ENERGY] + np.float32(1.0))
+    if alike and abs(products[best]) > np.float32(_LOUDEST) * energies[best]:
+        alike = False
+    again = alike and abs(best - state[_CANDIDATE]) <= 1.0
+    state[_TIMES] = state[_TIMES] + 1.0 if again else np.float32(alike)
+    state[_CANDIDATE] = best
+
+
+@_compiled(_F64(_F32, _F32, _F32), fastmath=True)
+def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
+    """The energy of a frame (4 kHz) that the filter does not explain; adapts it (NLMS: Haykin, Adaptive
+    Filter Theory, chapter 6). `played`: 127 samples more than the frame has, in front."""
+    power = np.float32(1e4)
+    for t in range(ECHO_TAPS - 1):
+        power += played[t] * played[t]
+    error = np.float32(0.0)
+    for i in range(ECHO_FINE):
+        part = played[i : i + ECHO_TAPS]
+        power += part[ECHO_TAPS - 1] * part[ECHO_TAPS - 1]
+        total = np.float32(0.0)
+        for t in range(ECHO_TAPS):
+            total += part[t] * weights[t]
+        off = heard[i] - total
+        error += off * off
+        step = np.float32(_PACE) * off / power
+        for t in range(ECHO_TAPS):
+            weights[t] += step * part[t]
+        power -= part[0] * part[0]
+    return float(error)
+
+
+@_compiled(_F64(_F32_2D, _I64, _TUPLE_F32_3, _F32_2D, _F32_2D, _F32), fastmath=True)
+def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
+    rings: Floats,
+    position: int,
+    heard: tuple[Floats, Floats, Floats],
+    sums: Floats,
+    weights: Floats,
+    state: Floats,
+) -> float:
+    """The share of a caller's frame that is our own voice, 0 to 1, over the last frames (0 while no echo has
+    been found). `heard`: of `echo_thin`, with room for the played stretch in the last; `weights`: the filter
+    and its last good state."""
+    mask = ECHO_RING - 1
+    played = heard[2]
+    state[_COUNT] += 1.0
+    if state[_LOCKED] < 0.0 or state[_COUNT] >= 2.0:
+        state[_COUNT] = 0.0  # once it is found, every other frame does
+        for i in range(ECHO_LAGS + ECHO_COARSE - 1):
+            played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
+        _echo_search(heard[1], played, sums, state)
+    lag = int(state[_CANDIDATE])
+    off = abs(lag - state[_LOCKED])
+    needed = _LOCK_FRAMES if state[_LOCKED] < 0.0 or off > _NEAR else _RELOCK_FRAMES
+    if state[_TIMES] >= needed and off > 4.0:  # a lag that lasts is the echo's
+        state[_LOCKED] = lag
+        state[_ERROR] = state[_RECENT] = 0.0
+        weights[:, :] = np.float32(0.0)
+        weights[:, ECHO_TAPS - 1 - _LEAD] = sums[0, lag] / (sums[1, lag] + np.float32(1.0))
+    if state[_LOCKED] < 0.0:
+        return 0.0
+    delay = 2 * (ECHO_LATEST - int(state[_LOCKED])) - _LEAD
+    first = 2 * position - delay - (ECHO_TAPS - 1) + 2 * ECHO_RING
+    for i in range(ECHO_FINE + ECHO_TAPS - 1):
+        played[i] = rings[0, (first + i) & mask]
+    energy = np.float32(1.0)
+    for i in range(ECHO_FINE):
+        energy += heard[0][i] * heard[0][i]
+    unexplained = np.float32(_echo_unexplained(heard[0], played, weights[0]))
+    # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
+    state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy)
+    state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
+    if unexplained > np.float32(0.7) * energy:
+        weights[0, :] = weights[1, :]  # what it learnt of somebody else's voice is forgotten
+    else:
+        weights[1, :] = weights[0, :]
+    state[_SHARE] = 1.0 - state[_ERROR] / state[_RECENT]
+    return float(state[_SHARE])
+
+
 def warm() -> None:
     """Runs every kernel once on real shapes; call it before saying ready."""
     octets = np.zeros(160, np.uint8)
@@ -485,3 +675,11 @@ def warm() -> None:
     pitch_period(np.zeros(480, np.float32), 40, 120, 160)
     tables = np.zeros((DTMF_BINS + 1, DTMF_WINDOW), np.float32)
     dtmf_step(pcm, np.zeros(280, np.float32), tables, tables, np.zeros(DTMF_COLUMNS, np.float32))
+    fine, coarse = np.zeros(ECHO_FINE, np.float32), np.zeros(ECHO_COARSE, np.float32)
+    thinned = fine, coarse, np.zeros(ECHO_LAGS + ECHO_COARSE, np.float32)
+    past = np.zeros(160 + 12 * 4 + 1, np.float32), np.zeros(160 + 12 * 4 + 1, np.float32)
+    echo_thin(pcm, (np.ones(24, np.float32), np.ones(48, np.float32)), past, thinned)
+    rings, sums = np.zeros((2, ECHO_RING), np.float32), np.zeros((2, ECHO_LAGS), np.float32)
+    echo_remember(rings, 0, fine, coarse)
+    weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
+    echo_share(rings, 0, thinned, sums, weights, echo)
