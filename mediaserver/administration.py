@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from mediaserver.directory import Directory, Subscription, thing_of
 from mediaserver.managed import BY_FILE, Kind
 from mediaserver.refusals import Conflict, InvalidRequest, NotFound
-from mediaserver.safe_http import Reach
 from mediaserver.settings import (
     AgentSettings,
     CompanySettings,
@@ -33,6 +32,7 @@ from mediaserver.store import Store
 from mediaserver.store_config import agent_row, company_row, trunk_row, webhook_row
 from mediaserver.vault import Vault
 from mediaserver.wiring import engine_problems
+from pipeline.reach import Reach
 from sip.hop import hop_of
 from sip.uri import Uri
 

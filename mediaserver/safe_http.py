@@ -10,7 +10,6 @@ unless a caller says otherwise.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -23,42 +22,13 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from mediaserver.errors import RequestFailed, TargetRefused
+from pipeline.reach import AddressRefused, Reach, was_refused
 
 TIMEOUT_S = 5.0
 ANSWER_LIMIT = 64 * 1024
 CONNECTIONS_PER_HOST = 16
 
-IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
-
-# What IANA's special-purpose registries (RFC 6890) keep from the public, where some supported version of
-# `ipaddress` still calls it global.
-_NEVER = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        "0.0.0.0/8",
-        "100.64.0.0/10",
-        "168.63.129.16/32",  # Azure's host, which is no special-purpose address to IANA
-        "192.0.0.0/24",
-        "192.88.99.0/24",
-        "198.18.0.0/15",
-        "224.0.0.0/3",
-        "64:ff9b:1::/48",
-        "100::/64",
-        "2001::/23",
-        "2001:db8::/32",
-        "3fff::/20",
-        "5f00::/16",
-        "fc00::/7",
-        "fe80::/10",
-        "fec0::/10",
-        "ff00::/8",
-    )
-)
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")  # RFC 2765: a translator's spelling of an IPv4 host
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,45 +38,6 @@ class HttpAnswer:
     status: int
     body: bytes
     duration_ms: int
-
-
-class AddressRefused(OSError):
-    """Raised in the place of a socket: aiohttp passes it on as the reason of its own error."""
-
-
-class Reach:
-    """Which addresses may be connected to: public ones, and those in `allow_networks`."""
-
-    def __init__(self, allow_networks: Iterable[str] = ()) -> None:
-        self._allowed: tuple[IpNetwork, ...] = tuple(ipaddress.ip_network(text) for text in allow_networks)
-
-    def allows(self, host: str) -> bool:
-        """Whether the IP address `host` may be connected to."""
-        try:
-            address = ipaddress.ip_address(host.partition("%")[0])
-        except ValueError:
-            return False
-        return all(self._allows(inner) for inner in _meanings(address))
-
-    def _allows(self, address: IpAddress) -> bool:
-        if any(address in network for network in self._allowed):
-            return True
-        return address.is_global and not any(address in network for network in _NEVER)
-
-
-def _meanings(address: IpAddress) -> list[IpAddress]:
-    """The addresses that a packet to `address` may end at: itself, or the IPv4 address wrapped in it."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    if address.sixtofour is not None:
-        return [address, address.sixtofour]
-    if address.teredo is not None:
-        return [address, *address.teredo]
-    if address in _NAT64 or address in _TRANSLATED or (address in _COMPATIBLE and int(address) > 1):
-        return [address, ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    return [address]
 
 
 class SafeHttp:
@@ -175,7 +106,7 @@ class SafeHttp:
             ) as answer:
                 content = await _limited(answer)
         except aiohttp.ClientConnectorError as error:
-            if _refused(error):
+            if was_refused(error):
                 raise TargetRefused("the address is not one that this server connects to") from error
             raise RequestFailed("cannot connect") from error
         except TimeoutError as error:
@@ -208,13 +139,3 @@ async def _limited(answer: aiohttp.ClientResponse) -> bytes:
             answer.close()
             raise RequestFailed("the answer is longer than 64 KiB")
     return bytes(content)
-
-
-def _refused(error: BaseException) -> bool:
-    """Whether an address was refused anywhere down the chain of causes."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, AddressRefused) or isinstance(getattr(cause, "os_error", None), AddressRefused):
-            return True
-        cause = cause.__cause__
-    return False

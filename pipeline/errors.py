@@ -32,6 +32,28 @@ class EngineMissing(EngineError):
         super().__init__(message, retryable=False)
 
 
+class EngineTimeout(EngineError):
+    """The engine kept its caller waiting past its deadline: asking it again would cost the deadline again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
+class EngineBusy(EngineError):
+    """The engine has too much to do. `retry_after_s`: when it says to come again; 0: it does not say."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
+        super().__init__(message, retryable=True)
+        self.retry_after_s = retry_after_s
+
+
+class EngineRefused(EngineError):
+    """The engine works, but not on this request (a text it cannot say, audio it cannot read)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
 class SettingsRefused(PipelineError, ValueError):
     """The settings given to an engine or an agent are wrong.
 

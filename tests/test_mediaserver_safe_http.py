@@ -12,7 +12,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from mediaserver.errors import RequestFailed, TargetRefused
-from mediaserver.safe_http import ANSWER_LIMIT, Reach, SafeHttp
+from mediaserver.safe_http import ANSWER_LIMIT, SafeHttp
+from pipeline.reach import Reach
 
 
 class Trap:

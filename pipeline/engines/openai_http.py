@@ -1,0 +1,256 @@
+"""HTTP to a model behind an OpenAI-compatible API: the one client of speech to text, text to speech and
+language models.
+
+Connections are kept and shared by all calls of an engine. Every wait has a deadline, what comes back is
+bounded, and a socket is opened only to an address that `pipeline.reach` allows, whatever the name resolved to
+and whoever chose it. Failures are `EngineError`s whose texts name the server and the status, never the key,
+the request or the answer: they end in the record of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from pipeline import reach
+from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
+
+AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
+
+Form: TypeAlias = Callable[[], aiohttp.FormData]
+"""Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
+
+CONNECTIONS: Final = 256  # to one server; one that needs more has several addresses
+KEEP_ALIVE_S: Final = 60.0
+CONNECT_S: Final = 2.0
+ANSWER_LIMIT: Final = 4 * 1024 * 1024
+EVENT_LIMIT: Final = 1024 * 1024
+RETRY_AFTER_LIMIT_S: Final = 300.0
+
+_PASSING: Final = frozenset({408, 409, 425})
+_BUSY: Final = frozenset({429, 503})
+_REFUSED: Final = frozenset({400, 413, 415, 422})
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
+_TEXTUAL: Final = ("application/json", "text/")
+
+
+class ModelEndpoint:
+    """One server of models, at `base_url` (".../v1"). `api_key` is sent as a bearer token; "" for none.
+    `timeout_s`: for a whole answer, where a request does not say otherwise.
+
+    Made without `allowed` it connects to what `pipeline.reach.current()` says at that moment. It belongs to
+    one event loop from its first request to `close`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        timeout_s: float = 10.0,
+        allowed: reach.Reach | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.host = urlsplit(base_url).netloc.rpartition("@")[2]
+        self._headers = {"User-Agent": "openline-mediaserver"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout_s = timeout_s
+        self._reach = allowed or reach.current()
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"ModelEndpoint({self.host})"
+
+    async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+        """Posts `body` as JSON; the JSON that comes back. Raises `EngineError`."""
+        return await self._whole(path, lambda: {"json": dict(body)}, timeout_s)
+
+    async def post_form(self, path: str, form: Form, *, timeout_s: float | None = None) -> Any:
+        """Posts a form with a file in it; the JSON that comes back. Raises `EngineError`."""
+        return await self._whole(path, lambda: {"data": form()}, timeout_s)
+
+    async def stream_sse(
+        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+    ) -> AsyncGenerator[str, None]:
+        """Posts `body`; the data of each server-sent event as it comes. `first_s`: until the first one,
+        `stall_s`: between two. Raises `EngineError`; closing the generator ends the request."""
+        async with aclosing(self._stream(path, body, first_s, stall_s, ())) as pieces:
+            async for data in _events(pieces):
+                yield data
+
+    async def stream_bytes(
+        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Posts `body`; the answer as it comes, and no faster than it is taken. As `stream_sse`; an answer of
+        JSON or text is an `EngineError`."""
+        async with aclosing(self._stream(path, body, first_s, stall_s, _TEXTUAL)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def check(self, *, timeout_s: float = 3.0) -> str:
+        """ "" if the server can be reached, or why not. Any answer will do but one that refuses the key."""
+        try:
+            with self._translating():
+                async with (
+                    asyncio.timeout(timeout_s),
+                    self._client().get(f"{self.base_url}/models", allow_redirects=False) as answer,
+                ):
+                    status = answer.status
+        except EngineError as error:
+            return str(error)
+        return f"{self.host} refuses the api_key ({status})" if status in (401, 403) else ""
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # Requests -----------------------------------------------------------------------------------------------
+
+    async def _whole(self, path: str, body: Callable[[], dict[str, Any]], timeout_s: float | None) -> Any:
+        content = bytearray()
+        with self._translating():
+            async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
+                answer = await self._post(path, body)
+                async with answer:
+                    async for piece in answer.content.iter_any():
+                        content += piece
+                        if len(content) > ANSWER_LIMIT:
+                            answer.close()
+                            raise EngineError(f"{self.host} answers without end", retryable=False)
+        try:
+            return json.loads(content)
+        except ValueError:
+            raise EngineError(f"{self.host} answered something that is not JSON", retryable=True) from None
+
+    async def _stream(
+        self, path: str, body: Mapping[str, Any], first_s: float, stall_s: float, unwanted: tuple[str, ...]
+    ) -> AsyncGenerator[bytes, None]:
+        answer: aiohttp.ClientResponse | None = None
+        try:
+            with self._translating():
+                async with asyncio.timeout(first_s):
+                    answer = await self._post(path, lambda: {"json": dict(body)})
+                    if unwanted and answer.content_type.startswith(unwanted):
+                        raise EngineError(f"{self.host} answered with {answer.content_type}", retryable=False)
+                    piece = await answer.content.readany()
+            while piece:
+                yield piece
+                with self._translating():
+                    async with asyncio.timeout(stall_s):
+                        piece = await answer.content.readany()
+        finally:
+            if answer is not None:
+                answer.release() if answer.content.at_eof() else answer.close()
+
+    async def _post(self, path: str, body: Callable[[], dict[str, Any]]) -> aiohttp.ClientResponse:
+        """The answer, once its head is there. Sent again at once if a kept connection turns out to be gone:
+        the server has read nothing of it. Raises `EngineError` for a status that is not a success."""
+        url = f"{self.base_url}/{path}"
+        try:
+            answer = await self._client().post(url, allow_redirects=False, **body())
+        except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+            answer = await self._client().post(url, allow_redirects=False, **body())
+        if answer.status >= 300:
+            async with answer:
+                raise self._refusal(answer, _reason(await answer.content.read(4096)))
+        return answer
+
+    def _refusal(self, answer: aiohttp.ClientResponse, reason: str) -> EngineError:
+        status = answer.status
+        text = f"{self.host} answered {status}{reason}"
+        if status in _BUSY:
+            return EngineBusy(text, retry_after_s=_seconds(answer.headers.get("Retry-After", "")))
+        if status in _REFUSED:
+            return EngineRefused(text)
+        return EngineError(text, retryable=status >= 500 or status in _PASSING)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise EngineTimeout(f"{self.host} did not answer in time") from None
+        except aiohttp.ClientConnectorError as error:
+            if reach.was_refused(error):
+                text = f"{self.host}: not an address that this server connects to"
+                raise EngineError(text, retryable=False) from error
+            raise EngineError(f"cannot connect to {self.host}", retryable=True) from error
+        except aiohttp.InvalidURL as error:
+            raise EngineError(f"base_url: not a URL ({type(error).__name__})", retryable=False) from error
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            text = f"{self.host} broke off ({type(error).__name__})"
+            raise EngineError(text, retryable=True) from error
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=CONNECTIONS,
+                keepalive_timeout=KEEP_ALIVE_S,
+                ttl_dns_cache=30,
+                socket_factory=self._checked_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session
+
+    def _checked_socket(self, info: AddressInfo) -> socket.socket:
+        family, kind, protocol, _, address = info
+        if not self._reach.allows(str(address[0])):
+            raise reach.AddressRefused("address refused")
+        return socket.socket(family, kind, protocol)
+
+
+async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The data of each event of a stream (WHATWG HTML, 9.2.6). Raises `EngineError` for one without end."""
+    buffer, data = bytearray(), list[str]()
+    async for piece in pieces:
+        buffer += piece.replace(b"\r", b"")
+        *lines, rest = buffer.split(b"\n")
+        buffer = bytearray(rest)
+        for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
+            elif not line and data:
+                yield "\n".join(data)
+                data.clear()
+        if len(buffer) + sum(map(len, data)) > EVENT_LIMIT:
+            raise EngineError("the answer has an event without end", retryable=False)
+    if buffer.startswith(b"data:"):
+        data.append(buffer[5:].decode("utf-8", "replace").removeprefix(" "))
+    if data:
+        yield "\n".join(data)
+
+
+def _reason(content: bytes) -> str:
+    """What an error's body calls itself (" (model_not_found)"), if that is a name and no sentence: sentences
+    quote requests, and requests hold what people said."""
+    try:
+        error = json.loads(content)["error"]
+        names = [error.get("code"), error.get("type")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return next((f" ({name})" for name in names if isinstance(name, str) and _NAME.fullmatch(name)), "")
+
+
+def _seconds(header: str) -> float:
+    """`Retry-After` in seconds; 0 for none, a date, or nonsense."""
+    try:
+        return min(RETRY_AFTER_LIMIT_S, max(0.0, float(header)))
+    except ValueError:
+        return 0.0
