@@ -70,7 +70,8 @@ class SessionSettings(Table):
     """[agent.session]: how the conversation is timed."""
 
     endpoint_ms: int = Field(default=500, ge=100, le=5000)
-    barge_in_ms: int = Field(default=240, ge=40, le=5000)
+    duck_ms: int = Field(default=240, ge=40, le=5000)
+    barge_in_ms: int = Field(default=700, ge=40, le=5000)
     reprompt_s: float = Field(default=8.0, ge=1, le=120)
     max_reprompts: int = Field(default=2, ge=0, le=20)
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)

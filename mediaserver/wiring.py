@@ -42,6 +42,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
     return SessionSettings(
         language=agent.language,
         endpoint_ms=session.endpoint_ms,
+        duck_ms=session.duck_ms,
         barge_in_ms=session.barge_in_ms,
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,

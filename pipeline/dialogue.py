@@ -8,26 +8,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agent import CallOpened, Conversation, UserSaid
+from pipeline.agent import CallOpened
+from pipeline.answering import Answering
+from pipeline.cast import Cast
 from pipeline.ears import Ears, Sound
-from pipeline.errors import EngineError, LocalError
+from pipeline.errors import LocalError
 from pipeline.hearing import Hearing
-from pipeline.latency import TurnClock
-from pipeline.leg import Leg
 from pipeline.minutes import Minutes
-from pipeline.outcome import EndReason, SessionObserver
-from pipeline.phrases import Phrase, Phrases
+from pipeline.outcome import EndReason
+from pipeline.phrases import Phrase
 from pipeline.playout import Heard, Playout
-from pipeline.reply import Reply
 from pipeline.settings import SessionSettings
-from pipeline.speech import Expected, TextToSpeech
+from pipeline.speech import Expected
 from pipeline.turn_events import (
     BargedIn,
-    CallConcluded,
     CheckVoice,
     Decode,
     Discard,
@@ -35,8 +32,9 @@ from pipeline.turn_events import (
     Event,
     Interrupt,
     KeyPressed,
+    ListenIn,
+    Overheard,
     PlayFiller,
-    ReplyFailed,
     ReplyHeard,
     SayLastWords,
     SpeechRanOut,
@@ -46,20 +44,23 @@ from pipeline.turn_events import (
     StartReply,
     State,
     TextWritten,
+    Understood,
+    VoiceSustained,
 )
 from pipeline.turns import Turns
+from pipeline.type_ahead import MAX_TEXT_CHARS, TypeAhead
 from pipeline.utterance import Utterance
-from pipeline.voice import Voice
 
 log = logging.getLogger(__name__)
-
-MAX_TEXT_CHARS: Final = 4000  # what somebody writes at once; it goes into a prompt
-MAX_HELD_KEYS: Final = 32  # type-ahead over words that nothing interrupts; longer than a card number
 
 QUIET_LINE_S: Final = 0.2  # no frame for so long is silence: the sender suppresses it, or is gone
 
 _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
+
+_BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
+_LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
+_SILENCED: Final = frozenset((State.HALTED, State.DOUBTING))
 
 _LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
     {
@@ -70,19 +71,8 @@ _LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
-    """Who takes part. `voices`: the first speaks, the others when it cannot."""
-
-    leg: Leg
-    agent: Conversation
-    voices: tuple[TextToSpeech, ...]
-    phrases: Phrases
-    observer: SessionObserver | None
-
-
 class Dialogue:
-    """The asyncio side of `Turns`; also the `PlayoutListener` and the `Stage` of the agent's replies.
+    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `Floor` of the agent's side.
 
     `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
     """
@@ -91,25 +81,18 @@ class Dialogue:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[EndReason] = self._loop.create_future()
         self.playout = Playout(cast.leg.rate_hz, self)
-        self.disposition = self.target = ""
-        self._cast = cast
+        self._observer = cast.observer
         self._settings = settings
         self._ears = ears
         self._minutes = minutes
-        self._hearing = Hearing(ears, minutes, self.receive)
-        self._voice = Voice(self.playout, cast.voices, settings, minutes.fault_now)
+        self._hearing = Hearing(ears, minutes, self._understood)
+        self.answering = Answering(
+            cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
+        )
         self._turns = Turns(settings, self._loop.time())
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._reply: Reply | None = None
-        self._floor_turn = 0  # whose words are in the playout
-        self._expected: Expected | None = None
-        self._unanswered = False  # a reply was thrown away before any of it was heard
-        self._held_keys = ""
-        self._held_text = ""
-        self._written = ""  # what is being answered, where it was written
-        self._carried = ""  # what was written, and went on before any of the answer was heard
-        self._quiet: asyncio.Future[None] | None = None
+        self._type_ahead = TypeAhead()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """The line is open: the agent has the first word. Decoding and answering run in `tasks`."""
@@ -126,7 +109,7 @@ class Dialogue:
         if self._timer is not None:
             self._timer.cancel()
         self._hearing.cancel()
-        self._silence_agent(now)
+        self.answering.silence(now)
         self._minutes.end(now)
 
     async def hear_out(self) -> None:
@@ -141,11 +124,12 @@ class Dialogue:
         if sound is Sound.SUSTAINED:
             if state is State.HEARING or state in _DEAF or self._protected():
                 return
-            self._hearing.open(self._expected)
-            self.receive(BargedIn(), now)
+            self._hearing.open(self.answering.expected)
+            long = self._ears.voiced_ms >= self._settings.barge_in_ms
+            self.receive(BargedIn() if long else VoiceSustained(), now)
         elif sound is Sound.STARTED:
             if state not in _DEAF:
-                self._hearing.open(self._expected)
+                self._hearing.open(self.answering.expected)
             self.receive(SpeechStarted(), now)
         else:
             self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
@@ -154,35 +138,40 @@ class Dialogue:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
         self._ears.mask()
         if self._turns.state is State.OPENING or self._protected():
-            self._held_keys = (self._held_keys + digit)[:MAX_HELD_KEYS]
+            self._type_ahead.key(digit)
         else:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
         """Something the caller wrote; over words that nothing interrupts it is kept until they are over."""
         if self._turns.state is State.OPENING or self._protected():
-            self._held_text = f"{self._held_text} {text}".strip()[:MAX_TEXT_CHARS]
+            self._type_ahead.write(text)
         else:
             self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
+
+    def _understood(self, words: Understood | Overheard, now: float) -> None:
+        """What the caller says, as far as it is known; nothing of it counts against protected words."""
+        if self._turns.state not in _BOTH_SPEAK or not self._protected():
+            self.receive(words, now)
 
     def _protected(self) -> bool:
         """The words being heard may not be interrupted (yet)."""
         utterance = self.playout.current
-        if utterance is None or self._reply is None:
+        reply = self.answering.reply
+        if utterance is None or reply is None:
             return False
         heard = self.playout.heard()
         if not utterance.interruptible or heard is None:
             return not utterance.interruptible
         opening = self._settings.opening_ms * utterance.rate_hz // 1000
-        return isinstance(self._reply.event, CallOpened) and heard.samples < opening
+        return isinstance(reply.event, CallOpened) and heard.samples < opening
 
     def _release_held(self, now: float) -> None:
         if self._protected():
             return
-        keys, self._held_keys = self._held_keys, ""
+        keys, text = self._type_ahead.take()
         for key in keys:
             self.receive(KeyPressed(key), now)
-        text, self._held_text = self._held_text, ""
         if text:
             self.receive(TextWritten(text), now)
 
@@ -190,17 +179,11 @@ class Dialogue:
 
     def playout_filled(self) -> None:
         """Sound waits to be heard."""
-        self.receive(SpeechReady(self._floor_turn), self._loop.time())
+        self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
-        """The caller hears the agent: what they said before stands, and is not listened to any more."""
-        self._minutes.agent_speaks(utterance.text, now)
-        reply = self._reply
-        if reply is None or self._minutes.was_heard:
-            return
-        self._hearing.close()
-        self._unanswered = False
-        self._minutes.sounded(now, agent_s=reply.agent_s, tts_s=reply.tts_s)
+        """The caller hears the agent."""
+        self.answering.sounds(utterance, now)
 
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
         """All of it was heard."""
@@ -209,20 +192,23 @@ class Dialogue:
 
     def playout_ran_out(self, now: float) -> None:
         """Nothing is left to be heard."""
-        if self._quiet is not None and not self._quiet.done():
-            self._quiet.set_result(None)
-        if self._reply is not None and self._reply.under_way:
-            self.receive(SpeechRanOut(self._floor_turn), now)
+        self.answering.ran_out()
+        if self.answering.under_way:
+            self.receive(SpeechRanOut(self.answering.floor_turn), now)
         else:
-            self._reply_heard(now)
+            self.reply_heard(now)
 
-    def _reply_heard(self, now: float) -> None:
-        if self._turns.state is State.REPLYING:  # an answer without words: no sound has closed the utterance
-            self._hearing.close()
-            self._unanswered = False
-        self._minutes.end(now)
-        self.receive(ReplyHeard(self._floor_turn), now)
+    # From the agent's side (`Floor`) --------------------------------------------------------------------
+
+    def reply_heard(self, now: float) -> None:
+        """The reply is complete, and heard."""
+        self.answering.heard_out(now, wordless=self._turns.state is State.REPLYING)
+        self.receive(ReplyHeard(self.answering.floor_turn), now)
         self._release_held(now)
+
+    def expect(self, expected: Expected | None) -> None:
+        """What the caller's next words may be."""
+        self._turns.expect(expected)
 
     # Turn-taking ----------------------------------------------------------------------------------------
 
@@ -244,10 +230,25 @@ class Dialogue:
             log.exception("turn-taking broke", extra={"call_id": self._minutes.call_id})
             self.end(EndReason.ENGINE_ERROR)
             return
-        observer = self._cast.observer
+        observer = self._observer
         if observer is not None and self._turns.state is not before:
             observer.state_changed(self._turns.state.name.lower(), now)
         self._drain(now)
+        if self._turns.state is not before:
+            self._set_playout(now)
+
+    def _set_playout(self, now: float) -> None:
+        """How the agent sounds follows from whose turn it is, and from nothing else."""
+        state = self._turns.state
+        if state in _SILENCED:
+            self.playout.hold()
+            return
+        if state in _LOWERED:
+            self.playout.volume.duck()
+        else:
+            self.playout.volume.restore()
+        if self.playout.release(now) and state is State.SPEAKING and not self.playout.queued_samples:
+            self.playout_ran_out(now)
 
     def _drain(self, now: float) -> None:
         while (action := self._turns.next_action()) is not None:
@@ -267,116 +268,42 @@ class Dialogue:
         if self._tasks is not None:
             self._hearing.decode(action.turn, self._tasks)
 
-    def _start_reply(self, action: StartReply, now: float) -> None:
-        event, clock, caller = action.event, None, None
-        if isinstance(event, UserSaid):
-            minutes = self._minutes
-            written = action.silent_since is None
-            if written:
-                minutes.caller_wrote(event.text, now)
-            else:
-                caller = self._hearing.take(now)
-            event = replace(
-                event,
-                text=f"{self._carried} {event.text}".strip(),
-                heard=minutes.heard,
-                interrupted=minutes.cut_short,
-                continues=self._unanswered or bool(self._carried),
-            )
-            self._written, self._carried = event.text if written else "", ""
-        if action.silent_since is not None and action.endpoint_due is not None:
-            clock = TurnClock(action.silent_since, action.endpoint_due, self._hearing.words_known)
-        self._minutes.begin(event, now, clock=clock, caller=caller)
-        self._floor_turn = action.turn
-        self._reply = reply = Reply(action.turn, event, self, self._voice)
+    def _listen_in(self, action: ListenIn, now: float) -> None:
+        self._check_voice(action, now)
         if self._tasks is not None:
-            reply.task = self._tasks.create_task(self._answer(reply))
+            self._hearing.listen_in(action.turn, self._tasks)
 
-    async def _answer(self, reply: Reply) -> None:
-        try:
-            await reply.run(self._cast.agent)
-        except EngineError as error:
-            self._answer_failed(reply, str(error))
-        except Exception as error:  # a task's boundary, around somebody else's code
-            log.exception("agent broke", extra={"call_id": self._minutes.call_id})
-            self._answer_failed(reply, repr(error))
-        else:
-            reply.under_way = False
-            if self.playout.current is None:
-                self._reply_heard(self._loop.time())
-
-    def _answer_failed(self, reply: Reply, reason: str) -> None:
-        reply.under_way = False
-        self._minutes.fault_now("agent", reason)
-        self.receive(ReplyFailed(reply.turn), self._loop.time())
-
-    def _silence_agent(self, now: float) -> None:
-        """Sound, transcript, thinking: in this order, in one step."""
-        heard = self.playout.clear()
-        if heard is not None:
-            self._minutes.agent_said(heard, now=now, interrupted=True)
-        if self._reply is not None:
-            self._reply.cancel()
+    def _start_reply(self, action: StartReply, now: float) -> None:
+        if self._tasks is not None:
+            self.answering.start(action, now, self._tasks)
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
-        self._silence_agent(now)
-        if self._minutes.was_heard:
-            self._minutes.end(now, interrupted=True)
-        else:
-            self._unanswered = self._ears.is_open and self._minutes.answers_words
-            self._carried = self._written
+        self.answering.interrupt(now)
 
     def _discard(self, action: Discard, now: float) -> None:
-        self._hearing.close()
-        if self._unanswered:
-            self._unanswered = False
-            self._minutes.end(now, interrupted=True)
+        self.answering.forget(now)
 
     def _play_filler(self, action: PlayFiller, now: float) -> None:
         self._minutes.filler()
-        spoken = self._cast.phrases.at(Phrase.FILLER, self.playout.rate_hz)
-        self.playout.interject(spoken.text, spoken.samples)
+        self.answering.interject(Phrase.FILLER)
 
     def _say_last_words(self, action: SayLastWords, now: float) -> None:
-        reply = self._reply
-        if action.reason is EndReason.MAX_DURATION or (reply is not None and reply.under_way):
-            self._silence_agent(now)
-        self._hearing.close()
-        self._floor_turn = action.turn
-        spoken = self._cast.phrases.at(_LAST_WORDS[action.reason], self.playout.rate_hz)
-        self.playout.interject(spoken.text, spoken.samples)
+        at_once = action.reason is EndReason.MAX_DURATION
+        self.answering.last_words(action.turn, _LAST_WORDS[action.reason], now, at_once=at_once)
 
-    def _check_voice(self, action: CheckVoice, now: float) -> None:
+    def _check_voice(self, action: CheckVoice | ListenIn, now: float) -> None:
         if now - self._ears.last_frame_at > QUIET_LINE_S and self._ears.fall_silent() is not None:
             self.heard(Sound.STOPPED, now)
 
     def _end_call(self, action: EndCall, now: float) -> None:
         self.end(action.reason)
 
-    # From the answer (`Stage`) --------------------------------------------------------------------------
-
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next words may be."""
-        self._expected = expected
-        self._turns.expect(expected)
-
-    async def send_digits(self, digits: str) -> None:
-        """Keys digits when the words so far have been heard."""
-        while self.playout.current is not None:
-            self._quiet = self._loop.create_future()
-            await self._quiet
-        await self._cast.leg.send_dtmf(digits)
-
-    def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
-        """The agent has said its last words."""
-        self.disposition, self.target = disposition, target
-        self.receive(CallConcluded(turn, reason), self._loop.time())
-
 
 _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = MappingProxyType(
     {
         Decode: Dialogue._decode,
         Discard: Dialogue._discard,
+        ListenIn: Dialogue._listen_in,
         StartReply: Dialogue._start_reply,
         Interrupt: Dialogue._interrupt,
         PlayFiller: Dialogue._play_filler,

@@ -32,7 +32,7 @@ class Sound(Enum):
 
     STARTED = auto()
     STOPPED = auto()
-    SUSTAINED = auto()  # the voice has lasted for the barge-in time; said of every frame from there on
+    SUSTAINED = auto()  # the voice has lasted for `sustained_ms`; said of every frame from there on
 
 
 class Ears:
@@ -94,7 +94,7 @@ class Ears:
             self._voiced_end = end
             if sound is None and self._active:
                 self._run += self._n
-                if self._run >= self._sustained:
+                if self._run + self._utterance_voiced >= self._sustained:
                     return Sound.SUSTAINED
         return sound
 
@@ -113,7 +113,8 @@ class Ears:
     def _stop(self) -> Sound:
         self._active = False
         self.voiced_samples += self._run
-        self._utterance_voiced += self._run
+        if self._listening is not None:
+            self._utterance_voiced += self._run
         self._run = 0
         return Sound.STOPPED
 
@@ -144,6 +145,7 @@ class Ears:
     def close(self) -> None:
         """Ends the utterance; what was heard of it is forgotten."""
         listening, self._listening = self._listening, None
+        self._utterance_voiced = 0
         if listening is not None:
             listening.close()
 
@@ -151,6 +153,10 @@ class Ears:
     def is_open(self) -> bool:
         """An utterance is being listened to."""
         return self._listening is not None
+
+    def partial(self) -> str:
+        """What the recogniser takes it for so far, where it says."""
+        return "" if self._listening is None else self._listening.partial()
 
     async def decode(self) -> Hypothesis:
         """What was said so far. Raises `EngineError`."""

@@ -12,7 +12,7 @@ from pipeline.errors import EngineError
 from pipeline.minutes import Minutes
 from pipeline.speech import Expected, Hypothesis
 from pipeline.transcript import TranscriptEntry
-from pipeline.turn_events import Understood
+from pipeline.turn_events import Overheard, Understood
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ class Hearing:
     `words_known`: when the last words were there (loop time). A failure is noted and told as words that
     nobody understood; the conversation goes on."""
 
-    def __init__(self, ears: Ears, minutes: Minutes, tell: Callable[[Understood, float], None]) -> None:
+    def __init__(
+        self, ears: Ears, minutes: Minutes, tell: Callable[[Understood | Overheard, float], None]
+    ) -> None:
         self.words_known = 0.0
         self._ears = ears
         self._minutes = minutes
@@ -40,16 +42,30 @@ class Hearing:
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
 
+    @property
+    def is_open(self) -> bool:
+        """An utterance is being listened to."""
+        return self._ears.is_open
+
     def close(self) -> None:
         """The utterance is answered, or was no answer."""
         self.cancel()
         self._ears.close()
+        self._hypothesis = Hypothesis("")
         self._taken = False
 
     def decode(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Asks for the words so far; a request under way is superseded."""
         self.cancel()
         self._task = tasks.create_task(self._understand(turn))
+
+    def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Asks for the words so far, without a hurry: a request under way goes on."""
+        partial = self._ears.partial()
+        if partial:
+            self._tell(Overheard(turn, partial), self._loop.time())
+        if self._task is None and self._ears.is_open:
+            self.decode(turn, tasks)
 
     def cancel(self) -> None:
         """Drops a request under way."""

@@ -124,8 +124,8 @@ class Minutes:
                 words=tuple(
                     TimedWord(
                         word.text,
-                        self.ms(started + word.start / utterance.rate_hz),
-                        self.ms(started + word.end / utterance.rate_hz),
+                        self.ms(utterance.time_of(word.start)),
+                        self.ms(utterance.time_of(word.end - 1)),
                     )
                     for word in words
                 ),

@@ -23,10 +23,14 @@ from pipeline.audio import Pcm, frame_samples
 from pipeline.errors import LocalError
 from pipeline.speech import SpokenWord
 from pipeline.utterance import Utterance
+from pipeline.volume import Volume
 
 MAX_QUEUED_S: Final = 60.0
 """A writer that waits for `room()` never queues more: at 16 kHz 2 MB a call, and nobody speaks longer
 unheard."""
+
+REMEMBERED_S: Final = 2.0
+"""What was heard and may have to be said again: no word is longer."""
 
 _NEVER: Final = 1 << 62
 
@@ -72,10 +76,12 @@ class Playout:
         "_dry",
         "_frame",
         "_frames",
+        "_held",
         "_last",
         "_listener",
         "_mark",
         "_open",
+        "_past",
         "_room",
         "_room_at",
         "_sent",
@@ -85,6 +91,7 @@ class Playout:
         "_written",
         "rate_hz",
         "tap",
+        "volume",
     )  # fmt: skip
 
     def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
@@ -93,6 +100,9 @@ class Playout:
         self._frame = frame_samples(rate_hz)
         self._listener = listener
         self._frames: deque[Pcm] = deque()
+        self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
+        self._held = False
+        self.volume = Volume(rate_hz)
         self._tail: Pcm = np.empty(0, np.int16)
         self._last: Pcm = self._tail
         self._dry = True
@@ -109,8 +119,10 @@ class Playout:
 
     def read(self) -> Pcm | None:
         """The next frame, or None: nothing to say now."""
-        if self._frames:
-            self._last = frame = self._frames.popleft()
+        if self._frames and not self._held:
+            frame = self._frames.popleft()
+            self._past.append(frame)
+            self._last = frame = frame if self.volume.full else self.volume.applied(frame)
             return frame
         self._dry = True
         return None
@@ -181,6 +193,8 @@ class Playout:
         None if none had begun. The frame that the wire has is heard."""
         heard = self.heard()
         self._frames.clear()
+        self._past.clear()
+        self.volume.reset()
         self._tail = self._tail[:0]
         self._waiting.clear()
         self._current = self._open = None
@@ -188,6 +202,31 @@ class Playout:
         self._set_mark()
         self._give_room()
         return heard
+
+    def hold(self) -> None:
+        """Nothing is heard any more, but nothing is lost either: what is queued, and what will be, waits."""
+        self._held = True
+
+    def release(self, now: float) -> bool:
+        """Goes on after `hold`; False where nothing was held. A word that was cut is said again from its
+        beginning."""
+        if not self._held:
+            return False
+        self._held = False
+        heard = self.heard()
+        if heard is not None:
+            self._go_back(heard.utterance.into_word(heard.samples))
+            utterance = heard.utterance
+            utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
+            self.volume.fade_in()
+        self._rouse()
+        return True
+
+    def _go_back(self, samples: int) -> None:
+        for _ in range(min(-(-samples // self._frame), len(self._past))):
+            self._frames.appendleft(self._past.pop())
+            self._sent -= 1
+        self._set_mark()
 
     def heard(self) -> Heard | None:
         """How much of the utterance under way was heard until now; None if none has begun."""
@@ -230,7 +269,10 @@ class Playout:
         self._set_mark()
         if was_empty and self._listener is not None:
             self._listener.playout_filled()
-        if self._dry:
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if self._dry and self._frames and not self._held:
             self._dry = False
             if self._wake is not None:
                 self._wake()

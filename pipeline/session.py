@@ -17,7 +17,8 @@ from pathlib import Path
 
 from pipeline.agent import AgentReport, Conversation
 from pipeline.audio import Pcm
-from pipeline.dialogue import Cast, Dialogue
+from pipeline.cast import Cast
+from pipeline.dialogue import Dialogue
 from pipeline.ears import Ears
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
@@ -61,9 +62,8 @@ class Session:
         self._leg_reason = ""
         self._ended = 0.0
         self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
-        self._ears = Ears(
-            stt, rate_hz=leg.rate_hz, language=settings.language, sustained_ms=settings.barge_in_ms
-        )
+        sustained_ms = min(settings.duck_ms, settings.barge_in_ms)
+        self._ears = Ears(stt, rate_hz=leg.rate_hz, language=settings.language, sustained_ms=sustained_ms)
         cast = Cast(
             leg=leg,
             agent=agent,
@@ -132,11 +132,11 @@ class Session:
     async def _result(self, reason: EndReason) -> SessionResult:
         recording = await self._close_recording()
         report = self._report()
-        minutes, dialogue = self._minutes, self._dialogue
+        minutes, answering = self._minutes, self._dialogue.answering
         return SessionResult(
             reason=reason,
-            disposition=dialogue.disposition or report.disposition,
-            transfer_target=dialogue.target,
+            disposition=answering.disposition or report.disposition,
+            transfer_target=answering.target,
             leg_reason=self._leg_reason,
             transcript=minutes.transcript.entries,
             turns=tuple(minutes.turns),

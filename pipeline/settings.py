@@ -15,7 +15,9 @@ class SessionSettings:
     dictated.
     `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
-    `barge_in_ms`: voice over the agent that stops it; `opening_ms`: the first so much of the first words is
+    `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: that stops it before a word
+    of it is understood (words that are meant for the agent stop it at once); `halt_ms`: voice so long was
+    no noise, and the agent does not go on after it; `opening_ms`: the first so much of the first words is
     never stopped, because most people say "hello?" over them.
     `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
     `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
@@ -35,7 +37,9 @@ class SessionSettings:
     endpoint_digits_ms: int = 1200
     speculate_ms: int = 200
     stt_deadline_ms: int = 800
-    barge_in_ms: int = 240
+    duck_ms: int = 240
+    barge_in_ms: int = 700
+    halt_ms: int = 1600
     opening_ms: int = 1000
     overlap_ms: int = 600
     min_speech_ms: int = 200
@@ -52,7 +56,14 @@ class SessionSettings:
     goodbye: str = "Goodbye."
 
     def __post_init__(self) -> None:
-        for name in ("barge_in_ms", "endpoint_ms", "endpoint_complete_ms", "speculate_ms", "dead_air_ms"):
+        for name in (
+            "duck_ms",
+            "barge_in_ms",
+            "endpoint_ms",
+            "endpoint_complete_ms",
+            "speculate_ms",
+            "dead_air_ms",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}: must be above 0")
         if self.reprompt_s <= 0 or self.max_duration_s <= 0 or self.max_utterance_s <= 0:

@@ -20,7 +20,11 @@ class State(Enum):
     REPLYING = auto()  # the agent thinks, or its voice does; the line is silent
     SPEAKING = auto()  # the agent's words are on their way to the caller
     OVERLAPPING = auto()  # both speak, the caller not long enough to be given the floor
+    DUCKED = auto()  # long enough that the agent has lowered its voice: are these words for it?
     OVERLAPPED = auto()  # the caller said something over the agent and fell silent
+    JUDGING = auto()  # the same, and the lowered voice waits for what it was
+    HALTED = auto()  # the agent fell silent for a voice that may yet turn out to be a noise
+    DOUBTING = auto()  # that voice ended: its words decide whether the agent goes on
     KEYING = auto()  # the caller is keying digits
     CLOSING = auto()  # the last words, which nothing stops
     ENDED = auto()
@@ -44,8 +48,22 @@ class SpeechStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class VoiceSustained:
+    """The caller has spoken for `duck_ms`, and the agent's words may be interrupted. Said of every frame from
+    there on, until it is `BargedIn`."""
+
+
+@dataclass(frozen=True, slots=True)
 class BargedIn:
-    """The caller has spoken over the agent for `barge_in_ms`, and the agent's words may be interrupted."""
+    """The same for `barge_in_ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overheard:
+    """What the recogniser takes the voice over the agent for so far, and may yet take back."""
+
+    turn: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +132,8 @@ class LegEnded:
 
 
 Event: TypeAlias = (
-    SpeechStarted | SpeechStopped | BargedIn | KeyPressed | TextWritten | Understood | SpeechReady
-    | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
+    SpeechStarted | SpeechStopped | VoiceSustained | BargedIn | Overheard | KeyPressed | TextWritten
+    | Understood | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
 )  # fmt: skip
 
 
@@ -128,7 +146,11 @@ class Inner(Enum):
     WORDS_OVERDUE = auto()
     TURN_TAKEN = auto()
     NOISE_HEARD = auto()
+    OVERLAP_CHECK_DUE = auto()
     OVERLAP_FORGOTTEN = auto()
+    ALARMED = auto()  # the voice over the agent is probably meant for it
+    INTERRUPTED = auto()  # it is
+    SPARED = auto()  # it was not
     KEYS_COMPLETED = auto()
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
@@ -165,6 +187,14 @@ class StartReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenIn:
+    """Ask the recogniser about the voice over the agent, unless it is being asked: `Overheard(turn)` and
+    `Understood(turn)` say what it is so far."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupt:
     """Stop the agent: its sound, its voice, its thinking; in this order and at once."""
 
@@ -197,5 +227,5 @@ class EndCall:
 
 
 Action: TypeAlias = (
-    Decode | Discard | StartReply | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
+    Decode | Discard | ListenIn | StartReply | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
 )

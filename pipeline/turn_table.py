@@ -23,15 +23,20 @@ Why the states are these:
   faster than the silence, and the words decide how long the silence must be.
 - REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
   that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word, an
-  apology and the end after the next. Speech here means that the end-point came too early: the reply is
-  thrown away, and since the utterance was never closed, what is decoded next is the whole of it.
+  apology and the end after the next. A voice here is a cough, or means that the end-point came too early:
+  HALTED keeps the reply from being heard until the words tell which. If they are more than what is being
+  answered the reply is thrown away, and since the utterance was never closed, what is decoded is the whole.
 - SPEAKING begins when sound is queued, not when it is sent: on a held line nothing is sent, and that is no
   dead
   air of ours.
-- OVERLAPPING and OVERLAPPED: voice over the agent is a cough, a "mm-hm", a barge-in or an early answer, and
-  only time tells which: long enough is a barge-in; one that ended less than `overlap_ms` before the agent
-  did is an answer and goes to ENDPOINTING; any other is forgotten. If the agent finishes first, the floor
-  is the caller's.
+- OVERLAPPING to DOUBTING: voice over the agent is a cough, a "mm-hm", a barge-in or an early answer, and
+  only time and words tell which. OVERLAPPING: too short for anything. DUCKED: the agent lowers its voice and
+  the recogniser is asked again and again. HALTED: the voice goes on without a word understood, or a partial
+  result has words for the agent: it falls silent, its reply is kept. OVERLAPPED, JUDGING and DOUBTING are
+  the same three after the caller's voice has ended. Words meant for the agent lead to HEARING (or, where the
+  voice has ended, to ENDPOINTING); anything else back to SPEAKING, from DOUBTING by going on at the first
+  word that was not heard. What ended less than `overlap_ms` before the agent did is an answer and goes to
+  ENDPOINTING. If the agent finishes first, the floor is the caller's.
 - KEYING: while digits come in, what the microphone hears is tones and keys clicking.
 - What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
   was being listened to is forgotten.
@@ -56,6 +61,7 @@ from pipeline.turn_events import (
     Inner,
     KeyPressed,
     LegEnded,
+    Overheard,
     ReplyFailed,
     ReplyHeard,
     SpeechRanOut,
@@ -65,6 +71,7 @@ from pipeline.turn_events import (
     State,
     TextWritten,
     Understood,
+    VoiceSustained,
 )
 
 Kind: TypeAlias = type[Event] | Inner
@@ -81,6 +88,19 @@ class Effect(Enum):
     CHECK_VOICE = "check_voice"
     PAUSE = "pause"
     HOLD = "hold"
+    DUCK = "duck"
+    LISTEN_IN = "listen_in"
+    SUSPECT = "suspect"
+    INSIST = "insist"
+    CONSIDER = "consider"
+    CONSIDER_WHOLE = "consider_whole"
+    JUDGE_PAUSE = "judge_pause"
+    SPARE = "spare"
+    HALT = "halt"
+    BELIEVE = "believe"
+    BELIEVE_WHOLE = "believe_whole"
+    INTERRUPT_WITH_WORDS = "interrupt_with_words"
+    INTERRUPT_UNHEARD = "interrupt_unheard"
     SPECULATE = "speculate"
     CUT_OFF = "cut_off"
     DECODE = "decode"
@@ -98,6 +118,7 @@ class Effect(Enum):
     WATCH_ON = "watch_on"
     FORGET_AND_WATCH = "forget_and_watch"
     FILL = "fill"
+    SPEAK = "speak"
     LISTEN = "listen"
     CONCLUDE = "conclude"
     APOLOGISE = "apologise"
@@ -126,6 +147,11 @@ _UNDER_WAY: Final[_Row] = {
     ReplyFailed: (S.CLOSING, E.APOLOGISE),
     CallConcluded: (S.CLOSING, E.CONCLUDE),
 }
+# Keys and chat are meant for the agent, whatever it is saying.
+_OVERRIDDEN: Final[_Row] = {
+    KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+    TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
+}
 
 TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = MappingProxyType(
     {
@@ -133,19 +159,20 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_nothing(
-                S.OPENING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
-                SpeechRanOut,
+                S.OPENING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
+                Understood, Overheard, SpeechRanOut,
             ),
-            SpeechReady: (S.SPEAKING, E.IGNORE),
+            SpeechReady: (S.SPEAKING, E.SPEAK),
             ReplyHeard: (S.LISTENING, E.LISTEN),
             I.DEAD_AIR_NOTED: (S.OPENING, E.FILL),
             I.DEAD_AIR_REPEATED: (S.CLOSING, E.APOLOGISE),
         },
         S.LISTENING: {
             **_ANYWHERE,
-            **_nothing(S.LISTENING, SpeechStopped, Understood),
+            **_nothing(S.LISTENING, SpeechStopped, Understood, Overheard),
             SpeechStarted: (S.HEARING, E.HEAR),
-            BargedIn: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
+            VoiceSustained: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
+            BargedIn: (S.HEARING, E.HEAR),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.SILENCE_NOTED: (S.REPLYING, E.REPROMPT),
@@ -153,7 +180,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.HEARING: {
             **_ANYWHERE,
-            **_nothing(S.HEARING, SpeechStarted, BargedIn, Understood),
+            **_nothing(S.HEARING, SpeechStarted, VoiceSustained, BargedIn, Understood, Overheard),
             SpeechStopped: (S.ENDPOINTING, E.PAUSE),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
@@ -162,7 +189,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.ENDPOINTING: {
             **_ANYWHERE,
-            **_nothing(S.ENDPOINTING, SpeechStopped, BargedIn),
+            **_nothing(S.ENDPOINTING, SpeechStopped, VoiceSustained, BargedIn, Overheard),
             SpeechStarted: (S.HEARING, E.HEAR_ON),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
@@ -175,12 +202,12 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.REPLYING: {
             **_ANYWHERE,
             **_UNDER_WAY,
-            **_nothing(S.REPLYING, SpeechStopped, Understood, SpeechRanOut),
-            SpeechStarted: (S.HEARING, E.INTERRUPT),
-            BargedIn: (S.HEARING, E.INTERRUPT),
-            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
-            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
-            SpeechReady: (S.SPEAKING, E.IGNORE),
+            **_nothing(S.REPLYING, SpeechStopped, Understood, Overheard, SpeechRanOut),
+            SpeechStarted: (S.HALTED, E.HALT),
+            VoiceSustained: (S.HALTED, E.HALT),
+            BargedIn: (S.HALTED, E.HALT),
+            **_OVERRIDDEN,
+            SpeechReady: (S.SPEAKING, E.SPEAK),
             ReplyHeard: (S.LISTENING, E.LISTEN),
             I.DEAD_AIR_NOTED: (S.REPLYING, E.FILL),
             I.DEAD_AIR_REPEATED: (S.CLOSING, E.APOLOGISE),
@@ -188,40 +215,105 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.SPEAKING: {
             **_ANYWHERE,
             **_UNDER_WAY,
-            **_nothing(S.SPEAKING, SpeechStopped, Understood, SpeechReady),
+            **_OVERRIDDEN,
+            **_nothing(S.SPEAKING, SpeechStopped, Understood, Overheard, SpeechReady),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
-            BargedIn: (S.HEARING, E.INTERRUPT),
-            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
-            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
+            VoiceSustained: (S.DUCKED, E.DUCK),
+            BargedIn: (S.HALTED, E.HALT),
             SpeechRanOut: (S.REPLYING, E.WATCH_ON),
             ReplyHeard: (S.LISTENING, E.LISTEN),
         },
         S.OVERLAPPING: {
             **_ANYWHERE,
             **_UNDER_WAY,
-            **_nothing(S.OVERLAPPING, SpeechStarted, Understood, SpeechReady),
+            **_OVERRIDDEN,
+            **_nothing(S.OVERLAPPING, SpeechStarted, Understood, Overheard, SpeechReady),
             SpeechStopped: (S.OVERLAPPED, E.HOLD),
-            BargedIn: (S.HEARING, E.INTERRUPT),
-            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
-            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
-            SpeechRanOut: (S.HEARING, E.INTERRUPT),  # the agent paused, the caller goes on
+            VoiceSustained: (S.DUCKED, E.DUCK),
+            BargedIn: (S.HALTED, E.HALT),
+            SpeechRanOut: (S.HALTED, E.HALT),  # the agent paused, the caller goes on
             ReplyHeard: (S.HEARING, E.HEAR),
         },
         S.OVERLAPPED: {
             **_ANYWHERE,
             **_UNDER_WAY,
-            **_nothing(S.OVERLAPPED, SpeechStopped, Understood, SpeechReady),
+            **_OVERRIDDEN,
+            **_nothing(S.OVERLAPPED, SpeechStopped, Overheard, SpeechReady),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
-            BargedIn: (S.HEARING, E.INTERRUPT),
-            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
-            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
+            VoiceSustained: (S.DUCKED, E.DUCK),
+            BargedIn: (S.HALTED, E.HALT),
+            Understood: (S.OVERLAPPED, E.CONSIDER_WHOLE),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
+            I.SPARED: (S.OVERLAPPED, E.IGNORE),
             I.OVERLAP_FORGOTTEN: (S.SPEAKING, E.FORGET),
+        },
+        S.DUCKED: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(S.DUCKED, SpeechStarted, VoiceSustained, SpeechReady),
+            SpeechStopped: (S.JUDGING, E.JUDGE_PAUSE),
+            Overheard: (S.DUCKED, E.SUSPECT),
+            Understood: (S.DUCKED, E.CONSIDER),
+            BargedIn: (S.DUCKED, E.INSIST),
+            SpeechRanOut: (S.HALTED, E.HALT),
+            ReplyHeard: (S.HEARING, E.HEAR),
+            I.OVERLAP_CHECK_DUE: (S.DUCKED, E.LISTEN_IN),
+            I.ALARMED: (S.HALTED, E.HALT),
+            I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
+            I.SPARED: (S.DUCKED, E.IGNORE),
+        },
+        S.JUDGING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(S.JUDGING, SpeechStopped, Overheard, SpeechReady),
+            SpeechStarted: (S.DUCKED, E.LISTEN_IN),
+            VoiceSustained: (S.DUCKED, E.LISTEN_IN),
+            BargedIn: (S.HALTED, E.HALT),
+            Understood: (S.JUDGING, E.CONSIDER_WHOLE),
+            SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
+            ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
+            I.SPARED: (S.OVERLAPPED, E.SPARE),
+            I.WORDS_OVERDUE: (S.OVERLAPPED, E.SPARE),
+        },
+        S.HALTED: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(
+                S.HALTED, SpeechStarted, VoiceSustained, BargedIn, Overheard, SpeechReady, SpeechRanOut,
+            ),
+            SpeechStopped: (S.DOUBTING, E.JUDGE_PAUSE),
+            Understood: (S.HALTED, E.BELIEVE),
+            ReplyFailed: (S.HEARING, E.INTERRUPT),  # it had nothing more to say anyway
+            ReplyHeard: (S.HEARING, E.HEAR),
+            I.OVERLAP_CHECK_DUE: (S.HALTED, E.LISTEN_IN),
+            I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
+            I.SPARED: (S.HALTED, E.IGNORE),
+        },
+        S.DOUBTING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(S.DOUBTING, SpeechStopped, Overheard, SpeechReady, SpeechRanOut),
+            SpeechStarted: (S.HALTED, E.LISTEN_IN),
+            VoiceSustained: (S.HALTED, E.LISTEN_IN),
+            BargedIn: (S.HALTED, E.LISTEN_IN),
+            Understood: (S.DOUBTING, E.BELIEVE_WHOLE),
+            ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
+            I.SPARED: (S.SPEAKING, E.FORGET),  # and goes on
+            I.WORDS_OVERDUE: (S.REPLYING, E.INTERRUPT_UNHEARD),
         },
         S.KEYING: {
             **_ANYWHERE,
-            **_nothing(S.KEYING, SpeechStarted, SpeechStopped, BargedIn, Understood),
+            **_nothing(
+                S.KEYING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, Understood, Overheard,
+            ),
             KeyPressed: (S.KEYING, E.KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.KEYS_COMPLETED: (S.REPLYING, E.TAKE_KEYS),
@@ -229,15 +321,16 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.CLOSING: {
             LegEnded: (S.ENDED, E.BREAK_OFF),
             **_nothing(
-                S.CLOSING, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
-                SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
+                S.CLOSING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
+                Understood, Overheard, SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
             ),
             ReplyHeard: (S.CLOSING, E.LINGER),
             I.CLOSING_ENDED: (S.ENDED, E.END),
         },
         S.ENDED: _nothing(
-            S.ENDED, SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, Understood,
-            SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded, LegEnded,
+            S.ENDED, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
+            Understood, Overheard, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded,
+            LegEnded,
         ),
     }
 )  # fmt: skip

@@ -6,19 +6,13 @@ test in a millisecond, and every race of a real one is one order of events among
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agent import CallOpened, UserKeyed, UserSaid, UserSilent
-from pipeline.endpointing import Endpointing
-from pipeline.errors import LocalError
+from pipeline.agent import UserKeyed, UserSaid, UserSilent
 from pipeline.outcome import EndReason
-from pipeline.settings import SessionSettings
-from pipeline.speech import Expected
 from pipeline.turn_events import (
-    Action,
     CallConcluded,
     CheckVoice,
     Decode,
@@ -30,93 +24,26 @@ from pipeline.turn_events import (
     KeyPressed,
     PlayFiller,
     SayLastWords,
-    SpeechStopped,
     StartReply,
-    State,
     TextWritten,
     Understood,
 )
-from pipeline.turn_table import TRANSITIONS, Effect, Kind
+from pipeline.turn_machine import VOICE_CHECK_S
+from pipeline.turn_overlap import Overlaps
+from pipeline.turn_table import Effect
 
-VOICE_CHECK_S: Final = 0.5
 CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
 
 
-class Turns:
+class Turns(Overlaps):
     """The floor of one conversation. Begins in OPENING with `StartReply(CallOpened)` to do."""
 
-    def __init__(self, settings: SessionSettings, now: float) -> None:
-        self.state = State.OPENING
-        self.turn = 1
-        self._settings = settings
-        self._endpointing = Endpointing(settings)
-        self._expected: Expected | None = None
-        self._actions: deque[Action] = deque([StartReply(self.turn, CallOpened())])
-        self._duration_at = now + settings.max_duration_s
-        self._timer: tuple[float, Inner] | None = (now + settings.dead_air_ms / 1000, Inner.DEAD_AIR_NOTED)
-        self._end_reason = EndReason.FAR_END
-        self._heard_since = now  # the utterance's first voice
-        self._silent_since = now  # its last voiced sample
-        self._voiced_ms = 0
-        self._words: Understood | None = None
-        self._keys = ""
-        self._reprompt_at = now
-        self._silences = 0  # reprompts in a row
-        self._fillers = 0  # for the reply under way
+    def _judge(self, inner: Inner, now: float) -> Inner:
+        judge = _JUDGES.get(inner)
+        return judge(self, now) if judge is not None else inner
 
-    # The outside --------------------------------------------------------------------------------------------
-
-    def receive(self, event: Event, now: float) -> None:
-        """Something happened. An event of an older turn is dropped. Raises `LocalError` for one that cannot
-        happen in this state."""
-        if getattr(event, "turn", self.turn) != self.turn:
-            return
-        self._step(type(event), event, now)
-        self._catch_up(now)
-
-    def next_action(self) -> Action | None:
-        """The next thing to do, in order; None when there is none."""
-        return self._actions.popleft() if self._actions else None
-
-    def timer_at(self) -> float | None:
-        """When `handle_timer` is due; None: never."""
-        if self.state is State.ENDED:
-            return None
-        at = self._timer[0] if self._timer is not None else self._duration_at
-        return at if self.state is State.CLOSING else min(at, self._duration_at)
-
-    def handle_timer(self, now: float) -> None:
-        """Time has passed. Harmless when nothing is due."""
-        if self.state not in (State.CLOSING, State.ENDED) and now >= self._duration_at:
-            self._step(Inner.DURATION_REACHED, None, now)
-        self._catch_up(now)
-
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next answer may be, for end-pointing and for the number of digits keyed."""
-        self._expected = expected
-
-    # The machine --------------------------------------------------------------------------------------------
-
-    def _step(self, kind: Kind, event: Event | None, now: float) -> None:
-        try:
-            state, effect = TRANSITIONS[self.state][kind]
-        except KeyError:
-            name = kind.name if isinstance(kind, Inner) else kind.__name__
-            raise LocalError(f"{name} cannot happen in {self.state.name}") from None
-        if state is not self.state:
-            self.state = state
-            self._timer = None
+    def _perform(self, effect: Effect, event: Event | None, now: float) -> None:
         EFFECTS[effect](self, event, now)
-
-    def _catch_up(self, now: float) -> None:
-        """Fires what is due; a timer armed in the past (words that came after their end-point) included."""
-        while self._timer is not None and now >= self._timer[0]:
-            inner = self._timer[1]
-            self._timer = None
-            self._step(_JUDGES[inner](self, now) if inner in _JUDGES else inner, None, now)
-
-    def _arm(self, at: float, inner: Inner) -> None:
-        self._timer = (at, inner)
 
     # Judgements: which inner event is it? -------------------------------------------------------------------
 
@@ -142,34 +69,13 @@ class Turns:
     def _ignore(self, event: Event | None, now: float) -> None:
         pass
 
-    def _hear(self, event: Event | None, now: float) -> None:
-        self._heard_since = now
-        self._hear_on(event, now)
-
-    def _hear_on(self, event: Event | None, now: float) -> None:
-        self.turn += 1  # words decoded so far are not the whole any more
-        self._words = None
-        self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
-
-    def _interrupt(self, event: Event | None, now: float) -> None:
-        self._actions.append(Interrupt())
-        self._hear(event, now)
-
     def _check_voice(self, event: Event | None, now: float) -> None:
         self._actions.append(CheckVoice())
         self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
 
-    def _note_pause(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, SpeechStopped)
-        self._silent_since, self._voiced_ms = event.silent_since, event.voiced_ms
-
     def _pause(self, event: Event | None, now: float) -> None:
         self._note_pause(event, now)
         self._speculate(event, now)
-
-    def _hold(self, event: Event | None, now: float) -> None:
-        self._note_pause(event, now)
-        self._arm(self._silent_since + self._settings.overlap_ms / 1000, Inner.OVERLAP_FORGOTTEN)
 
     def _speculate(self, event: Event | None, now: float) -> None:
         wait_ms = min(self._settings.speculate_ms, self._settings.endpoint_ms)
@@ -190,10 +96,6 @@ class Turns:
         assert isinstance(event, Understood)
         self._words = event
         self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
-
-    def _endpoint_at(self) -> float:
-        text = self._words.text if self._words is not None else ""
-        return self._silent_since + self._endpointing.delay_ms(text, self._expected) / 1000
 
     def _forget(self, event: Event | None, now: float) -> None:
         self._actions.append(Discard())
@@ -228,12 +130,14 @@ class Turns:
         if words.text:
             self._silences = 0
         self.turn += 1
+        self._answered = words.text
         said = UserSaid(words.text, words.confidence)
         self._actions.append(StartReply(self.turn, said, self._silent_since, self._endpoint_at()))
         self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
     def _take_keys(self, event: Event | None, now: float) -> None:
         self._silences = 0
+        self._answered = ""
         self.turn += 1
         self._actions.append(StartReply(self.turn, UserKeyed(self._keys or "#")))
         self._watch(now + self._settings.dead_air_ms / 1000)
@@ -241,6 +145,7 @@ class Turns:
     def _take_text(self, event: Event | None, now: float) -> None:
         assert isinstance(event, TextWritten)
         self._silences = 0
+        self._answered = ""
         self.turn += 1
         self._actions += (Discard(), StartReply(self.turn, UserSaid(event.text, 1.0)))
         self._watch(now + self._settings.dead_air_ms / 1000)
@@ -251,9 +156,13 @@ class Turns:
 
     def _reprompt(self, event: Event | None, now: float) -> None:
         self._silences += 1
+        self._answered = ""
         self.turn += 1
         self._actions.append(StartReply(self.turn, UserSilent(self._silences)))
         self._watch(now + self._settings.dead_air_ms / 1000)
+
+    def _speak(self, event: Event | None, now: float) -> None:
+        self._answered = ""
 
     def _watch(self, at: float) -> None:
         self._fillers = 0
@@ -311,6 +220,7 @@ class Turns:
 _JUDGES: Final[Mapping[Inner, Callable[[Turns, float], Inner]]] = MappingProxyType(
     {
         Inner.VOICE_CHECK_DUE: Turns._judge_voice,
+        Inner.OVERLAP_CHECK_DUE: Turns._judge_overlap,
         Inner.TURN_TAKEN: Turns._judge_words,
         Inner.SILENCE_NOTED: Turns._judge_silence,
         Inner.DEAD_AIR_NOTED: Turns._judge_dead_air,

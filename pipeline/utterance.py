@@ -29,7 +29,7 @@ class Utterance:
     rate."""
 
     __slots__ = (
-        "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "rate_hz", "samples",
+        "_pauses", "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "rate_hz", "samples",
         "started_at",
     )  # fmt: skip
 
@@ -42,6 +42,7 @@ class Utterance:
         self.started_at: float | None = None
         self.last_sent_at: float | None = None
         self._pieces: list[_Piece] = []
+        self._pauses: list[tuple[int, float]] = []  # from which sample on, seconds
 
     def begin_piece(self, text: str) -> None:
         """The samples that follow say `text`."""
@@ -96,6 +97,25 @@ class Utterance:
     def heard(self, samples: int) -> tuple[SpokenWord, ...]:
         """The words that were heard when `samples` of the audio were."""
         return heard_words(self.words(), samples)
+
+    def into_word(self, samples: int) -> int:
+        """How far into a word `samples` of the audio reach; 0 between two words, and for the last tenth of
+        one: engines count the pause after a word to it."""
+        for word in self.words():
+            if word.start < samples < word.end - (word.end - word.start) // 10:
+                return samples - word.start
+        return 0
+
+    def went_on(self, samples: int, now: float) -> None:
+        """After a pause the audio goes on at `now` from its sample `samples`."""
+        self._pauses.append((samples, now - self.time_of(samples)))
+
+    def time_of(self, samples: int) -> float:
+        """Loop time at which the sample was or will be handed to the wire. Before the first was: infinity."""
+        if self.started_at is None:
+            return float("inf")
+        paused = sum(pause for begin, pause in self._pauses if begin <= samples)
+        return self.started_at + samples / self.rate_hz + paused
 
     def _placed(self, piece: _Piece) -> tuple[SpokenWord, ...]:
         placed = placed_words(

@@ -26,6 +26,8 @@ from pipeline.turn_events import (
     Interrupt,
     KeyPressed,
     LegEnded,
+    ListenIn,
+    Overheard,
     PlayFiller,
     ReplyFailed,
     ReplyHeard,
@@ -38,12 +40,13 @@ from pipeline.turn_events import (
     State,
     TextWritten,
     Understood,
+    VoiceSustained,
 )
 from pipeline.turn_table import TRANSITIONS, Effect
 from pipeline.turns import EFFECTS, Turns
 
 SETTINGS = SessionSettings()
-FROM_THE_CALLER = (SpeechStarted, SpeechStopped, BargedIn, KeyPressed, TextWritten, LegEnded)
+FROM_THE_CALLER = (SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten, LegEnded)
 FROM_A_REPLY = (SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
 WITH_A_REPLY = (
     State.OPENING,
@@ -51,6 +54,10 @@ WITH_A_REPLY = (
     State.SPEAKING,
     State.OVERLAPPING,
     State.OVERLAPPED,
+    State.DUCKED,
+    State.JUDGING,
+    State.HALTED,
+    State.DOUBTING,
     State.CLOSING,
 )
 
@@ -73,6 +80,10 @@ def at(state: State) -> Turns:
         State.SPEAKING: [],
         State.OVERLAPPING: [SpeechStarted()],
         State.OVERLAPPED: [SpeechStarted(), SpeechStopped(0.0, 100)],
+        State.DUCKED: [VoiceSustained()],
+        State.JUDGING: [VoiceSustained(), SpeechStopped(0.0, 300)],
+        State.HALTED: [BargedIn()],
+        State.DOUBTING: [BargedIn(), SpeechStopped(0.0, 750)],
         State.LISTENING: [ReplyHeard(1)],
         State.HEARING: [ReplyHeard(1), SpeechStarted()],
         State.ENDPOINTING: [ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400)],
@@ -137,8 +148,8 @@ def test_an_empty_cell_is_a_bug_and_says_so() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [Understood(0, "old"), SpeechReady(0), SpeechRanOut(0), ReplyHeard(0), ReplyFailed(0),
-     CallConcluded(0, EndReason.AGENT)],
+    [Understood(0, "old"), Overheard(0, "old"), SpeechReady(0), SpeechRanOut(0), ReplyHeard(0),
+     ReplyFailed(0), CallConcluded(0, EndReason.AGENT)],
 )  # fmt: skip
 @pytest.mark.parametrize("state", State)
 def test_an_event_of_an_older_turn_is_dropped(state: State, event: Event) -> None:
@@ -279,12 +290,130 @@ def test_the_watch_on_dead_air_begins_at_the_callers_last_word() -> None:
     assert actions(turns) == [SayLastWords(turns.turn, EndReason.ENGINE_ERROR)]
 
 
-@pytest.mark.parametrize("state", [State.SPEAKING, State.OVERLAPPING, State.OVERLAPPED, State.REPLYING])
-def test_barge_in_stops_the_agent(state: State) -> None:
+# Both speak -------------------------------------------------------------------------------------------------
+
+BOTH_SPEAK = (State.SPEAKING, State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING)
+
+
+@pytest.mark.parametrize("state", BOTH_SPEAK)
+def test_a_voice_that_goes_on_without_words_silences_the_agent_and_keeps_its_reply(state: State) -> None:
     turns = at(state)
-    turns.receive(BargedIn(), 0.1)
-    assert actions(turns)[-1] == Interrupt()
+    turn = turns.turn
+    turns.receive(BargedIn(), 0.7)
+    assert turns.state is State.HALTED
+    assert Interrupt() not in actions(turns)
+    assert turns.turn == turn
+
+
+@pytest.mark.parametrize(("text", "kept"), [("hello", True), ("hello i am", False)])
+def test_before_its_first_sound_only_more_words_throw_an_answer_away(text: str, kept: bool) -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.2)
+    turns.receive(Understood(turns.turn, "hello", 0.8), 0.3)
+    turns.handle_timer(0.5)
+    actions(turns)
+    turns.receive(SpeechStarted(), 0.6)
+    assert turns.state is State.HALTED
+    turns.receive(SpeechStopped(0.7, 500), 0.8)
+    turns.receive(Understood(turns.turn, text, 0.8), 0.9)
+    assert (Interrupt() in actions(turns)) != kept
+    assert turns.state is (State.SPEAKING if kept else State.ENDPOINTING)
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("stop", State.HEARING),
+        ("wait please", State.HEARING),
+        ("tuesday works better", State.HEARING),
+        ("tuesday", State.DUCKED),
+        ("mm-hm", State.DUCKED),
+        ("yeah", State.DUCKED),
+        ("um", State.DUCKED),
+        ("", State.DUCKED),
+    ],
+)
+def test_words_over_the_agent_decide_whether_it_stops(text: str, state: State) -> None:
+    turns = at(State.DUCKED)
+    turns.receive(Understood(turns.turn, text, 0.9), 0.5)
+    assert turns.state is state
+    assert (Interrupt() in actions(turns)) == (state is State.HEARING)
+
+
+@pytest.mark.parametrize(
+    ("text", "state"), [("stop", State.ENDPOINTING), ("mm-hm", State.OVERLAPPED), ("", State.OVERLAPPED)]
+)
+@pytest.mark.parametrize("before", [State.JUDGING, State.OVERLAPPED])
+def test_words_decide_after_the_voice_has_ended_too(before: State, text: str, state: State) -> None:
+    turns = at(before)
+    turns.receive(Understood(turns.turn, text, 0.9), 0.3)
+    assert turns.state is state
+    assert (Interrupt() in actions(turns)) == (state is State.ENDPOINTING)
+    run_until(turns, 0.7)
+    replies = [action.event for action in actions(turns) if isinstance(action, StartReply)]
+    assert replies == ([UserSaid("stop", 0.9)] if text == "stop" else [])
+    assert turns.state is (State.REPLYING if text == "stop" else State.SPEAKING)
+
+
+def test_one_word_is_enough_where_it_answers_the_question() -> None:
+    turns = at(State.JUDGING)
+    turns.expect(Expected(phrases=("monday", "tuesday")))
+    turns.receive(Understood(turns.turn, "tuesday", 0.9), 0.3)
+    assert Interrupt() in actions(turns)
+
+
+def test_a_partial_result_is_believed_the_second_time_and_only_silences() -> None:
+    turns = at(State.DUCKED)
+    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    states = [turns.state]
+    turns.receive(Overheard(turns.turn, "stop it"), 0.4)
+    assert [*states, turns.state] == [State.DUCKED, State.HALTED]
+    assert Interrupt() not in actions(turns)
+
+
+def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() -> None:
+    turns = at(State.DUCKED)
+    run_until(turns, 0.45)
+    assert actions(turns) == [ListenIn(turns.turn)] * 4
+
+
+def test_mere_listening_silences_nobody_however_long_within_reason() -> None:
+    turns = at(State.DUCKED)
+    turns.receive(Understood(turns.turn, "yeah right okay", 0.9), 0.5)
+    turns.receive(BargedIn(), 0.7)
+    states = [turns.state]
+    turns.receive(BargedIn(), SETTINGS.halt_ms / 1000)
+    assert [*states, turns.state] == [State.DUCKED, State.HALTED]
+
+
+@pytest.mark.parametrize("text", ["", "mm-hm"])
+def test_a_false_stop_goes_on_and_the_agent_is_not_asked(text: str) -> None:
+    turns = at(State.DOUBTING)
+    turns.receive(Understood(turns.turn, text, 0.0), 0.3)
+    assert turns.state is State.SPEAKING
+    assert actions(turns) == [Discard()]
+
+
+def test_a_voice_that_lasts_was_no_noise() -> None:
+    turns = at(State.HALTED)
+    run_until(turns, SETTINGS.halt_ms / 1000)
     assert turns.state is State.HEARING
+    assert Interrupt() in actions(turns)
+
+
+def test_any_word_in_a_voice_that_stopped_the_agent_counts() -> None:
+    turns = at(State.DOUBTING)
+    turns.receive(Understood(turns.turn, "tuesday", 0.9), 0.3)
+    assert turns.state is State.ENDPOINTING
+    run_until(turns, 0.5)
+    assert UserSaid("tuesday", 0.9) in [a.event for a in actions(turns) if isinstance(a, StartReply)]
+
+
+def test_a_recogniser_that_says_nothing_leaves_the_floor_to_who_stopped_the_agent() -> None:
+    turns = at(State.DOUBTING)
+    run_until(turns, 2.0)
+    assert turns.state is State.REPLYING
+    assert Interrupt() in actions(turns)
 
 
 def test_duration_is_watched_in_every_state() -> None:
@@ -306,7 +435,7 @@ class World:
         self.silent_since = 0.0  # the caller hears nothing and says nothing
         self.worst_s = 0.0
         self.reply: StartReply | SayLastWords | None = None
-        self.decode: Decode | None = None
+        self.decode: Decode | ListenIn | None = None
         self.sounding = False
         self.voiced = False
         self.take()
@@ -316,7 +445,7 @@ class World:
             if isinstance(action, StartReply | SayLastWords):
                 self.reply, self.decode = action, None
                 self.sounding = isinstance(action, SayLastWords)
-            elif isinstance(action, Decode):
+            elif isinstance(action, Decode | ListenIn):
                 self.decode = action
             elif isinstance(action, Interrupt):
                 self.reply, self.sounding = None, False
@@ -344,9 +473,9 @@ class World:
     def happen(self, what: str) -> None:
         turn = self.reply.turn if self.reply is not None else -1
         speech: dict[str, Event] = {
-            "starts": SpeechStarted(), "barges": BargedIn(), "key": KeyPressed("5"), "hash": KeyPressed("#"),
+            "starts": SpeechStarted(), "lasts": VoiceSustained(), "barges": BargedIn(),
             "stops": SpeechStopped(self.now - 0.1, 300), "blip": SpeechStopped(self.now - 0.1, 60),
-            "writes": TextWritten("hi"),
+            "key": KeyPressed("5"), "hash": KeyPressed("#"), "writes": TextWritten("hi"),
         }  # fmt: skip
         reply: dict[str, Event] = {
             "ready": SpeechReady(turn), "dry": SpeechRanOut(turn), "heard": ReplyHeard(turn),
@@ -360,8 +489,10 @@ class World:
             self.sounding = what == "ready" or (self.sounding and what not in ("dry", "heard"))
             if what in ("heard", "fails"):
                 self.reply = None
-        elif what in ("words", "nothing") and self.decode is not None:
-            text = "hello" if what == "words" else ""
+        elif what == "maybe" and self.decode is not None:
+            self.turns.receive(Overheard(self.decode.turn, "stop"), self.now)
+        elif what in ("words", "nothing", "listens") and self.decode is not None:
+            text = {"words": "hello", "nothing": "", "listens": "mm-hm"}[what]
             self.turns.receive(Understood(self.decode.turn, text, 0.5), self.now)
             self.decode = None
         self.take()
@@ -369,7 +500,7 @@ class World:
 
 HAPPENINGS = [
     "starts", "stops", "blip", "barges", "key", "hash", "ready", "dry", "heard", "fails", "concludes",
-    "words", "nothing", "writes",
+    "words", "nothing", "listens", "maybe", "lasts", "writes",
 ]  # fmt: skip
 
 

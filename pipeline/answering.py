@@ -1,0 +1,204 @@
+"""The agent's side of a conversation: its replies, one after the other, and what the caller heard of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Protocol
+
+from pipeline.agent import UserSaid
+from pipeline.cast import Cast
+from pipeline.errors import EngineError
+from pipeline.hearing import Hearing
+from pipeline.latency import TurnClock
+from pipeline.minutes import Minutes
+from pipeline.outcome import EndReason
+from pipeline.phrases import Phrase
+from pipeline.playout import Playout
+from pipeline.reply import Reply
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.turn_events import CallConcluded, Event, ReplyFailed, StartReply
+from pipeline.utterance import Utterance
+from pipeline.voice import Voice
+
+log = logging.getLogger(__name__)
+
+
+class Floor(Protocol):
+    """Whom the agent's side tells what came of its actions; the dialogue is it."""
+
+    def receive(self, event: Event, now: float) -> None:
+        """Something happened."""
+
+    def reply_heard(self, now: float) -> None:
+        """The reply is complete, and heard."""
+
+    def expect(self, expected: Expected | None) -> None:
+        """What the caller's next words may be."""
+
+
+class Answering:
+    """Carries out what turn-taking wants of the agent, and tells it what comes of that; the `Stage` of the
+    replies. `floor_turn`: whose words are in the playout. `expected`: what the next answer may be."""
+
+    def __init__(
+        self, cast: Cast, hearing: Hearing, minutes: Minutes, *, playout: Playout, settings: SessionSettings,
+        floor: Floor,
+    ) -> None:  # fmt: skip
+        self.floor_turn = 0
+        self.expected: Expected | None = None
+        self.disposition = self.target = ""
+        self.reply: Reply | None = None
+        self._cast = cast
+        self._hearing = hearing
+        self._minutes = minutes
+        self._playout = playout
+        self._floor = floor
+        self._loop = asyncio.get_running_loop()
+        self._voice = Voice(playout, cast.voices, settings, minutes.fault_now)
+        self._unanswered = False  # a reply was thrown away before any of it was heard
+        self._written = ""  # what is being answered, where it was written
+        self._carried = ""  # what was written, and went on before any of the answer was heard
+        self._quiet: asyncio.Future[None] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """The agent has not said all it wants to say."""
+        return self.reply is not None and self.reply.under_way
+
+    def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
+        """The agent is told what happened."""
+        event, clock, caller = action.event, None, None
+        if isinstance(event, UserSaid):
+            minutes = self._minutes
+            written = action.silent_since is None
+            if written:
+                minutes.caller_wrote(event.text, now)
+            else:
+                caller = self._hearing.take(now)
+            event = replace(
+                event,
+                text=f"{self._carried} {event.text}".strip(),
+                heard=minutes.heard,
+                interrupted=minutes.cut_short,
+                continues=self._unanswered or bool(self._carried),
+            )
+            self._written, self._carried = event.text if written else "", ""
+        if action.silent_since is not None and action.endpoint_due is not None:
+            clock = TurnClock(action.silent_since, action.endpoint_due, self._hearing.words_known)
+        self._minutes.begin(event, now, clock=clock, caller=caller)
+        self.floor_turn = action.turn
+        self.reply = reply = Reply(action.turn, event, self, self._voice)
+        reply.task = tasks.create_task(self._answer(reply))
+
+    async def _answer(self, reply: Reply) -> None:
+        try:
+            await reply.run(self._cast.agent)
+        except EngineError as error:
+            self._failed(reply, str(error))
+        except Exception as error:  # a task's boundary, around somebody else's code
+            log.exception("agent broke", extra={"call_id": self._minutes.call_id})
+            self._failed(reply, repr(error))
+        else:
+            reply.under_way = False
+            if self._playout.current is None:
+                self._floor.reply_heard(self._loop.time())
+
+    def _failed(self, reply: Reply, reason: str) -> None:
+        reply.under_way = False
+        self._minutes.fault_now("agent", reason)
+        self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
+
+    # What the caller hears of it ----------------------------------------------------------------------------
+
+    def sounds(self, utterance: Utterance, now: float) -> None:
+        """An utterance begins to be heard. With the first of a reply, what the caller said before it stands,
+        and is not listened to any more."""
+        self._minutes.agent_speaks(utterance.text, now)
+        reply = self.reply
+        if reply is None or self._minutes.was_heard:
+            return
+        self._hearing.close()
+        self._unanswered = False
+        self._minutes.sounded(now, agent_s=reply.agent_s, tts_s=reply.tts_s)
+
+    def ran_out(self) -> None:
+        """Nothing is left to be heard for now."""
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    def heard_out(self, now: float, *, wordless: bool) -> None:
+        """The reply is complete, and heard."""
+        if wordless:  # no sound has closed the utterance
+            self._hearing.close()
+            self._unanswered = False
+        elif not self._minutes.was_heard:  # and they are saying more
+            self._unanswered = self._hearing.is_open and self._minutes.answers_words
+        self._minutes.end(now)
+
+    # What becomes of it -------------------------------------------------------------------------------------
+
+    def silence(self, now: float) -> None:
+        """Sound, transcript, thinking: in this order, in one step."""
+        heard = self._playout.clear()
+        if heard is not None:
+            self._minutes.agent_said(heard, now=now, interrupted=True)
+        if self.reply is not None:
+            self.reply.cancel()
+
+    def interrupt(self, now: float) -> None:
+        """The caller has the floor."""
+        self.silence(now)
+        if self._minutes.was_heard:
+            self._minutes.end(now, interrupted=True)
+        else:
+            self._unanswered = self._hearing.is_open and self._minutes.answers_words
+            self._carried = self._written
+
+    def forget(self, now: float) -> None:
+        """What the caller said is no answer to anything; what is being answered is not forgotten until the
+        answer sounds."""
+        if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
+            return
+        self._hearing.close()
+        if self._unanswered:
+            self._unanswered = False
+            self._minutes.end(now, interrupted=True)
+
+    def interject(self, phrase: Phrase) -> None:
+        """Says something of the server's own."""
+        spoken = self._cast.phrases.at(phrase, self._playout.rate_hz)
+        self._playout.interject(spoken.text, spoken.samples)
+
+    def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool) -> None:
+        """Nothing but `phrase` will be said any more."""
+        if at_once or self.under_way:
+            self.silence(now)
+        self._hearing.close()
+        self.floor_turn = turn
+        self.interject(phrase)
+
+    # From the reply (`Stage`) -------------------------------------------------------------------------------
+
+    def expect(self, expected: Expected | None) -> None:
+        """What the caller's next words may be."""
+        self.expected = expected
+        self._floor.expect(expected)
+
+    async def heard_so_far(self) -> None:
+        """Returns when the words so far have been heard."""
+        while self._playout.current is not None:
+            self._quiet = self._loop.create_future()
+            await self._quiet
+
+    async def send_digits(self, digits: str) -> None:
+        """Keys digits when the words so far have been heard."""
+        await self.heard_so_far()
+        await self._cast.leg.send_dtmf(digits)
+
+    def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
+        """The agent has said its last words."""
+        self.disposition, self.target = disposition, target
+        self._floor.receive(CallConcluded(turn, reason), self._loop.time())

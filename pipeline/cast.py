@@ -1,0 +1,22 @@
+"""Who takes part in a conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.agent import Conversation
+from pipeline.leg import Leg
+from pipeline.outcome import SessionObserver
+from pipeline.phrases import Phrases
+from pipeline.speech import TextToSpeech
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Who takes part. `voices`: the first speaks, the others when it cannot."""
+
+    leg: Leg
+    agent: Conversation
+    voices: tuple[TextToSpeech, ...]
+    phrases: Phrases
+    observer: SessionObserver | None

@@ -1,0 +1,119 @@
+"""The machine under `pipeline.turns`: one state, one timer, a queue of actions; the table moves them.
+
+What each effect of the table does is the business of the classes above it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Final
+
+from pipeline.agent import CallOpened
+from pipeline.endpointing import Endpointing
+from pipeline.errors import LocalError
+from pipeline.outcome import EndReason
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.turn_events import (
+    Action,
+    Event,
+    Inner,
+    StartReply,
+    State,
+    Understood,
+)
+from pipeline.turn_table import TRANSITIONS, Effect, Kind
+
+VOICE_CHECK_S: Final = 0.5
+
+
+class TurnMachine(ABC):
+    """State, timer and queue of one conversation's turns."""
+
+    def __init__(self, settings: SessionSettings, now: float) -> None:
+        self.state = State.OPENING
+        self.turn = 1
+        self._settings = settings
+        self._endpointing = Endpointing(settings)
+        self._expected: Expected | None = None
+        self._actions: deque[Action] = deque([StartReply(self.turn, CallOpened())])
+        self._duration_at = now + settings.max_duration_s
+        self._timer: tuple[float, Inner] | None = (now + settings.dead_air_ms / 1000, Inner.DEAD_AIR_NOTED)
+        self._end_reason = EndReason.FAR_END
+        self._heard_since = now  # the utterance's first voice
+        self._silent_since = now  # its last voiced sample
+        self._voiced_ms = 0
+        self._words: Understood | None = None
+        self._overheard = ""  # of the voice over the agent, so far
+        self._answered = ""  # the words whose answer nobody has heard yet
+        self._language = settings.language
+        self._keys = ""
+        self._reprompt_at = now
+        self._silences = 0  # reprompts in a row
+        self._fillers = 0  # for the reply under way
+
+    # The outside --------------------------------------------------------------------------------------------
+
+    def receive(self, event: Event, now: float) -> None:
+        """Something happened. An event of an older turn is dropped. Raises `LocalError` for one that cannot
+        happen in this state."""
+        if getattr(event, "turn", self.turn) != self.turn:
+            return
+        self._step(type(event), event, now)
+        self._catch_up(now)
+
+    def next_action(self) -> Action | None:
+        """The next thing to do, in order; None when there is none."""
+        return self._actions.popleft() if self._actions else None
+
+    def timer_at(self) -> float | None:
+        """When `handle_timer` is due; None: never."""
+        if self.state is State.ENDED:
+            return None
+        at = self._timer[0] if self._timer is not None else self._duration_at
+        return at if self.state is State.CLOSING else min(at, self._duration_at)
+
+    def handle_timer(self, now: float) -> None:
+        """Time has passed. Harmless when nothing is due."""
+        if self.state not in (State.CLOSING, State.ENDED) and now >= self._duration_at:
+            self._step(Inner.DURATION_REACHED, None, now)
+        self._catch_up(now)
+
+    def expect(self, expected: Expected | None) -> None:
+        """What the caller's next answer may be, for end-pointing and for the number of digits keyed."""
+        self._expected = expected
+
+    # The machine --------------------------------------------------------------------------------------------
+
+    def _step(self, kind: Kind, event: Event | None, now: float) -> None:
+        try:
+            state, effect = TRANSITIONS[self.state][kind]
+        except KeyError:
+            name = kind.name if isinstance(kind, Inner) else kind.__name__
+            raise LocalError(f"{name} cannot happen in {self.state.name}") from None
+        if state is not self.state:
+            self.state = state
+            self._timer = None
+        self._perform(effect, event, now)
+
+    def _catch_up(self, now: float) -> None:
+        """Fires what is due; a timer armed in the past (words that came after their end-point) included."""
+        while self._timer is not None and now >= self._timer[0]:
+            inner = self._timer[1]
+            self._timer = None
+            self._step(self._judge(inner, now), None, now)
+
+    def _arm(self, at: float, inner: Inner) -> None:
+        self._timer = (at, inner)
+
+    def _endpoint_at(self) -> float:
+        text = self._words.text if self._words is not None else ""
+        return self._silent_since + self._endpointing.delay_ms(text, self._expected) / 1000
+
+    @abstractmethod
+    def _judge(self, inner: Inner, now: float) -> Inner:
+        """The inner event that really happened when the timer of `inner` is due."""
+
+    @abstractmethod
+    def _perform(self, effect: Effect, event: Event | None, now: float) -> None:
+        """Does what the table says."""

@@ -1,0 +1,168 @@
+"""What turn-taking does while both speak: the effects of the rows from OVERLAPPING to DOUBTING.
+
+Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
+felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
+the agent for good. What is only probable (a partial result, a voice that goes on without words) silences it,
+and its reply is kept: should the decoder find no words in the end, the agent goes on where it was."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Final
+
+from pipeline.language_lists import OverlapKind, judge_overlap
+from pipeline.turn_events import (
+    Decode,
+    Event,
+    Inner,
+    Interrupt,
+    ListenIn,
+    Overheard,
+    SpeechStopped,
+    Understood,
+)
+from pipeline.turn_machine import VOICE_CHECK_S, TurnMachine
+
+CHECK_S: Final = 0.1
+"""Between two questions to the recogniser about a voice over the agent: a word takes 200 to 400 ms."""
+
+ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
+
+
+class Overlaps(TurnMachine, ABC):
+    """Two voices at once."""
+
+    # Judgements ---------------------------------------------------------------------------------------------
+
+    def _judge_overlap(self, now: float) -> Inner:
+        lasts = now - self._heard_since >= self._settings.halt_ms / 1000
+        return Inner.INTERRUPTED if lasts else Inner.OVERLAP_CHECK_DUE
+
+    def _wants_floor(self, text: str, *, paused: bool) -> bool:
+        """Words over an agent that speaks."""
+        meant = judge_overlap(text, self._language)
+        if meant.kind is OverlapKind.STOP:
+            return True
+        expected = self._expected
+        answers = paused and expected is not None and text in expected.phrases
+        return meant.kind is OverlapKind.CONTENT and (meant.content_words >= ENOUGH_WORDS or answers)
+
+    def _only_listens(self, text: str) -> bool:
+        return judge_overlap(text, self._language).kind is OverlapKind.BACKCHANNEL
+
+    # The agent speaks ---------------------------------------------------------------------------------------
+
+    def _duck(self, event: Event | None, now: float) -> None:
+        self._overheard = ""
+        self._heard_since = now - self._settings.duck_ms / 1000
+        self._listen_in(event, now)
+
+    def _listen_in(self, event: Event | None, now: float) -> None:
+        self._actions.append(ListenIn(self.turn))
+        self._arm(now + CHECK_S, Inner.OVERLAP_CHECK_DUE)
+
+    def _suspect(self, event: Event | None, now: float) -> None:
+        """A partial result: the same twice is believed."""
+        assert isinstance(event, Overheard)
+        before, self._overheard = self._overheard, event.text
+        if self._wants_floor(event.text, paused=False) and self._wants_floor(before, paused=False):
+            self._step(Inner.ALARMED, None, now)
+
+    def _insist(self, event: Event | None, now: float) -> None:
+        """The voice goes on, and only "mm-hm" of some length is a reason not to fall silent."""
+        lasts = now - self._heard_since >= self._settings.halt_ms / 1000
+        if lasts or not self._only_listens(self._overheard):
+            self._step(Inner.ALARMED, None, now)
+
+    def _consider(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, Understood)
+        self._words, self._overheard = event, event.text
+        wanted = self._wants_floor(event.text, paused=False)
+        self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
+
+    def _consider_whole(self, event: Event | None, now: float) -> None:
+        """The same, where the caller has said what they had to say."""
+        assert isinstance(event, Understood)
+        self._words = event
+        wanted = self._wants_floor(event.text, paused=True)
+        self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
+
+    def _hold(self, event: Event | None, now: float) -> None:
+        """Too short to lower a voice for; even so it may have been "no"."""
+        self._note_pause(event, now)
+        if self._voiced_ms >= self._settings.min_speech_ms:
+            self._actions.append(Decode(self.turn))
+        self._spare(event, now)
+
+    def _judge_pause(self, event: Event | None, now: float) -> None:
+        self._note_pause(event, now)
+        self._actions.append(Decode(self.turn))
+        patience_ms = self._settings.endpoint_ms + self._settings.stt_deadline_ms
+        self._arm(self._silent_since + patience_ms / 1000, Inner.WORDS_OVERDUE)
+
+    def _spare(self, event: Event | None, now: float) -> None:
+        self._arm(self._silent_since + self._settings.overlap_ms / 1000, Inner.OVERLAP_FORGOTTEN)
+
+    # The agent fell silent ----------------------------------------------------------------------------------
+
+    def _halt(self, event: Event | None, now: float) -> None:
+        self._heard_since = now - self._settings.barge_in_ms / 1000
+        self._listen_in(event, now)
+
+    def _believe(self, event: Event | None, now: float) -> None:
+        """Words in a voice that has silenced the agent: any, but those of a mere listener and those that are
+        being answered."""
+        assert isinstance(event, Understood)
+        self._words = event
+        new = event.text not in ("", self._answered)
+        meant = new and (bool(self._answered) or not self._only_listens(event.text))
+        self._step(Inner.INTERRUPTED if meant else Inner.SPARED, None, now)
+
+    def _believe_whole(self, event: Event | None, now: float) -> None:
+        """The same for the last word on it; that of a broken recogniser is "somebody said something"."""
+        assert isinstance(event, Understood)
+        if event.failed:
+            self._words = event
+            self._step(Inner.INTERRUPTED, None, now)
+        else:
+            self._believe(event, now)
+
+    # The caller has the floor -------------------------------------------------------------------------------
+
+    def _interrupt(self, event: Event | None, now: float) -> None:
+        self._actions.append(Interrupt())
+        self._hear(event, now)
+
+    def _interrupt_with_words(self, event: Event | None, now: float) -> None:
+        """They have already said what they want."""
+        self._actions.append(Interrupt())
+        self.turn += 1
+        if self._words is not None:
+            self._words = replace(self._words, turn=self.turn)
+        self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
+
+    def _interrupt_unheard(self, event: Event | None, now: float) -> None:
+        """Nobody knows what they said."""
+        self._actions.append(Interrupt())
+        self._words = None
+        self._take_turn(event, now)
+
+    # Shared with the effects of one voice -------------------------------------------------------------------
+
+    def _hear(self, event: Event | None, now: float) -> None:
+        self._heard_since = now
+        self._hear_on(event, now)
+
+    def _hear_on(self, event: Event | None, now: float) -> None:
+        self.turn += 1  # words decoded so far are not the whole any more
+        self._words = None
+        self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
+
+    def _note_pause(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, SpeechStopped)
+        self._silent_since, self._voiced_ms = event.silent_since, event.voiced_ms
+
+    @abstractmethod
+    def _take_turn(self, event: Event | None, now: float) -> None:
+        """The agent answers what was said."""
