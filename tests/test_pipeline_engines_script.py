@@ -185,7 +185,7 @@ async def test_an_answer_starts_the_counts_anew() -> None:
 async def test_keyed_digits_answer_a_question_for_digits() -> None:
     conversation = joined()
     await talk(conversation, CallOpened(), "yes", "yes")
-    assert "What are" in words(await told(conversation, UserKeyed("12")))
+    assert "What are" in words(await told(conversation, UserKeyed("12345")))
     assert (await told(conversation, UserKeyed("1234")))[-1] == HangUp("confirmed")
 
 

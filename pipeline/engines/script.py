@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport
-from pipeline.engines.script_lexicon import lexicon
 from pipeline.engines.script_machine import ScriptRun
 from pipeline.engines.script_steps import Plan, fill, placeholders, raise_missing, read_plan
 from pipeline.speech import Expected
@@ -43,7 +42,7 @@ class Script:
         return ScriptConversation(
             ScriptRun(
                 self._plan,
-                lexicon=lexicon(context.language),
+                language=context.language,
                 greeting=fill(context.greeting, context.variables),
                 variables=context.variables,
             ),

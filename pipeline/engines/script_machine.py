@@ -11,6 +11,9 @@ before the question is over is answering it, under its grammar.
 A caller who goes on after their turn was taken for over (`UserSaid.continues`) has said one thing in two
 pieces: the state before the first piece is taken back, and the whole is the answer.
 
+Digits of a known number may come in parts, by voice and by key: what is there is kept (`partial`), and the
+rest is asked for. "no, nine six" puts right what was said last, also while the answer is being confirmed.
+
 A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
 which starts anew with each step.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.agent import (
     AgentAct,
@@ -30,16 +33,22 @@ from pipeline.agent import (
     HangUp,
     Say,
     SendDigits,
+    SwitchLanguage,
     Transfer,
     UserKeyed,
     UserSaid,
     UserSilent,
 )
 from pipeline.engines.script_answers import value_of
-from pipeline.engines.script_lexicon import Lexicon
+from pipeline.engines.script_digits import gathered
+from pipeline.engines.script_lexicon import Lexicon, lexicon
+from pipeline.engines.script_slots import shown_answers, spoken_answers
 from pipeline.engines.script_steps import Plan, Retry, Step, fill
-from pipeline.engines.wording import plain_words
+from pipeline.engines.wording import folded, plain_words
 from pipeline.errors import LocalError
+from pipeline.speech import Expected
+
+_CONFIRMATION = Expected(kinds=("yes_no", "digits"))
 
 
 class ScriptState(enum.Enum):
@@ -60,6 +69,7 @@ class _Place:
     counts: tuple[int, int]
     outcome: tuple[str, bool]
     ending: AgentAct | None
+    dictation: tuple[str, str, str]
 
 
 class ScriptRun:
@@ -69,14 +79,14 @@ class ScriptRun:
         self,
         plan: Plan,
         *,
-        lexicon: Lexicon,
+        language: str = "en",
         greeting: str = "",
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.state = ScriptState.OPENING
         self.answers: dict[str, str] = {}
         self._plan = plan
-        self._lexicon = lexicon
+        self._language = language
         self._greeting = greeting
         self._variables = dict(variables or {})
         self._step = plan.steps[plan.start]
@@ -86,6 +96,8 @@ class ScriptRun:
         self._reached_goal = False
         self._ending: AgentAct | None = None
         self._before_said: _Place | None = None
+        self._partial = ""  # of the digits asked for
+        self._confirming = ""  # the label of the answer that the caller is asked to confirm
 
     def receive(self, event: AgentEvent) -> list[AgentAct]:
         """Moves on `event` and gives what to do now, in order."""
@@ -104,7 +116,7 @@ class ScriptRun:
         return AgentReport(
             disposition=self._disposition or ("" if self.state is ScriptState.OPENING else "incomplete"),
             reached_goal=self._reached_goal if self._plan.has_goal else None,
-            answers=dict(self.answers),
+            answers=shown_answers(self._plan, self.answers),
             summary=self._summary(),
         )
 
@@ -115,14 +127,30 @@ class ScriptRun:
 
     def _said(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
-        yield from self._answered(*self._understand(plain_words(event.text)))
+        text = plain_words(event.text)
+        if self._confirming:
+            yield from self._confirmed(text)
+            return
+        label, value = self._understand(text)
+        if value or not self._dictates:
+            yield from self._answered(label, value)
+        else:
+            yield from self._gather(self._dictated(text))
 
     def _keyed(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserKeyed)
-        digits, expected = event.digits, self._step.expected
-        wanted = expected.digits if expected and "digits" in expected.kinds else -1
-        if digits in self._step.on or wanted == 0 or wanted == len(digits):
-            yield from self._answered(digits, digits)
+        keys, expected = event.digits, self._step.expected
+        if self._confirming:
+            yield from self._confirmed(keys)
+        elif keys in self._step.on:
+            yield from self._answered(keys, keys)
+        elif self._dictates:
+            wanted = self._step.digits
+            known = keys if len(keys) == wanted else self._partial + keys
+            figures = keys.isdecimal() and len(known) <= wanted
+            yield from self._gather(known if figures else "")
+        elif expected is not None and "digits" in expected.kinds:
+            yield from self._answered(keys, keys)
         else:
             yield from self._answered("", "")
 
@@ -148,26 +176,79 @@ class ScriptRun:
         expected = self._step.expected
         if expected is None or not text:
             return "", ""
-        padded = f" {text} "
-        heard = [phrase for phrase in self._step.labels if f" {phrase} " in padded]
+        padded = f" {folded(text)} "
+        heard = [phrase for phrase in self._step.labels if f" {folded(phrase)} " in padded]
         if heard:
             label = self._step.labels[max(heard, key=len)]
             return label, label
         for kind in expected.kinds:
-            value = value_of(kind, text, self._lexicon, digits=expected.digits)
+            if kind == "digits" and self._dictates:
+                value = self._dictated(text)
+                value = value if len(value) == expected.digits else ""
+            else:
+                value = value_of(kind, text, self._lexicon)
             if value:
                 return value, value
         return "", ""
+
+    @property
+    def _lexicon(self) -> Lexicon:
+        return lexicon(self._language)
+
+    @property
+    def _dictates(self) -> bool:
+        """The answer is a known number of digits."""
+        return self._step.digits > 0
+
+    def _dictated(self, text: str) -> str:
+        """The digits known after `text`."""
+        return gathered(text, self._lexicon, before=self._partial, wanted=self._step.digits)
+
+    def _gather(self, known: str) -> Iterator[AgentAct]:
+        """`known` is what has been dictated so far: all of it, a part, or "" for nothing of use."""
+        step = self._step
+        if len(known) == step.digits:
+            yield from self._answered(known, known)
+        elif not known or known == self._partial:
+            yield from self._answered("", "")
+        else:
+            self._partial = known
+            yield from self._ask(step.partial or self._lexicon.go_on)
+
+    def _confirmed(self, text: str) -> Iterator[AgentAct]:
+        """The answer to "is that right?": yes, no, or what is right."""
+        step, slot, wanted = self._step, self._step.collect, self._step.digits
+        right = gathered(text, self._lexicon, before=self.answers[slot], wanted=wanted) if wanted else ""
+        agreed = value_of("yes_no", text, self._lexicon)
+        if wanted and len(right) == wanted:
+            self._confirming = self.answers[slot] = right
+            yield from self._ask(step.confirm)
+        elif agreed == "yes":
+            label, self._confirming = self._confirming, ""
+            yield from self._enter(step.on.get(label) or step.next)
+        else:
+            self._nomatches += 1
+            if agreed == "no":
+                self._confirming = self._partial = ""
+                del self.answers[slot]
+            again = step.confirm if self._confirming else step.say
+            yield from self._retry(replace(step.nomatch, say=again), self._nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
         step = self._step
         if not value:
             self._nomatches += 1
+            self._partial = ""
             yield from self._retry(step.nomatch, self._nomatches)
             return
         if step.collect:
             self.answers[step.collect] = value
-        yield from self._enter(step.on.get(label) or step.next)
+        self._partial = ""
+        if step.confirm:
+            self._confirming = label
+            yield from self._ask(step.confirm)
+        else:
+            yield from self._enter(step.on.get(label) or step.next)
 
     def _retry(self, retry: Retry, count: int) -> Iterator[AgentAct]:
         step = self._step
@@ -187,6 +268,7 @@ class ScriptRun:
             (self._nomatches, self._silences),
             (self._disposition, self._reached_goal),
             self._ending,
+            (self._partial, self._confirming, self._language),
         )
 
     def _return_to(self, place: _Place) -> None:
@@ -194,6 +276,7 @@ class ScriptRun:
         self._nomatches, self._silences = place.counts
         self._disposition, self._reached_goal = place.outcome
         self._ending = place.ending
+        self._partial, self._confirming, self._language = place.dictation
 
     def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
         """Goes to a step and on through those that do not listen, up to the next question or the end."""
@@ -202,6 +285,7 @@ class ScriptRun:
             step = self._arrive(name)
             if step.expected is not None:
                 break
+            spoken += self._switched(step)
             spoken += self._words(step.say, interruptible=step.interruptible)
             if step.action in ("hang_up", "transfer"):
                 yield from (*spoken, self._end(self._ending_of(step)))
@@ -214,6 +298,7 @@ class ScriptRun:
     def _arrive(self, name: str) -> Step:
         self._step = step = self._plan.steps[name]
         self._nomatches = self._silences = 0
+        self._partial = self._confirming = ""
         self._disposition = step.disposition or self._disposition
         self._reached_goal = self._reached_goal or step.goal
         return step
@@ -221,10 +306,29 @@ class ScriptRun:
     def _ask(self, text: str, *, before: list[AgentAct] | None = None) -> Iterator[AgentAct]:
         step = self._step
         self.state = ScriptState.ASKING
-        if step.expected is not None:
-            yield Expect(step.expected)
+        switched = self._switched(step)
+        if not switched:
+            yield from self._expect(step)
         yield from before or ()
+        if switched:
+            yield from (*switched, *self._expect(step))
         yield from self._words(text, interruptible=step.interruptible)
+
+    def _expect(self, step: Step) -> Iterator[AgentAct]:
+        """What the next words may be: the answer, the rest of it, or a yes."""
+        expected = step.expected
+        if expected is not None and self._confirming:
+            yield Expect(_CONFIRMATION, masked=step.mask)
+        elif expected is not None:
+            rest = expected.digits - len(self._partial)
+            yield Expect(replace(expected, digits=rest) if self._partial else expected, masked=step.mask)
+
+    def _switched(self, step: Step) -> list[AgentAct]:
+        """From this step on its language is spoken, until another step has one."""
+        if not step.language or step.language == self._language:
+            return []
+        self._language = step.language
+        return [SwitchLanguage(step.language)]
 
     def _ending_of(self, step: Step) -> AgentAct:
         if step.action == "transfer":
@@ -238,18 +342,16 @@ class ScriptRun:
         return act
 
     def _words(self, text: str, *, interruptible: bool) -> list[AgentAct]:
-        filled = fill(text, {**self._variables, **self._spoken_answers()})
+        filled = fill(text, {**self._variables, **spoken_answers(self._plan, self.answers)})
         return [Say(filled, interruptible=interruptible)] if filled else []
-
-    def _spoken_answers(self) -> dict[str, str]:
-        dictated = self._plan.dictated
-        return {slot: " ".join(value) if slot in dictated else value for slot, value in self.answers.items()}
 
     def _fill(self, text: str) -> str:
         return fill(text, {**self._variables, **self.answers})
 
     def _summary(self) -> str:
-        known = ", ".join(f"{slot}: {value}" for slot, value in self.answers.items())
+        known = ", ".join(
+            f"{slot}: {value}" for slot, value in shown_answers(self._plan, self.answers).items()
+        )
         goal = (
             ""
             if not self._plan.has_goal

@@ -15,7 +15,10 @@ from pipeline.speech import Expected
 
 ACTIONS = ("hang_up", "transfer", "send_digits")
 
-_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+LAST_FOUR = ".last4"
+"""Behind a slot of dictated digits: the end of them, as cards and accounts are named."""
+
 _KEYED = re.compile(r"[0-9*#A-D]+")
 
 
@@ -35,7 +38,9 @@ class Step:
     """One thing said, and what its answer leads to. `expected` is None for a step that does not listen.
 
     `labels` gives the label of each phrase; `on` the step for each label (or value); `next` the step for
-    every other answer.
+    every other answer. A `mask`ed answer is seen by nobody but the script. `language` is spoken from here
+    on. `partial` is said to somebody who has dictated a part of the digits; `confirm` asks whether the
+    answer is right.
     """
 
     id: str
@@ -52,6 +57,10 @@ class Step:
     target: str
     disposition: str
     goal: bool
+    mask: bool = False
+    language: str = ""
+    partial: str = ""
+    confirm: str = ""
 
     def follows(self) -> Iterator[tuple[str, str]]:
         """Every (key, step name) this step can lead to."""
@@ -66,7 +75,16 @@ class Step:
 
     def templates(self) -> Iterator[str]:
         """Every text that may hold placeholders."""
-        yield from (self.say, self.nomatch.say, self.silence.say, self.target)
+        yield from (*self.spoken(), self.target)
+
+    def spoken(self) -> tuple[str, ...]:
+        """Those that the caller hears."""
+        return (self.say, self.nomatch.say, self.silence.say, self.partial, self.confirm)
+
+    @property
+    def digits(self) -> int:
+        """How many the answer has; 0 where that is open or it is none."""
+        return self.expected.digits if self.expected is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +98,11 @@ class Plan:
     def slots(self) -> frozenset[str]:
         """Names that answers are collected under."""
         return frozenset(step.collect for step in self.steps.values() if step.collect)
+
+    @property
+    def masked(self) -> frozenset[str]:
+        """Slots whose answers nobody may see."""
+        return frozenset(step.collect for step in self.steps.values() if step.collect and step.mask)
 
     @property
     def dictated(self) -> frozenset[str]:
@@ -101,6 +124,7 @@ class Plan:
                 for name in placeholders(text)
             )
             - self.slots
+            - {f"{slot}{LAST_FOUR}" for slot in self.dictated}
         )
 
     @property
@@ -111,12 +135,12 @@ class Plan:
 
 def placeholders(text: str) -> list[str]:
     """The names in `{{name}}` marks, in order."""
-    return _PLACEHOLDER.findall(text)
+    return PLACEHOLDER.findall(text)
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """`text` with every `{{name}}` replaced; a name without a value leaves nothing."""
-    return " ".join(_PLACEHOLDER.sub(lambda mark: values.get(mark[1], ""), text).split())
+    return " ".join(PLACEHOLDER.sub(lambda mark: values.get(mark[1], ""), text).split())
 
 
 def read_plan(settings: Mapping[str, Any]) -> Plan:
@@ -139,6 +163,7 @@ def read_plan(settings: Mapping[str, Any]) -> Plan:
     _check_links(steps, places)
     if not options.problems:
         _check_paths(start, steps, places)
+        _check_masks(steps, places)
     options.check_unknown()
     options.problems[:] = [(key, reason + _step_of(key, tables)) for key, reason in options.problems]
     options.finish()
@@ -173,6 +198,10 @@ def _read_step(table: Options) -> Step:
         target=table.text("target") or table.text("digits"),
         disposition=table.text("disposition"),
         goal=table.flag("goal"),
+        mask=table.flag("mask"),
+        language=table.text("language"),
+        partial=table.text("partial"),
+        confirm=table.text("confirm"),
     )
     table.check_unknown()
     for key, reason in _faults(step):
@@ -190,12 +219,15 @@ def _read_expected(table: Options) -> tuple[Expected | None, dict[str, str]]:
     digits = expect.integer("digits", 0, low=0, high=64)
     if digits and "digits" not in kinds:
         kinds = (*kinds, "digits")
+    terminator = expect.text("terminator", "#", choices=("", "#", "*"))
+    key_timeout_s = expect.number("key_timeout_s", 0.0, low=0.0, high=60.0)
     expect.check_unknown()
     if "" in labels:
         expect.wrong("phrases", "a phrase without words")
     if listens and not labels and not kinds:
         expect.wrong("kinds", 'names nothing to expect; for any answer: kinds = ["free"]')
-    return (Expected(tuple(labels), kinds, digits) if listens else None), labels
+    expected = Expected(tuple(labels), kinds, digits, terminator=terminator, key_timeout_s=key_timeout_s)
+    return (expected if listens else None), labels
 
 
 def _read_on(table: Options) -> dict[str, str]:
@@ -220,6 +252,7 @@ def _faults(step: Step) -> Iterator[tuple[str, str]]:
         yield "collect", "the step does not listen: it has no `expect`"
     if step.expected is None and step.on:
         yield "on", "the step does not listen: it has no `expect`"
+    yield from _dictation_faults(step)
     if step.expected is not None and ends:
         yield "action", f"a step that ends with {step.action} cannot wait for an answer"
     if step.action in ("transfer", "send_digits") and not step.target:
@@ -227,6 +260,17 @@ def _faults(step: Step) -> Iterator[tuple[str, str]]:
     if step.expected is None and not ends and not step.next:
         yield "next", "the step leads nowhere: give it `next`, `expect` with `on`, or an ending `action`"
     yield from _branch_faults(step)
+
+
+def _dictation_faults(step: Step) -> Iterator[tuple[str, str]]:
+    if step.mask and not step.collect:
+        yield "mask", "there is no answer to hide: the step has no `collect`"
+    if step.confirm and not step.collect:
+        yield "confirm", "there is no answer to confirm: the step has no `collect`"
+    if step.partial and not step.digits:
+        yield "partial", "only digits of a known number come in parts: `expect = { digits = … }`"
+    if step.language and re.fullmatch(r"[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})*", step.language) is None:
+        yield "language", f"{step.language!r} is no language: en, ar, en-GB …"
 
 
 def _branch_faults(step: Step) -> Iterator[tuple[str, str]]:
@@ -256,6 +300,16 @@ def _check_paths(start: str, steps: Mapping[str, Step], places: Mapping[str, Opt
     for step in steps.values():
         if step.expected is None and _circles(step, steps):
             places[step.id].wrong("next", f"from {step.id!r} the script goes round without ever listening")
+
+
+def _check_masks(steps: Mapping[str, Step], places: Mapping[str, Options]) -> None:
+    """What is masked is not said aloud: it would stand in the transcript and in the recording."""
+    masked = Plan("", steps).masked
+    for step in steps.values():
+        for name in {name for text in step.spoken() for name in placeholders(text)} & masked:
+            places[step.id].wrong(
+                "say", f"{name!r} is masked; {{{{{name}{LAST_FOUR}}}}} says its last four digits"
+            )
 
 
 def _reached(names: Iterable[str], steps: Mapping[str, Step]) -> set[str]:

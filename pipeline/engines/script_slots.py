@@ -1,0 +1,24 @@
+"""What a script has collected, as it is said to the caller and as it is shown to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.engines.script_steps import LAST_FOUR, Plan
+from pipeline.masking import masked
+
+SHOWN_OF: Final = 8
+"""The last four of fewer digits would give away too much of them."""
+
+
+def spoken_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
+    """Dictated digits one by one, and the last four of long ones under a name of their own."""
+    digits = {slot: " ".join(answers[slot]) for slot in plan.dictated & answers.keys()}
+    ends = {f"{slot}{LAST_FOUR}": said[-7:] for slot, said in digits.items() if len(said) >= 2 * SHOWN_OF - 1}
+    return {**answers, **digits, **ends}
+
+
+def shown_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
+    """As people who read the call's record may see them."""
+    return {slot: masked(value) if slot in plan.masked else value for slot, value in answers.items()}
