@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api import calls, health, manage, manage_keys, manage_webhooks, queue, rtc, speech, talk, web_calls, whip
+from api import (
+    calls,
+    forwarding,
+    health,
+    manage,
+    manage_keys,
+    manage_webhooks,
+    queue,
+    rtc,
+    speech,
+    talk,
+    web_calls,
+    whip,
+)
 from api.auth import LIMITS, SERVER, open_door
 from api.errors import answer_errors
 from mediaserver.limits import RateLimit
@@ -33,5 +46,6 @@ def build(server: Server) -> web.Application:
     app.add_routes(rtc.routes)
     app.add_routes(talk.routes)
     app.on_startup.append(health.describe)
+    app.cleanup_ctx.append(forwarding.connections)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

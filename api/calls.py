@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic import Field
 
 from api.auth import SERVER, Scope, caller_of
+from api.forwarding import fetched
 from api.models import CallPage, CallReport, CallStatus, CallSummary, HangupData, HangupResponse, Model
 from api.models_calls import (
     BATCH_LIMIT,
@@ -39,7 +40,7 @@ from mediaserver.orders import Trial
 from mediaserver.placing import INVALID_NUMBER, CallRequest
 from mediaserver.queueing import SPACING_MINUTES, Action, BatchReceipt, Repeatable
 from mediaserver.records import AttemptRow, CallRecord, CallRow
-from mediaserver.refusals import InvalidRequest, NotFound
+from mediaserver.refusals import InvalidRequest
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
@@ -258,12 +259,13 @@ async def hang_up(request: web.Request) -> web.Response:
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
     """The stereo recording, whole or by Range."""
-    path = await request.app[SERVER].orders.recording(
+    recording = await request.app[SERVER].orders.recording(
         caller_of(request).company_id, request.match_info["callTaskId"]
     )
-    if not await asyncio.to_thread(path.is_file):
-        raise NotFound("The recording is not on this server")
-    return web.FileResponse(path, headers={"Content-Type": "audio/wav", "Cache-Control": "private, no-store"})
+    if not await asyncio.to_thread(recording.path.is_file):
+        return await fetched(request, recording.node_url)
+    headers = {"Content-Type": "audio/wav", "Cache-Control": "private, no-store"}
+    return web.FileResponse(recording.path, headers=headers)
 
 
 def check_mode(body: Mapping[str, Any]) -> None:
@@ -329,7 +331,9 @@ def summary(row: CallRow) -> dict[str, Any]:
 
 def report(record: CallRecord, public_url: str) -> dict[str, Any]:
     """A call with everything known about it."""
-    recording = f"{public_url.rstrip('/')}{record.recording_url}" if record.recording_url else None
+    recording = record.recording_url or None
+    if recording is not None and recording.startswith("/"):  # written before links were written whole
+        recording = f"{public_url.rstrip('/')}{recording}"
     return summary(record) | {
         "promptVariables": dict(record.variables),
         "metadata": dict(record.metadata),

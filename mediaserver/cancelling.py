@@ -7,6 +7,7 @@ stage again, so one of the two comes first and the other one finds nothing to do
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mediaserver import batches, store_calls
 from mediaserver.db import Row, Tx
@@ -40,6 +41,25 @@ UPDATE batches SET status = CASE
     WHEN due_at_ms > {now} THEN 'SCHEDULED' ELSE 'QUEUED' END
 WHERE id = :id AND status = 'PAUSED'
 """
+
+_GONE = """
+SELECT id, from_file FROM companies c WHERE enabled = 0 AND EXISTS (
+    SELECT 1 FROM calls q WHERE q.company_id = c.id AND q.stage IN ('QUEUED', 'HELD')
+) LIMIT :limit
+"""
+
+_ORPHANED = """
+SELECT id FROM calls WHERE company_id = :company_id AND stage IN ('QUEUED', 'HELD')
+    AND (:patience_ms = 0 OR not_before_ms <= {now} - :patience_ms)
+LIMIT :limit {skip_locked}
+"""
+
+COMPANY_REMOVED = "company_removed"
+"""The cause of calls that were waiting when their company was taken away."""
+
+PATIENCE_MS = 3600 * 1000
+"""How long the due calls of a company that is not in the file any more wait for it to come back, as it may
+with the next start. One that was taken away over the API is gone."""
 
 _CANCELLED = Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local")
 
@@ -109,6 +129,19 @@ def cancel_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
     for row in rows:
         end(tx, row["id"], _CANCELLED)
     return batches.get(tx, company_id=company_id, batch_id=batch_id)
+
+
+def cancel_orphans(tx: Tx, *, limit: int) -> tuple[str, ...]:
+    """Ends up to `limit` waiting calls whose company is gone, which nobody would ever dial."""
+    outcome = replace(_CANCELLED, cause=COMPANY_REMOVED, error="The company was removed")
+    ended: list[str] = []
+    for company in tx.rows(_GONE, limit=limit):
+        patience_ms = PATIENCE_MS if company["from_file"] else 0
+        rows = tx.rows(_ORPHANED, company_id=company["id"], patience_ms=patience_ms, limit=limit - len(ended))
+        for row in rows:
+            end(tx, row["id"], outcome)
+            ended.append(row["id"])
+    return tuple(ended)
 
 
 def _move(tx: Tx, rows: Sequence[Row], stage: Stage) -> None:

@@ -44,6 +44,8 @@ class Floor:
     recordings: Path
     lease_ms: int
     http: Poster | None = None  # for tools before a call; without one, none are asked
+    public_url: str = ""  # what links to this server begin with
+    node_url: str = ""  # where the other nodes reach this one's recordings
     wall_clock: Callable[[], float] = time.time
 
 
@@ -173,7 +175,8 @@ class LiveConversation(SessionObserver):
             turns=[turn_data(turn) for turn in result.turns],
             analysis=analyse(result),
             recording_path=str(result.recording) if recorded else "",
-            recording_url=f"/api/v1/calls/{self.call_id}/recording" if recorded else "",
+            recording_url=f"{self._floor.public_url}/api/v1/calls/{self.call_id}/recording" if recorded else "",
+            recording_node=self._floor.node_url if recorded else "",
         )
 
     def finish(self, outcome: Outcome, direction: str) -> None:

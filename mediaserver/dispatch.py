@@ -123,6 +123,8 @@ class Dispatch:
         if reaped.requeued or reaped.unknown:
             counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
             log.warning("calls of a lost node reaped", extra=counts)
+        if reaped.orphaned:
+            log.warning("calls of a removed company cancelled", extra={"calls": len(reaped.orphaned)})
 
     async def _grant_wishes(self) -> None:
         try:

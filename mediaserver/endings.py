@@ -42,7 +42,7 @@ RETURNING status, stage, hangup_requested, direction, batch_id, company_id, trun
 _END = """
 UPDATE calls SET stage = 'FINISHED', status = :status, cause = :cause, sip_status = :sip_status,
     ended_by = :ended_by, error = :error, transcript = :transcript, turns = :turns, analysis = :analysis,
-    recording_path = :recording_path, recording_url = :recording_url,
+    recording_path = :recording_path, recording_url = :recording_url, recording_node = :recording_node,
     ended_at_ms = CASE WHEN :ended_at_ms > 0 THEN :ended_at_ms ELSE {now} END
 WHERE id = :id RETURNING *
 """
@@ -108,6 +108,7 @@ def _end(tx: Tx, call_id: str, outcome: Outcome) -> Row:
         analysis=_json(dict(outcome.analysis)),
         recording_path=outcome.recording_path,
         recording_url=outcome.recording_url,
+        recording_node=outcome.recording_node,
         ended_at_ms=outcome.ended_at_ms,
     )
     if call is None:

@@ -21,6 +21,7 @@ from itertools import chain, zip_longest
 from uuid import uuid4
 
 from mediaserver import batches, decisions, rules
+from mediaserver.cancelling import cancel_orphans
 from mediaserver.db import Row, Tx
 from mediaserver.decisions import Rule, Verdict
 from mediaserver.endings import HOLD, end, fence, finish, not_dialled
@@ -329,7 +330,7 @@ def reap(tx: Tx) -> Reaped:
     unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))
     for call_id in unknown:
         end(tx, call_id, Outcome(status=CallStatus.UNKNOWN, cause=NODE_LOST))
-    return Reaped(requeued, unknown)
+    return Reaped(requeued, unknown, cancel_orphans(tx, limit=REAP_LIMIT))
 
 
 def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> Claim:

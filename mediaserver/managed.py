@@ -102,6 +102,24 @@ VALUES (:name, :company_id, :agent_id, :identity, :user_ref, :variables, :metada
 """
 
 
+_FORGET_ROOMS = """
+DELETE FROM web_rooms WHERE name IN (
+    SELECT name FROM web_rooms WHERE expires_at_ms <= {now} - :kept_ms
+    ORDER BY expires_at_ms LIMIT :limit {skip_locked}
+)
+"""
+
+_FORGET_KEYS = """
+DELETE FROM api_keys
+WHERE company_id = :company_id AND expires_at_ms > 0 AND expires_at_ms <= {now} - :kept_ms
+"""
+
+KEPT_MS = 24 * 3600 * 1000
+"""How long rooms that nobody can join any more, and keys that open nothing, can still be looked at."""
+
+FORGOTTEN_AT_ONCE = 100
+
+
 def revision(tx: Tx) -> int:
     """See `Managed.revision`."""
     row = tx.row("SELECT number FROM revisions WHERE id = 1")
@@ -175,6 +193,7 @@ def key(tx: Tx, *, company_id: str, key_id: str) -> KeyInfo | None:
 
 def make_key(tx: Tx, *, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
     """See `Managed.make_key`."""
+    tx.run(_FORGET_KEYS, company_id=company_id, kept_ms=KEPT_MS)
     count = tx.row(
         "SELECT COUNT(*) AS many FROM api_keys WHERE company_id = :company_id", company_id=company_id
     )
@@ -249,6 +268,7 @@ def _key(row: Row) -> KeyInfo:
 
 def open_room(tx: Tx, *, room: NewWebRoom) -> None:
     """See `Managed.open_room`."""
+    tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
     tx.run(
         _ROOM,
         name=room.name,

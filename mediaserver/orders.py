@@ -50,6 +50,14 @@ class Trial:
     result: ItemResult
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRecording:
+    """A file of the node that made it, and where that node is reached by the others ("": not at all)."""
+
+    path: Path
+    node_url: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
     """The calls in progress on this node: found by id, and ended."""
@@ -164,12 +172,12 @@ class Orders:
             await self._live.hang_up([call_id])
         return stopping
 
-    async def recording(self, company_id: str, call_id: str) -> Path:
-        """The file of a call's recording. Raises `NotFound`."""
+    async def recording(self, company_id: str, call_id: str) -> StoredRecording:
+        """Where a call's recording is. Raises `NotFound`."""
         record = await self.call(company_id, call_id)
         if not record.recording_path:
             raise NotFound("This call has no recording")
-        return Path(record.recording_path)
+        return StoredRecording(Path(record.recording_path), record.recording_node)
 
 
 def _expected(answer: Answer | None) -> Answer:

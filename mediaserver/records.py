@@ -173,10 +173,12 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What `reap` found: calls put back to the queue, and calls of which nobody knows how they went."""
+    """What `reap` found: calls put back to the queue, calls of which nobody knows how they went, and calls
+    that waited for a company that is gone."""
 
     requeued: tuple[str, ...]
     unknown: tuple[str, ...]
+    orphaned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +186,8 @@ class Outcome:
     """How a call went. `status` is a final one; `cause` a `sip.states.HangupCause` value or a word of ours.
 
     `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event. `definite`: the far
-    end said so itself (a final answer to the INVITE), which is what another attempt needs.
+    end said so itself (a final answer to the INVITE), which is what another attempt needs. `recording_node`
+    is where other nodes reach the one that has the recording.
     """
 
     status: CallStatus
@@ -199,6 +202,7 @@ class Outcome:
     analysis: Mapping[str, Any] = field(default_factory=dict)
     recording_path: str = ""
     recording_url: str = ""
+    recording_node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +260,7 @@ class CallRecord(CallRow):
     analysis: Mapping[str, Any]
     recording_path: str
     recording_url: str
+    recording_node: str
     attempts: tuple[AttemptRow, ...]
     decisions: tuple[Decision, ...] = ()
 

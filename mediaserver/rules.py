@@ -30,7 +30,7 @@ SELECT c.id AS company_id, c.duplicate_policy, c.dial_prefixes, c.contact_calls,
     c.max_concurrent_calls AS company_calls, c.calling_windows AS company_windows, c.caller_ids,
     COALESCE(t.enabled, 0) AS trunk_enabled, t.id AS trunk_id, t.caller_id AS trunk_caller_id,
     t.max_concurrent_calls AS trunk_calls, t.calls_per_second,
-    COALESCE(a.enabled, 0) AS agent_enabled, a.phone_number AS agent_number,
+    c.enabled AS company_enabled, COALESCE(a.enabled, 0) AS agent_enabled, a.phone_number AS agent_number,
     a.calling_windows AS agent_windows, {now} AS now_ms
 FROM companies c
 LEFT JOIN trunks t ON t.id = :trunk_id AND t.company_id = c.id
@@ -95,7 +95,7 @@ def facts(tx: Tx, *, company_id: str, trunk_id: str, agent_id: str) -> Facts:
     row = tx.row(_FACTS, company_id=company_id, trunk_id=trunk_id, agent_id=agent_id)
     if row is None:
         raise LocalError(f"there is no company {company_id!r}")
-    configured = bool(row["trunk_enabled"] and row["agent_enabled"])
+    configured = bool(row["company_enabled"] and row["trunk_enabled"] and row["agent_enabled"])
     return Facts(
         company_id=company_id,
         trunk_id=trunk_id,

@@ -272,6 +272,8 @@ class Server:
             recordings=recordings,
             lease_ms=LEASE_MS,
             http=http,
+            public_url=self.settings.server.public_url.rstrip("/"),
+            node_url=self.settings.server.node_url or "",
         )
         self._switchboard = board = Switchboard(
             self.directory,

@@ -10,10 +10,12 @@ from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, 
 
 
 class ServerSettings(Table):
-    """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`."""
+    """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`; without a
+    `node_url` no other node asks this one for its recordings."""
 
     http: Address = "127.0.0.1:8080"
     public_url: HttpUrl = "http://127.0.0.1:8080"
+    node_url: HttpUrl | None = None
     data_dir: str = Field(default="var", min_length=1)
     database: str = ""
     admin_key: Secret | None = None
@@ -23,6 +25,11 @@ class ServerSettings(Table):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
     drain_s: float = Field(default=30.0, ge=0, le=3600)
+
+    @field_validator("node_url", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return None if value == "" else value
 
     @model_validator(mode="after")
     def _known_database(self) -> Self:

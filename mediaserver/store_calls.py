@@ -97,6 +97,7 @@ def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
         **{name: json.loads(row[name]) for name in _DOCUMENTS},
         recording_path=row["recording_path"],
         recording_url=row["recording_url"],
+        recording_node=row["recording_node"],
         attempts=tuple(_attempt(attempt) for attempt in attempts),
         decisions=tuple(decisions.of_call(tx, call_id)),
     )

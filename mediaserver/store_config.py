@@ -33,7 +33,8 @@ AND (k.expires_at_ms = 0 OR k.expires_at_ms > {now})
 _KEY = """
 INSERT INTO api_keys (id, company_id, key_sha256, scopes, from_file, created_at_ms)
 VALUES (:id, :company_id, :key_sha256, :scopes, :from_file, {now})
-ON CONFLICT (key_sha256) DO UPDATE SET company_id = excluded.company_id, scopes = excluded.scopes
+ON CONFLICT (key_sha256) DO UPDATE SET company_id = excluded.company_id, scopes = excluded.scopes,
+    from_file = excluded.from_file
 """
 
 ABANDON = """
@@ -101,15 +102,22 @@ def sync_file(tx: Tx, *, settings: Settings) -> None:
     """See `Store.sync_file`."""
     for table in ("companies", "trunks", "agents", "subscriptions"):
         tx.run(f"UPDATE {table} SET enabled = 0 WHERE from_file = 1")
-    tx.run("DELETE FROM api_keys WHERE from_file = 1")
     for table, row in _rows(settings):
         upsert(tx, table, {**row, "from_file": 1, "enabled": 1})
+    _sync_keys(tx, settings)
+    tx.run(ABANDON)
+
+
+def _sync_keys(tx: Tx, settings: Settings) -> None:
+    """A key that was there before stays the row that it is: when it was last used is still to be seen."""
+    gone = {row["key_sha256"] for row in tx.rows("SELECT key_sha256 FROM api_keys WHERE from_file = 1")}
     for company in settings.companies:
         for key in company.keys:
-            _put_key(
-                tx, company_id=company.id, key=reveal(key.key), scopes=frozenset(key.scopes), from_file=True
-            )
-    tx.run(ABANDON)
+            text = reveal(key.key)
+            gone.discard(digest(text))
+            _put_key(tx, company_id=company.id, key=text, scopes=frozenset(key.scopes), from_file=True)
+    for key_sha256 in sorted(gone):
+        tx.run("DELETE FROM api_keys WHERE key_sha256 = :key_sha256", key_sha256=key_sha256)
 
 
 def upsert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:

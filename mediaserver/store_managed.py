@@ -65,5 +65,5 @@ class Managed:
         await self._db.write(partial(managed.keys_used, key_ids=tuple(key_ids)))
 
     async def open_room(self, room: NewWebRoom) -> None:
-        """Writes down a browser session that somebody may join."""
+        """Writes down a browser session that somebody may join, and forgets those long over."""
         await self._db.write(partial(managed.open_room, room=room))

@@ -10,12 +10,13 @@ import pytest
 
 from mediaserver.directory import Directory
 from mediaserver.errors import LocalError
-from mediaserver.managed import Kind, ManagedRow
+from mediaserver.managed import KEPT_MS, Kind, ManagedRow, NewKey
+from mediaserver.records import NewWebRoom
 from mediaserver.vault import FILE, Vault
 from tests.support.api_site import write_api_site
 from tests.support.models import fake_models
 from tests.support.server import KEY, bearer, running
-from tests.support.store import company, settings
+from tests.support.store import Clock, company, opened, query, settings
 
 ANSWERING = "0c7de7b0-7d1c-4f6e-8f43-5f0f2c3f9f99"
 SCRIPT = {"start": "a", "step": [{"id": "a", "say": "Hi.", "action": "hang_up"}]}
@@ -93,3 +94,41 @@ async def test_a_key_that_asks_too_much_is_told_when_to_come_back(tmp_path: Path
             assert last == {"error": "Too many requests"}
             async with client.get("/api/v1/calls", headers=bearer("other-calls-key")) as answer:
                 assert answer.status == 200
+
+
+def room(name: str) -> NewWebRoom:
+    return NewWebRoom(name=name, company_id="acme", agent_id="a", identity="p", life_ms=900_000)
+
+
+async def test_rooms_that_nobody_can_join_any_more_are_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock) as store:
+        await store.open_room(room("first"))
+        clock.advance(900_000 + KEPT_MS)
+        await store.open_room(room("second"))
+        assert await query(tmp_path, "SELECT name FROM web_rooms") == [{"name": "second"}]
+
+
+async def test_keys_that_open_nothing_any_more_are_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock) as store:
+        old, _ = await store.make_key("acme", NewKey(frozenset({"calls"})))
+        assert await store.rotate_key("acme", old.id, overlap_ms=1000) is not None
+        assert await store.key("acme", old.id) is not None
+        clock.advance(1000 + KEPT_MS)
+        await store.make_key("acme", NewKey(frozenset({"calls"})))
+        assert await store.key("acme", old.id) is None
+
+
+async def test_a_key_of_the_file_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened(tmp_path, clock) as store:
+        (listed,) = (await store.keys("acme")).keys
+        await store.keys_used([listed.id])
+        clock.advance(5000)
+        await store.sync_file(settings())
+        assert (await store.key("acme", listed.id)) == (await store.keys("acme")).keys[0]
+        assert (await store.keys("acme")).keys[0].last_used_at_ms == clock.now_ms - 5000
+        await store.sync_file(settings(company("other")))
+        assert await store.find_key("acme-calls-key") is None
+        assert await store.key("acme", listed.id) is None

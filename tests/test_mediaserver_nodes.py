@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -15,10 +17,14 @@ import pytest_asyncio
 from tests.support import postgres
 from tests.support.nodes import nodes_of, write_nodes
 from tests.support.races import Race, among
+from tests.support.raw_call import RawCall
 from tests.support.server import KEY, OUTBOUND, ServerProcess, bearer
 from tests.support.trap import Trap, trap_at
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.peer]
+
+SERVER_KEY = "the-servers-own-admin-key"
+FRONT_DESK = "+14155550101"
 
 PLACE = "/api/v1/calls/outbound"
 COMPANY = "contact_limit = { calls = 3, per_minutes = 60 }\nmax_concurrent_calls = 100\n"
@@ -39,6 +45,15 @@ class Nodes:
         session = self.sessions[node % len(self.sessions)]
         async with session.post(PLACE, json=body, headers=bearer(KEY) | headers) as answer:
             return answer.status, await answer.json()
+
+    async def ask(
+        self, node: int, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, Any]:
+        """Asks one of them as the server's administrator."""
+        everything = bearer(SERVER_KEY) | headers
+        async with self.sessions[node].request(method, path, json=body, headers=everything) as answer:
+            content = await answer.read()
+            return answer.status, json.loads(content) if answer.content_type.endswith("json") else content
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -101,3 +116,42 @@ async def test_spaced_and_deduped_are_for_one_request_whoever_answers_it(nodes: 
     for status, body in answers:
         actions = [item["action"] for item in body["data"]["items"]]
         assert (status, actions) == (200, ["queued_now", "deduped"])
+
+
+async def test_what_is_made_at_one_node_is_known_to_the_other(nodes: Nodes) -> None:
+    script = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]}
+    agent = {"name": "Made", "script": script, "trunk": "carrier", "phoneNumber": "+14155550100"}
+    status, made = await nodes.ask(0, "POST", "/api/v1/agents?company=acme", agent)
+    assert status == 201, made
+    status, key = await nodes.ask(0, "POST", "/api/v1/keys?company=acme", {"scopes": ["calls"]})
+    assert status == 201, key
+    body = to("+14155559004") | {"agentId": made["id"]}
+    async with asyncio.timeout(30):
+        while (await nodes.place(1, body, Authorization=f"Bearer {key['key']}"))[0] != 200:
+            await asyncio.sleep(0.1)
+    status, _ = await nodes.ask(1, "DELETE", f"/api/v1/keys/{key['id']}?company=acme")
+    assert status == 200
+    assert (await nodes.place(0, body, Authorization=f"Bearer {key['key']}"))[0] == 401
+
+
+async def test_a_recording_is_had_from_every_node(nodes: Nodes) -> None:
+    async with RawCall(nodes.processes[0].site.sip, FRONT_DESK) as call:
+        await call.answered()
+        call.reply(await call.asked("BYE", patience_s=30))
+    recorded = "/api/v1/calls?company=acme&status=COMPLETED"
+    async with asyncio.timeout(30):
+        while not (calls := (await nodes.ask(1, "GET", recorded))[1]["calls"]):
+            await asyncio.sleep(0.05)
+    path = f"/api/v1/calls/{calls[0]['callTaskId']}/recording?company=acme"
+    (_, here), (status, there) = [await nodes.ask(node, "GET", path) for node in (0, 1)]
+    assert (status, there[:4], there) == (200, b"RIFF", here)
+    status, part = await nodes.ask(1, "GET", path, Range="bytes=8-11")
+    assert (status, part) == (206, b"WAVE")
+    assert (await nodes.ask(1, "GET", path, Range="bytes=999999999-"))[0] == 416
+    status, refused = await nodes.ask(1, "GET", path.replace("acme", "other"))
+    assert (status, refused) == (404, {"error": "Call not found"})
+
+    # The last test: the node that has the file goes away.
+    await asyncio.to_thread(nodes.processes[0].stop, signal_number=signal.SIGTERM)
+    status, refused = await nodes.ask(1, "GET", path)
+    assert (status, refused) == (503, {"error": "The node that has this recording does not answer"})

@@ -74,7 +74,8 @@ class Race:
             at = self.cancelled_at.get(number)
             if at is None:
                 assert len(invites) == 1, number
-            for call_id in invites if at is not None else ():
+                continue
+            for call_id in invites:
                 assert trap.cancels[number][call_id] <= at + LATE_S, number
 
 

@@ -277,14 +277,17 @@ async def until_final(
 
 
 class ServerProcess:
-    """`mediaserver serve` in a process of its own; what it logs is kept in a file."""
+    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file."""
 
-    def __init__(self, site: Site, *arguments: str) -> None:
+    def __init__(self, site: Site, *arguments: str, cwd: Path | None = None) -> None:
         self.site = site
         self.log = site.path.with_suffix(".log")
         command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
+            )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Waits until `/readyz` says 200."""
@@ -334,9 +337,9 @@ def _body(content: bytes) -> Any:
 
 
 @contextmanager
-def serving(site: Site, *arguments: str) -> Iterator[ServerProcess]:
+def serving(site: Site, *arguments: str, cwd: Path | None = None) -> Iterator[ServerProcess]:
     """A server process that is gone when the block ends."""
-    server = ServerProcess(site, *arguments)
+    server = ServerProcess(site, *arguments, cwd=cwd)
     try:
         yield server
     finally:
