@@ -101,10 +101,11 @@ class Completeness:
     def unfinished(self, text: str) -> bool:
         """The words ask for more: "my number is", a trailing "and", a sound of thinking."""
         lists = self._lists
-        last = text.rsplit(" ", 1)[-1]
-        if last in lists.dangling or last in lists.fillers or text in lists.openers:
+        ending = text.split()[-2:]
+        last = ending[-1] if ending else ""
+        if last in lists.fillers or text in lists.openers:
             return True
-        return any(text.endswith(" " + opener) for opener in lists.openers if " " in opener)
+        return last in lists.dangling and " ".join(ending) not in lists.finished
 
     def digits(self, text: str, expected: Expected | None) -> str:
         """The digits that end the text: "it is five five" gives "55", "one moment" gives ""."""

@@ -655,6 +655,53 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     return float(state[_SHARE])
 
 
+# --- prosody --------------------------------------------------------------------------------------
+
+PROSODY_HZ: Final = 4000
+PROSODY_HOP: Final = 40  # 10 ms
+PROSODY_WINDOW: Final = 128  # 32 ms: two periods of the lowest voice
+PROSODY_SHORTEST: Final = 9  # lags: 444 Hz
+PROSODY_LONGEST: Final = 60  # to 67 Hz
+
+
+@_compiled(_VOID(_F32, _F32_2D), fastmath=True)
+def prosody(samples: Floats, out: Floats) -> None:
+    """Level, pitch and voicing every 10 ms. `samples` at 4 kHz, at least `rows * 40 + 188` of them; `out`:
+    rows of (RMS, pitch in Hz, normalised autocorrelation at its lag). The pitch is that of the shortest lag
+    whose correlation is nearly the best (Boersma 1993 has the reason: octaves), interpolated."""
+    scores = np.zeros(PROSODY_LONGEST + 2, np.float32)
+    for row in range(out.shape[0]):
+        first = samples[row * PROSODY_HOP : row * PROSODY_HOP + PROSODY_WINDOW]
+        energy = np.float32(1.0)
+        for i in range(PROSODY_WINDOW):
+            energy += first[i] * first[i]
+        best = np.float32(0.0)
+        for lag in range(PROSODY_SHORTEST - 1, PROSODY_LONGEST + 2):
+            start = row * PROSODY_HOP + lag
+            later = samples[start : start + PROSODY_WINDOW]
+            product = np.float32(0.0)
+            power = np.float32(1.0)
+            for i in range(PROSODY_WINDOW):
+                product += first[i] * later[i]
+                power += later[i] * later[i]
+            scores[lag] = product / np.sqrt(energy * power)
+            if PROSODY_SHORTEST <= lag <= PROSODY_LONGEST:
+                best = max(best, scores[lag])
+        chosen = 0
+        for lag in range(PROSODY_SHORTEST, PROSODY_LONGEST + 1):
+            peak = scores[lag] >= scores[lag - 1] and scores[lag] >= scores[lag + 1]
+            if peak and scores[lag] > np.float32(0.9) * best:
+                chosen = lag
+                break
+        out[row, 0] = np.sqrt(energy / PROSODY_WINDOW)
+        out[row, 1] = 0.0
+        out[row, 2] = scores[chosen] if chosen else np.float32(0.0)
+        if chosen:
+            bend = scores[chosen - 1] - 2.0 * scores[chosen] + scores[chosen + 1]
+            off = 0.5 * (scores[chosen - 1] - scores[chosen + 1]) / bend if bend < 0.0 else 0.0
+            out[row, 1] = PROSODY_HZ / (chosen + off)
+
+
 def warm() -> None:
     """Runs every kernel once on real shapes; call it before saying ready."""
     octets = np.zeros(160, np.uint8)
@@ -683,3 +730,4 @@ def warm() -> None:
     echo_remember(rings, 0, fine, coarse)
     weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
     echo_share(rings, 0, thinned, sums, weights, echo)
+    prosody(np.zeros(PROSODY_HOP + 188, np.float32), np.zeros((1, 3), np.float32))

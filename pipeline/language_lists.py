@@ -28,8 +28,10 @@ class WordLists:
     `backchannels`: "go on, I am listening", said over the agent. `stops`: whoever says these wants the floor.
     `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
     words after which more comes. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
-    answers to a yes-or-no question. `digits`: single word to digit; `homophones`: words that are digits only
-    where digits are expected."""
+    answers to a yes-or-no question. `closing`: last words after which nothing comes; `wanting`: last words
+    that mostly want another ("I need to change"). `asking`: first words of a question; `finished`:
+    endings that are whole although their last word dangles ("turn it on"). `digits`: single word to digit;
+    `homophones`: words that are digits only where digits are expected."""
 
     backchannels: frozenset[str] = frozenset()
     stops: frozenset[str] = frozenset()
@@ -38,6 +40,10 @@ class WordLists:
     dangling: frozenset[str] = frozenset()
     openers: frozenset[str] = frozenset()
     yes_no: frozenset[str] = frozenset()
+    closing: frozenset[str] = frozenset()
+    wanting: frozenset[str] = frozenset()
+    asking: frozenset[str] = frozenset()
+    finished: frozenset[str] = frozenset()
     digits: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
     homophones: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
 
@@ -109,9 +115,9 @@ _ENGLISH: Final = WordLists(
     stops=_phrases(
         "stop, wait, hold on, hang on, no, nope, excuse me, sorry, pardon, one moment, one second",
         "just a moment, just a second, wait a minute, hold up, listen, hello, hey, quiet, shut up",
-        "enough, cancel, help, let me, be quiet, not interested, thats wrong, thats not right, i have",
-        "a question, can i, may i, repeat that, say that again, what, who, operator, human, agent",
-        "representative, never mind, forget it, but",
+        "enough, cancel, help, let me, be quiet, not interested, thats wrong, thats not right, i",
+        "have, a question, can i, may i, repeat that, say that again, what, who, operator, human",
+        "agent, representative, never mind, forget it, but",
     ),
     fillers=_set(
         "um uh er erm eh hmm hm mm mmm ah uhm umm uhh huh",
@@ -127,13 +133,36 @@ _ENGLISH: Final = WordLists(
     ),
     openers=_phrases(
         "my number is, my name is, it is, it's, let me see, let me think, hold on, wait, one moment",
-        "just a second, i think, i would like, i want, yes but, no but, well, the number is, the code",
-        "is, my code is, the name is, its, thats, that is, i would like to, i want to, id like, id",
-        "like to, can you, could you, you know, i mean, actually, the first is, my address is, my",
-        "email is, i need",
+        "just a second, i think, i would like, i want, yes but, no but, well, the number is, the",
+        "code, is, my code is, the name is, its, thats, that is, i would like to, i want to, id like",
+        "id, like to, can you, could you, you know, i mean, actually, the first is, my address is",
+        "my, email is, i need",
     ),
     yes_no=_set(
         "yes yeah yep yup sure correct right no nope okay ok",
+    ),
+    closing=_phrases(
+        "please, thanks, thank you, thank you very much, goodbye, bye, thats all, thats it, thats",
+        "right, that is all, that is it, fine, great, perfect, thats correct, that is correct, no",
+        "thanks, no thank you, cheers, too, anything else, nothing else, instead, tomorrow, today",
+        "already, anymore",
+    ),
+    wanting=_set(
+        "need want like have know tell say think send give get make take see find buy book change",
+        "cancel ask bring put keep let call speak talk look looking calling wondering hoping trying",
+        "going about into onto over under between before after until since than when where while what",
+        "who how whether not very really quite some any every each another two three first second",
+        "next last new number name well okay then there also just only even as be been being do does",
+        "did has had may might must should shall am anything",
+    ),
+    asking=_set(
+        "what when where who why how which can could would will do does did is are was has have may",
+        "should",
+    ),
+    finished=_phrases(
+        "it on, it in, it is, them on, them in, that on, me in, me on, you in, about that, for that",
+        "of that, with that, like that, do that, to that, after that, know that, want that, have",
+        "that, i am, you are",
     ),
     digits=_numbered("zero/oh/nought one two three four five six seven eight nine"),
     homophones=MappingProxyType({"o": "0", "to": "2", "too": "2", "for": "4"}),
@@ -165,6 +194,16 @@ _ARABIC: Final = WordLists(
     ),
     yes_no=_set(
         "نعم ايوه أيوه اي أجل لا كلا طيب صحيح تمام",
+    ),
+    closing=_phrases(
+        "شكرا, من فضلك, لو سمحت, مع السلامة, فقط, هذا كل شيء, بس كذا, خلاص, تمام, غدا, اليوم, بكرا",
+    ),
+    wanting=_set(
+        "اريد ابغى عايز بدي عندي كان كنت هل متى اين كيف كم ماذا قبل بعد حتى كل بعض غير ليس لم لن سوف",
+        "قد",
+    ),
+    asking=_set(
+        "هل متى اين كيف كم ماذا لماذا من ما ايش شو وين ليش ممكن",
     ),
     digits=_numbered(
         "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "

@@ -1,0 +1,77 @@
+"""How the voice sounds before a pause: falling and fading as at a full stop, or held as before "and"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline import kernels
+from pipeline.audio import Pcm
+
+_LOOK_BACK_S: Final = 1.6
+_VOICING: Final = 0.5  # normalised autocorrelation of a voiced frame
+_LOUD_DB: Final = 30.0  # a frame this far below the loudest is not the voice
+_ENDING: Final = 12  # voiced frames of 10 ms: the last syllable or so
+_LEAST: Final = 8  # voiced frames before anything is said about the pitch
+_FLOOR: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prosody:
+    """The last second and a half before a pause.
+
+    `fall_st`: by how many semitones the last syllable lies below the voice's middle before it; negative for a
+    rise. `slope_st_s`: of the pitch in the last 0.25 s of voice, semitones a second. `fade_db`: by how much
+    the end is quieter than the loudest part. `held_ms`: the last stretch of voice without a break.
+    `voiced_ms`: how much voice there was to judge by; with 0 the others say nothing."""
+
+    fall_st: float = 0.0
+    slope_st_s: float = 0.0
+    fade_db: float = 0.0
+    held_ms: int = 0
+    voiced_ms: int = 0
+
+
+_SILENT: Final = Prosody()
+
+
+def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
+    """The prosody before the pause that ends `audio`: int16 at any multiple of 4 kHz. Takes 0.15 ms."""
+    ratio = rate_hz // kernels.PROSODY_HZ
+    size = min(len(audio), int(_LOOK_BACK_S * rate_hz)) // ratio * ratio
+    thin = audio[len(audio) - size :].reshape(-1, ratio).mean(axis=1, dtype=np.float32)
+    count = (len(thin) - kernels.PROSODY_WINDOW - kernels.PROSODY_LONGEST) // kernels.PROSODY_HOP
+    if count < _LEAST:
+        return _SILENT
+    rows = np.empty((count, 3), np.float32)
+    kernels.prosody(np.ascontiguousarray(thin), rows)
+    level_db = 20.0 * np.log10(rows[:, 0] + _FLOOR)
+    voiced = (rows[:, 2] > _VOICING) & (level_db > level_db.max() - _LOUD_DB)
+    at = np.flatnonzero(voiced)
+    if len(at) < _LEAST:
+        return _SILENT
+    return _measured(12.0 * np.log2(rows[at, 1]), level_db, at)
+
+
+def _measured(
+    pitch_st: npt.NDArray[np.float32], level_db: npt.NDArray[np.float32], at: npt.NDArray[np.intp]
+) -> Prosody:
+    """`pitch_st`: of the voiced frames, which are at `at`."""
+    ending, before = pitch_st[-_ENDING:], pitch_st[:-_ENDING]
+    recent = at >= at[-1] - 25
+    slope = 0.0
+    if recent.sum() >= _LEAST:
+        times = at[recent] - at[recent].mean()
+        slope = float((times * pitch_st[recent]).sum() / (times * times).sum()) * 100.0
+    gaps = np.flatnonzero(np.diff(at) > 3)
+    held = at[-1] - (at[gaps[-1] + 1] if len(gaps) else at[0]) + 1
+    return Prosody(
+        fall_st=float(np.median(before) - np.median(ending)) if len(before) >= _LEAST else 0.0,
+        slope_st_s=slope,
+        fade_db=float(level_db[at].max() - level_db[at[-6:]].mean()),
+        held_ms=int(held) * 10,
+        voiced_ms=len(at) * 10,
+    )
