@@ -12,11 +12,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.engines import Cast
 from mediaserver.journal import Journal, Write
+from mediaserver.lines import Lines
 from mediaserver.metrics import Metrics
 from mediaserver.outbox import new_event_id
 from mediaserver.precall import Poster, brief
@@ -46,6 +47,7 @@ class Floor:
     http: Poster | None = None  # for tools before a call; without one, none are asked
     public_url: str = ""  # what links to this server begin with
     node_url: str = ""  # where the other nodes reach this one's recordings
+    lines: Lines | None = None  # to people; without them, nobody is handed on
     wall_clock: Callable[[], float] = time.time
 
 
@@ -59,6 +61,14 @@ class Part:
     records: bool
     caller_id: str | None = None
     tools: tuple[PreCallTool, ...] = ()
+    unreachable: str = ""  # said when nobody answers to whom the caller is handed
+
+
+class Going(Protocol):
+    """Something under way that can be ended from outside."""
+
+    def stop(self) -> None:
+        """Ends it."""
 
 
 class LiveConversation(SessionObserver):
@@ -71,8 +81,15 @@ class LiveConversation(SessionObserver):
         self.turns: list[dict[str, Any]] = []
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the outcome is in the store."""
-        self._part = part
-        self._floor = floor
+        self.part = part
+        self.floor = floor
+        self.transfer: Going | None = None
+        """What follows the conversation, where the agent handed the caller on."""
+        self.handed: dict[str, Any] | None = None
+        """What came of it, for the analysis."""
+        self.began = 0.0
+        """When the conversation did, on the loop's clock."""
+        self.stopped = False
         self._session: Session | None = None
 
     @property
@@ -82,18 +99,21 @@ class LiveConversation(SessionObserver):
 
     async def hang_up(self) -> None:
         """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
+        self.stopped = True
         if self._session is not None:
             self._session.stop()
+        if self.transfer is not None:
+            self.transfer.stop()
 
     async def prepare(self, direction: str) -> str:
         """Asks the agent's tools what is to be known before the call; "", or why nobody may be called. Never
         raises."""
-        tools, http = self._part.tools, self._floor.http
+        tools, http = self.part.tools, self.floor.http
         if not tools or http is None:
             return ""
         briefing = await brief(http, tools, self.claim, direction=direction)
         self.claim = replace(self.claim, variables=briefing.variables)
-        store, claim = self._floor.store, self.claim
+        store, claim = self.floor.store, self.claim
         self.note("variables", lambda: store.fill_variables(claim))
         return briefing.objection
 
@@ -112,10 +132,11 @@ class LiveConversation(SessionObserver):
             return None, f"{type(failure).__name__}: {failure}"
 
     async def _conversation(self, leg: Leg) -> SessionResult:
-        cast, claim = self._part.cast, self.claim
+        cast, claim = self.part.cast, self.claim
         context = AgentContext(
-            claim.call_id, self._part.language, self._part.greeting, claim.variables, claim.metadata
+            claim.call_id, self.part.language, self.part.greeting, claim.variables, claim.metadata
         )
+        self.began = asyncio.get_running_loop().time()
         self._session = Session(
             leg=leg,
             agent=cast.agent.join(context),
@@ -135,11 +156,11 @@ class LiveConversation(SessionObserver):
         """The session is about to run."""
 
     def _open_recording(self, rate_hz: int) -> Recording | None:
-        if not self._part.records:
+        if not self.part.records:
             return None
-        path = self._floor.recordings / f"{self.call_id}.wav"
+        path = self.floor.recordings / f"{self.call_id}.wav"
         try:
-            return self._floor.recorder.open(path, rate_hz=rate_hz, now=asyncio.get_running_loop().time())
+            return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
         except OSError as error:
             log.error("call goes on unrecorded", extra={**self.fields(), "reason": str(error)})
             return None
@@ -164,7 +185,7 @@ class LiveConversation(SessionObserver):
             )
         recorded = result.recording is not None
         for fault in result.faults:
-            self._floor.metrics.engine_errors.labels(fault.role).inc()
+            self.floor.metrics.engine_errors.labels(fault.role).inc()
         return Outcome(
             status=CallStatus.COMPLETED,
             cause=result.reason.value if result.reason in _OWN_CAUSES else cause,
@@ -173,17 +194,17 @@ class LiveConversation(SessionObserver):
             ended_at_ms=self.now_ms(),
             transcript=[entry_data(entry) for entry in result.transcript],
             turns=[turn_data(turn) for turn in result.turns],
-            analysis=analyse(result),
+            analysis=analyse(result) | ({} if self.handed is None else {"transfer": self.handed}),
             recording_path=str(result.recording) if recorded else "",
-            recording_url=f"{self._floor.public_url}/api/v1/calls/{self.call_id}/recording" if recorded else "",
-            recording_node=self._floor.node_url if recorded else "",
+            recording_url=f"{self.floor.public_url}/api/v1/calls/{self.call_id}/recording" if recorded else "",
+            recording_node=self.floor.node_url if recorded else "",
         )
 
     def finish(self, outcome: Outcome, direction: str) -> None:
         """The call is over: counts it, and has its outcome written."""
-        self._floor.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
+        self.floor.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
         log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
-        store = self._floor.store
+        store = self.floor.store
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self._outcome_written)
 
     def _outcome_written(self) -> None:
@@ -197,16 +218,20 @@ class LiveConversation(SessionObserver):
         data = turn_data(turn)
         self.turns.append(data)
         if turn.latency is not None:
-            self._floor.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
+            self.floor.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
         if turn.interrupted:
-            self._floor.metrics.interruptions.inc()
-        store, kind = self._floor.store, "turn.completed"
+            self.floor.metrics.interruptions.inc()
+        self.tell("turn.completed", data)
+
+    def tell(self, kind: str, data: dict[str, Any]) -> None:
+        """An event of the call's, for webhooks."""
+        store = self.floor.store
         event_id = new_event_id()  # the same however often it is written
 
         def write() -> Awaitable[None]:
             return store.event(self.call_id, kind, data, event_id=event_id)
 
-        self._floor.journal.note(self.call_id, kind, write)
+        self.floor.journal.note(self.call_id, kind, write)
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """See `SessionObserver`."""
@@ -214,11 +239,11 @@ class LiveConversation(SessionObserver):
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
         """Has something written that decides what the call became."""
-        self._floor.journal.note(self.call_id, name, write, essential=True, done=done)
+        self.floor.journal.note(self.call_id, name, write, essential=True, done=done)
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
-        return int(self._floor.wall_clock() * 1000)
+        return int(self.floor.wall_clock() * 1000)
 
     def fields(self) -> dict[str, object]:
         """What a line of the log says about the call."""

@@ -34,6 +34,17 @@ def remove(tx: Tx, *, company_id: str, phone_number: str) -> bool:
     )
 
 
+def listed(tx: Tx, *, company_id: str, phone_number: str) -> bool:
+    """See `Store.may_not_call`."""
+    return bool(
+        tx.rows(
+            "SELECT 1 FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
+            company_id=company_id,
+            phone_number=phone_number,
+        )
+    )
+
+
 def find(tx: Tx, *, company_id: str, cursor: str, limit: int) -> DoNotCallPage:
     """See `Store.do_not_call`."""
     if not 1 <= limit <= PAGE_LIMIT:

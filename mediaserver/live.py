@@ -18,8 +18,10 @@ from enum import Enum, auto
 
 from mediaserver.conversing import Floor, LiveConversation, Part
 from mediaserver.errors import StoreError
+from mediaserver.handing import hand_over, handed_on
 from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
+from mediaserver.rooms.bridge import Bridge
 from sip.call import Call, CallFailed
 from sip.errors import SipError
 from sip.states import CallState, Direction, HangupCause
@@ -103,7 +105,7 @@ class LiveCall(LiveConversation):
     async def _place(self, trunk: Trunk) -> None:
         try:
             call = await trunk.call(
-                self.claim.dial_number, caller_id=self._part.caller_id, call_id=self.claim.call_id
+                self.claim.dial_number, caller_id=self.part.caller_id, call_id=self.claim.call_id
             )
         except (SipError, OSError) as error:
             log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
@@ -112,16 +114,16 @@ class LiveCall(LiveConversation):
             await self._follow(call)
 
     async def _arm(self) -> bool:
-        store, loop = self._floor.store, asyncio.get_running_loop()
+        store, loop = self.floor.store, asyncio.get_running_loop()
         asked = loop.time()
         try:
-            armed = await store.arm(self.claim, self._floor.lease_ms)
+            armed = await store.arm(self.claim, self.floor.lease_ms)
         except StoreError as error:
             # It may have been committed all the same; nobody but us knows that nothing left.
             log.warning("call not dialled: database away", extra={**self.fields(), "reason": str(error)})
             self.note("release", lambda: store.release(self.claim))
             return False
-        if armed and loop.time() - asked > self._floor.lease_ms / 2000:
+        if armed and loop.time() - asked > self.floor.lease_ms / 2000:
             log.warning("call not dialled: this process stood still", extra=self.fields())
             self.note("release", lambda: store.release(self.claim))
             return False
@@ -144,6 +146,10 @@ class LiveCall(LiveConversation):
 
     async def _talk(self, call: Call) -> None:
         result, error = await self.converse(call)
+        if handed_on(result) and call.state is CallState.ANSWERED and self.floor.lines is not None:
+            bridge = Bridge(self.floor.lines.pacer, rate_hz=call.rate_hz)
+            bridge.add(call)
+            await hand_over(self, bridge, result)
         await self._end(call)
         cause = call.cause or HangupCause.NORMAL
         self._finish(
@@ -167,7 +173,7 @@ class LiveCall(LiveConversation):
             await call.ended()
         except SipError as error:
             log.warning("hang-up failed", extra={**self.fields(), "reason": str(error)})
-        self._floor.metrics.count_rtp(call.stats)
+        self.floor.metrics.count_rtp(call.stats)
 
     # What becomes of it -------------------------------------------------------------------------------------
 
@@ -197,5 +203,5 @@ class LiveCall(LiveConversation):
         if status is None:
             return
         self._reached = status
-        store, at_ms = self._floor.store, self.now_ms()
+        store, at_ms = self.floor.store, self.now_ms()
         self.note(status.value, lambda: store.progress(self.claim, status, at_ms))

@@ -30,6 +30,7 @@ EVENTS = frozenset(
         "call.failed",
         "call.cancelled",
         "call.unknown",
+        "call.transferred",
         "turn.completed",
         "transcript.completed",
         "analysis.completed",

@@ -28,6 +28,7 @@ from mediaserver.errors import LocalError
 from mediaserver.inbound import Inbound, NumberPlan
 from mediaserver.journal import Journal
 from mediaserver.key_ring import KeyRing
+from mediaserver.lines import Lines
 from mediaserver.loops import forever
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.orders import Live, Orders
@@ -105,6 +106,7 @@ class Server:
         self._dispatch: Dispatch | None = None
         self._switchboard: Switchboard | None = None
         self._lobby: Lobby | None = None
+        self._lines: Lines | None = None
         self._gc_pauses: GcPauses | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
@@ -206,6 +208,11 @@ class Server:
         return self._open()
 
     @property
+    def lines(self) -> Lines:
+        """Calls to people. Raises `Unavailable` until the server is up."""
+        return _up(self._lines)
+
+    @property
     def lobby(self) -> Lobby:
         """The rooms of web calls. Raises `NotConfigured` where there are none."""
         self._open()
@@ -264,6 +271,7 @@ class Server:
         recorder = RecordingWriter()
         recorder.start()
         self._open_things.push_async_callback(recorder.close)
+        self._lines = Lines(self.directory, endpoint=self.endpoint, store=store, room=self._room)
         floor = Floor(
             store=store,
             journal=self._journal,
@@ -274,6 +282,7 @@ class Server:
             http=http,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
+            lines=self._lines,
         )
         self._switchboard = board = Switchboard(
             self.directory,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from mediaserver.settings_tools import PreCallTool
 from mediaserver.settings_values import (
@@ -65,6 +66,12 @@ class LlmSettings(Table):
     max_tokens: int | None = Field(default=None, ge=1)
     timeout_s: float = Field(default=10.0, gt=0, le=120)
 
+def _target(value: str) -> str:
+    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
+        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
+    return value
+
+
 
 class SessionSettings(Table):
     """[agent.session]: how the conversation is timed."""
@@ -82,6 +89,10 @@ Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
 """Seconds before each further attempt."""
 
 
+TransferTarget = Annotated[str, AfterValidator(_target)]
+"""A number as E.164, or "room:" and the name of a room."""
+
+
 class RetrySettings(Table):
     """[agent.retry]: by the cause for which an attempt came to nothing, the pauses before the next ones. Only
     what the far end said itself counts: an INVITE that nobody answered is never sent again."""
@@ -93,6 +104,9 @@ class RetrySettings(Table):
     unreachable: Pauses = Field(default=(), max_length=20)
     incompatible: Pauses = Field(default=(), max_length=20)
     remote_error: Pauses = Field(default=(), max_length=20)
+    unreachable: str = "I am sorry, nobody can take your call right now. Goodbye."
+    transfer_targets: Mapping[str, TransferTarget] = Field(default_factory=dict, max_length=100)
+    transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
 
 
 class AgentTerms(Table):

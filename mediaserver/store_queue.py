@@ -136,6 +136,12 @@ class Queue:
             partial(do_not_call.remove, company_id=company_id, phone_number=phone_number)
         )
 
+    async def may_not_call(self, company_id: str, phone_number: str) -> bool:
+        """Whether a number is on the company's list."""
+        return await self._db.read(
+            partial(do_not_call.listed, company_id=company_id, phone_number=phone_number)
+        )
+
     async def do_not_call(self, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
         """The company's list, by number."""
         return await self._db.read(

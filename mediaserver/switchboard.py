@@ -113,6 +113,7 @@ class Switchboard:
             greeting=agent.greeting,
             records=agent.session.recording,
             tools=agent.pre_call_tools,
+            unreachable=agent.unreachable,
             caller_id=caller,
         )
 

@@ -60,7 +60,7 @@ class Phrases:
             text = getattr(settings, phrase.value)
             for voice in voices if text else ():
                 try:
-                    samples = await _synthesise(voice, text, settings.language)
+                    samples = await synthesise(voice, text, settings.language)
                 except (EngineError, TimeoutError) as error:
                     extra = {"phrase": phrase.value, "reason": str(error)}
                     log.warning("phrase could not be prepared", extra=extra)
@@ -78,7 +78,8 @@ class Phrases:
         return self._at_rate[key]
 
 
-async def _synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
+async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
+    """All of `text` at once, at the voice's rate. Raises `EngineError`, TimeoutError."""
     chunks: list[Pcm] = []
     stream = cast(Any, voice.speak(text, language=language))
     async with asyncio.timeout(SYNTHESIS_LIMIT_S), aclosing(stream):

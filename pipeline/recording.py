@@ -17,6 +17,7 @@ import asyncio
 import logging
 import struct
 import threading
+from os import SEEK_END
 from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, Final
@@ -169,6 +170,17 @@ class RecordingWriter:
         self._files[recording] = file
         return recording
 
+    def resume(self, path: Path, *, rate_hz: int, now: float) -> Recording:
+        """Goes on in `path`, which was closed and holds the same rate: the clock of what is there, which began
+        at `now`, goes on too, and what lies between is silence. Raises OSError, `LocalError` before
+        `start`."""
+        if self._thread is None:
+            raise LocalError("the recording writer was not started")
+        file = _WavFile(path, rate_hz, append=True)
+        recording = Recording(self, path, rate_hz=rate_hz, now=now + file.samples / rate_hz)
+        self._files[recording] = file
+        return recording
+
     async def close(self) -> None:
         """Ends the thread when everything given to it is written."""
         thread, self._thread = self._thread, None
@@ -237,12 +249,21 @@ class _WavFile:
 
     __slots__ = ("_blocks", "_bytes", "_file", "_rate_hz", "error")
 
-    def __init__(self, path: Path, rate_hz: int) -> None:
+    def __init__(self, path: Path, rate_hz: int, *, append: bool = False) -> None:
         self.error: OSError | None = None
         self._rate_hz = rate_hz
         self._bytes = self._blocks = 0
-        self._file: BinaryIO = path.open("wb", buffering=0)
-        self._file.write(self._header())
+        self._file: BinaryIO = path.open("r+b" if append else "wb", buffering=0)
+        if append:
+            self._bytes = (self._file.seek(0, SEEK_END) - _HEADER_BYTES) // 4 * 4
+            self._file.seek(_HEADER_BYTES + self._bytes)
+        else:
+            self._file.write(self._header())
+
+    @property
+    def samples(self) -> int:
+        """How many it holds of each channel."""
+        return self._bytes // 4
 
     def append(self, block: Block | int) -> None:
         """Samples, or a number of silent ones."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -121,6 +121,10 @@ class Bridge:
         self._pace: Pace | None = None
         self._next = 0  # the position that the conversation's next frame has
         self._offset: int | None = None  # of a lone leg's positions; None: to be found at its next frame
+        self.on_left: Callable[[Leg], None] | None = None
+        """Told of every leg that has ended."""
+        self.tap: Callable[[Sequence[tuple[Leg, Pcm]], int, float], None] | None = None
+        """Given what each leg said in 20 ms of the mix, with its position and its moment."""
 
     @property
     def rate_hz(self) -> int:
@@ -181,6 +185,8 @@ class Bridge:
             return
         self._seats.remove(seat)
         self._connect()
+        if self.on_left is not None:
+            self.on_left(seat.leg)
         if not any(each.speaks for each in self._seats):
             self.end(reason)
 
@@ -232,6 +238,8 @@ class Bridge:
         if agent is not None and source is not None:
             source.sent(now)
         position, self._next = self._next, self._next + self._samples
+        if self.tap is not None:
+            self.tap([(seat.leg, frame) for seat, frame in said], position, now)
         if self._listener is not None and said:
             self._listener.audio_received(mixed([frame for _, frame in said]), position, now, concealed=False)
 

@@ -251,6 +251,7 @@ class Lobby:
             greeting=agent.greeting,
             records=agent.session.recording,
             tools=agent.pre_call_tools,
+            unreachable=agent.unreachable,
         )
         new = NewWebCall(
             call_id=opened.room.name,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mediaserver.conversing import Floor, LiveConversation, Part
+from mediaserver.handing import hand_over
 from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.bridge import Bridge
@@ -77,10 +78,9 @@ class WebCall(LiveConversation):
 
     async def _converse(self) -> Outcome:
         self._room.on_text = lambda who, text: self.write(text)
-        self._room.on_text = lambda who, text: self.write(text)
         result, error = await self.converse(self._bridge)
         self._room.on_text = None
-        self._room.on_text = None
+        await hand_over(self, self._bridge, result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
         return self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
 

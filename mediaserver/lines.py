@@ -1,0 +1,106 @@
+"""Calls from a conversation to people: whom an agent may hand its caller to, and whom a company may call into
+a room. They keep the rules of every call: destinations of the company, the trunk's format, do-not-call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mediaserver.directory import Directory
+from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.settings import AgentSettings
+from mediaserver.store import Store
+from mediaserver.wiring import caller_id
+from pipeline.pacer import Pacer
+from sip.call import Call
+from sip.endpoint import Endpoint
+
+ROOM = "room:"
+"""What a target begins with that is a room."""
+
+ANY_ROOM = "room:*"
+
+
+class LineRefused(LocalError):
+    """Nobody is called: the rules are against it. `str()` says why, for the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A number that may be called, and how. Made by `Lines.route`."""
+
+    agent: AgentSettings
+    number: str
+    dial_number: str
+    trunk_id: str
+    caller_id: str | None
+
+
+class Lines:
+    """Places calls over the trunk of an agent. `room` says how many more calls this node takes."""
+
+    def __init__(
+        self, directory: Directory, *, endpoint: Endpoint, store: Store, room: Callable[[], int]
+    ) -> None:
+        self._directory = directory
+        self._endpoint = endpoint
+        self._store = store
+        self._room = room
+
+    @property
+    def pacer(self) -> Pacer:
+        """The clock of all media."""
+        return self._endpoint.pacer
+
+    def target(self, agent_id: str, wanted: str) -> str:
+        """The number or room that an agent means by `wanted`: a name in its `transfer_targets`, or one of
+        those targets itself. Raises `LineRefused`."""
+        targets = self._agent(agent_id).transfer_targets
+        if wanted in targets and targets[wanted] != ANY_ROOM:
+            return targets[wanted]
+        allowed = set(targets.values())
+        if wanted in allowed or (wanted.startswith(ROOM) and ANY_ROOM in allowed):
+            return wanted
+        raise LineRefused("the target is not among the agent's transfer_targets")
+
+    async def route(self, agent_id: str, number: str) -> Route:
+        """How `number` is called for an agent. Raises `LineRefused` where it may not be."""
+        agent = self._agent(agent_id)
+        company = self._directory.company(agent.company)
+        trunk = self._directory.trunk(agent.trunk) if agent.trunk is not None else None
+        if company is None or trunk is None:
+            raise LineRefused("No SIP trunk configured for this agent")
+        try:
+            number = normalise(number, company.country)
+        except InvalidNumber as error:
+            raise LineRefused(str(error)) from None
+        if not may_dial(number, company.prefixes):
+            raise LineRefused("Phone number is outside the destinations that your company may call")
+        dial_number = format_for_trunk(number, trunk.number_format)
+        if not accepted(dial_number, trunk.accepts):
+            raise LineRefused("Phone number format does not match SIP trunk configuration")
+        if await self._store.may_not_call(agent.company, number):
+            raise LineRefused("Phone number is on the do-not-call list")
+        return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk))
+
+    async def dial(self, route: Route, *, call_id: str) -> Call:
+        """Places the call; it rings when this returns, or will. Raises `LineRefused`, `SipError`, OSError."""
+        trunk = self._endpoint.trunks.get(route.trunk_id)
+        if trunk is None:
+            raise LineRefused("the trunk cannot be used")
+        if self._room() <= 0:
+            raise LineRefused("this server takes no more calls at the moment")
+        return await trunk.call(
+            route.dial_number,
+            caller_id=route.caller_id,
+            call_id=call_id,
+            ring_timeout_s=route.agent.transfer_ring_s,
+        )
+
+    def _agent(self, agent_id: str) -> AgentSettings:
+        agent = self._directory.agent(agent_id)
+        if agent is None:
+            raise LineRefused("Agent not found")
+        return agent

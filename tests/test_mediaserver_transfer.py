@@ -1,0 +1,215 @@
+"""A caller handed to a person: answered, busy, not allowed, hung up by either, from a phone and a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp.test_utils import TestClient
+
+from mediaserver.lines import LineRefused
+from mediaserver.rooms.webcall import WebCallRequest
+from mediaserver.server import Server
+from pipeline.audio import Pcm
+from pipeline.leg import AudioSource
+from sip.call import Call
+from tests.support.models import fake_models
+from tests.support.rooms import join
+from tests.support.rtc import rtc_client
+from tests.support.server import KEY, NUMBER, bearer, running
+from tests.support.softphone import SoftphoneProcess
+from tests.support.tones import share_at, tone, write_wav
+from tests.support.transfers import (
+    DESK,
+    HANDS_ON,
+    LISTENS,
+    WEB_HANDS_ON,
+    WEB_KEY,
+    telephones,
+    write_transfer_site,
+)
+
+Client = TestClient[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def models() -> Iterator[None]:
+    with fake_models():
+        yield
+
+
+class Ear(AudioSource):
+    """What somebody on a phone hears, and the tone that they hum."""
+
+    def __init__(self, hz: float) -> None:
+        self.frames: list[Pcm] = []
+        self.ended = asyncio.Event()
+        self._hum = tone(hz, 1.0, 8000).reshape(-1, 160)
+        self._at = 0
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        self.frames.append(frame.copy())
+
+    def digit_received(self, digit: str, now: float) -> None:
+        pass
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        self.ended.set()
+
+    def read(self) -> Pcm:
+        self._at += 1
+        return np.asarray(self._hum[self._at % len(self._hum)])
+
+    def sent(self, now: float) -> None:
+        pass
+
+    def on_ready(self, wake: Callable[[], None] | None) -> None:
+        if wake is not None:
+            wake()
+
+    async def hears(self, hz: float) -> None:
+        """Waits until the last half second is that tone."""
+        async with asyncio.timeout(30):
+            while len(self.frames) < 25 or share_at(np.concatenate(self.frames[-25:]), 8000, hz) < 0.7:
+                await asyncio.sleep(0.05)
+
+
+def on(call: Call, hz: float) -> Ear:
+    ear = Ear(hz)
+    call.attach(ear, ear)
+    return ear
+
+
+async def place(client: Client, agent: str = HANDS_ON) -> str:
+    body = {"agentId": agent, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
+    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+        assert answer.status == 200, await answer.text()
+        return str((await answer.json())["data"]["callTaskId"])
+
+
+async def report(client: Client, call_id: str, key: str = KEY) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while True:
+            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(key)) as answer:
+                content: dict[str, Any] = await answer.json()
+            if content.get("endedAt"):
+                return content
+            await asyncio.sleep(0.05)
+
+
+def recorded(path: Path) -> tuple[Pcm, Pcm, int]:
+    with wave.open(str(path)) as file:
+        both = np.frombuffer(file.readframes(file.getnframes()), np.int16).reshape(-1, 2)
+        return both[:, 0], both[:, 1], file.getframerate()
+
+
+async def events_of(server: Server) -> list[str]:
+    def read(tx: Any) -> list[str]:
+        return [row["kind"] for row in tx.rows("SELECT kind FROM outbox ORDER BY position")]
+
+    return await server.store._db.read(read)
+
+
+async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_up_ends_it(
+    tmp_path: Path,
+) -> None:
+    site = write_transfer_site(tmp_path)
+    async with telephones(site) as people, running(site) as (server, client):
+        call_id = await place(client)
+        caller = on(await people.answered(NUMBER), 500)
+        desk = on(await people.answered(DESK), 900)
+        await asyncio.gather(caller.hears(900), desk.hears(500))
+        await people.calls[NUMBER].hang_up()
+        await asyncio.wait_for(desk.ended.wait(), 30)
+        call = await report(client, call_id)
+        kinds = await events_of(server)
+        assert server.endpoint.stats.rtp_ports_used == 0
+    assert (call["status"], call["endedBy"]) == ("COMPLETED", "remote")
+    transfer = call["analysis"]["transfer"]
+    assert (transfer["target"], transfer["outcome"], transfer["endedBy"]) == ("desk", "answered", "caller")
+    assert kinds.count("call.transferred") == 1
+    left, right, rate = recorded(site.data_dir / "recordings" / f"{call_id}.wav")
+    assert share_at(left[-rate // 2 :], rate, 500) > 0.7
+    assert share_at(right[-rate // 2 :], rate, 900) > 0.7
+
+
+async def test_a_busy_person_is_said_so_after_a_ring_and_nobody_is_left_in_silence(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with telephones(site, n14155550188=486) as people, running(site) as (_, client):
+        call_id = await place(client)
+        caller = on(await people.answered(NUMBER), 500)
+        call = await report(client, call_id)
+        await asyncio.wait_for(caller.ended.wait(), 30)
+    assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
+    assert call["analysis"]["transfer"]["outcome"] == "busy"
+    assert len(caller.frames) > 50  # "One moment." and "Nobody is there.", 40 ms a letter
+
+
+async def test_hanging_up_over_the_api_ends_both(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with telephones(site) as people, running(site) as (server, client):
+        call_id = await place(client)
+        caller = on(await people.answered(NUMBER), 500)
+        await people.answered(DESK)
+        async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)) as answer:
+            assert answer.status == 200
+        call = await report(client, call_id)
+        await asyncio.wait_for(caller.ended.wait(), 30)
+        async with asyncio.timeout(30):
+            while server.endpoint.calls:
+                await asyncio.sleep(0.05)
+    assert call["endedBy"] == "local"
+    assert call["analysis"]["transfer"]["endedBy"] in ("server", "caller")
+
+
+async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path) -> None:
+    async with SoftphoneProcess(tmp_path / "phone", answer_after_s=1.5) as phone:
+        site = write_transfer_site(tmp_path, carrier=phone.port)
+        async with running(site) as (server, client):
+            request = WebCallRequest(agent_id=WEB_HANDS_ON, user_ref="ann")
+            ticket = server.lobby.invite("desk", request)
+            keep = tmp_path / "heard.wav"
+            async with rtc_client(tone=500, keep=str(keep)) as rtc:
+                await join(client, rtc, ticket.token)
+                await phone.event("incoming")
+                await phone.event("media", active=True)
+                phone.do(
+                    "play", line=0, file=str(write_wav(tmp_path / "hum.wav", tone(900, 3.0, 8000), 8000))
+                )
+                await asyncio.sleep(3.0)  # both hum
+                phone.do("hang_up", line=0)
+                await rtc.event("closed", timeout_s=30)
+                await rtc.end()
+            call = await report(client, ticket.room_name, WEB_KEY)
+            heard, rate = phone.heard()
+    assert call["analysis"]["transfer"]["endedBy"] == "callee"
+    assert share_at(heard[-rate:], rate, 500) > 0.7
+    with wave.open(str(keep)) as file:
+        sound = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    seconds = [sound[at : at + 24000] for at in range(0, len(sound) - 24000, 12000)]
+    assert max(share_at(each, 48000, 900) for each in seconds) > 0.7
+    assert max(share_at(each, 48000, 425) for each in seconds) > 0.5  # it rang meanwhile
+
+
+async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with running(site) as (server, _):
+        lines = server.lines
+        assert lines.target(HANDS_ON, "desk") == DESK
+        assert lines.target(HANDS_ON, DESK) == DESK
+        for wanted in ("+14155550199", "room:any", "", "boss"):
+            with pytest.raises(LineRefused, match="transfer_targets"):
+                lines.target(HANDS_ON, wanted)
+        assert (await lines.route(HANDS_ON, DESK)).caller_id == "+14155550100"
+        with pytest.raises(LineRefused, match="outside the destinations"):
+            await lines.route(HANDS_ON, lines.target(HANDS_ON, "far"))
+        with pytest.raises(LineRefused, match="Invalid"):
+            await lines.route(LISTENS, "nonsense")
+        await server.store.add_do_not_call("acme", [DESK])
+        with pytest.raises(LineRefused, match="do-not-call"):
+            await lines.route(HANDS_ON, DESK)
