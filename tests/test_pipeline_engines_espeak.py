@@ -6,16 +6,17 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from pipeline.audio import Pcm
-from pipeline.engines.espeak import Espeak
-from pipeline.engines.espeak_client import EspeakProcess
+from pipeline.engines.espeak import ESPEAK, Espeak
 from pipeline.engines.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
-from pipeline.engines.espeak_wire import Word, pack_chunk, unpack_chunk
+from pipeline.engines.voice_process import VoiceProcess
+from pipeline.engines.voice_wire import Word, pack_chunk, unpack_chunk
 from pipeline.errors import EngineError, EngineMissing, LocalError, SettingsRefused
 from pipeline.speech import SpeechChunk, SpokenWord
 from tests.support.engines import espeak as speech_of
@@ -141,7 +142,7 @@ async def test_a_killed_helper_fails_its_sentence_and_is_back_for_the_next(voice
 
 
 async def test_a_hanging_helper_is_killed(voice: Espeak, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.engines.espeak_client._HUNG_S", 0.2)
+    monkeypatch.setattr(voice._process, "program", replace(ESPEAK, hung_s=0.2))
     pid = pid_of(voice)
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(EngineError) as caught:
@@ -153,7 +154,7 @@ async def test_a_hanging_helper_is_killed(voice: Espeak, monkeypatch: pytest.Mon
 async def test_a_hanging_helper_is_killed_after_an_interruption(
     voice: Espeak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.engines.espeak_client._HUNG_S", 0.2)
+    monkeypatch.setattr(voice._process, "program", replace(ESPEAK, hung_s=0.2))
     pid = pid_of(voice)
     os.kill(pid, signal.SIGSTOP)
     waiting = asyncio.create_task(spoken(voice, GREETING))
@@ -178,7 +179,7 @@ async def test_a_voice_that_does_not_exist_is_missing_and_leaves_no_process() ->
     voice = Espeak.from_settings({"voice": "no-such-voice"})
     with pytest.raises(EngineMissing, match="no-such-voice"):
         await voice.start()
-    assert asyncio.get_running_loop() not in EspeakProcess._shared
+    assert asyncio.get_running_loop() not in VoiceProcess._shared
 
 
 async def test_a_language_without_a_voice_is_refused_for_good(voice: Espeak) -> None:

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from pipeline.engines.espeak_client import EspeakProcess
 from pipeline.engines.espeak_text import SpeechCutter, sentences
-from pipeline.engines.espeak_wire import unpack_chunk
 from pipeline.engines.options import Options
+from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
+from pipeline.engines.voice_wire import unpack_chunk
 from pipeline.errors import EngineError, EngineMissing, LocalError
 from pipeline.speech import SpeechChunk
+
+ESPEAK: Final = VoiceProgram("espeak-ng", "pipeline.engines.espeak_process", start_s=10.0, hung_s=3.0)
+"""It starts in 0.1 s on an idle machine, and a chunk takes a fraction of a millisecond."""
 
 VOICES: Mapping[str, str] = {"en": "en-us"}
 """The voice of a language that has several; every other language is a voice's name already."""
@@ -41,7 +44,7 @@ class Espeak:
 
     def __init__(self, settings: EspeakSettings | None = None) -> None:
         self.settings = settings or EspeakSettings()
-        self._process: EspeakProcess | None = None
+        self._process: VoiceProcess | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Espeak:
@@ -65,7 +68,7 @@ class Espeak:
         """Starts or shares the helper process and tries the voice. Raises `EngineMissing`."""
         if self._process is not None:
             return
-        self._process = await EspeakProcess.acquire()
+        self._process = await VoiceProcess.acquire(ESPEAK)
         try:
             async for _ in self.speak("one", language="en"):
                 pass
@@ -75,7 +78,7 @@ class Espeak:
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises sentence by sentence: the next is asked for when the last chunk of this one was taken.
-        Raises `EngineError`, retryable when the helper process died."""
+        Raises `EngineError`, retryable when its process died."""
         if self._process is None:
             raise LocalError("espeak-ng speaks after start() only")
         offset = 0

@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from pipeline.audio import Pcm, silence
-from pipeline.engines.espeak_wire import Word
+from pipeline.engines.voice_wire import Word
 from pipeline.speech import SpeechChunk, SpokenWord
 
 SENTENCE_CHARACTERS = 400

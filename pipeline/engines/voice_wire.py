@@ -1,15 +1,15 @@
-"""What the server and the espeak-ng helper process say to each other: length-prefixed messages over pipes.
+"""What the server and the process of a voice say to each other: length-prefixed messages over pipes.
 
 A message is one byte of kind, four of request number, four of payload length (big-endian), and the payload.
 
 | kind | direction | payload |
 |---|---|---|
-| SPEAK | to the helper | JSON object: text, voice, rate_wpm, pitch, volume |
-| CANCEL | to the helper | empty: stop or skip that request (it still ends with DONE) |
+| SPEAK | to the voice | JSON object: what the voice is asked for |
+| CANCEL | to the voice | empty: stop or skip that request (it still ends with DONE) |
 | READY | to the server | JSON object: rate_hz; once, request number 0 |
 | CHUNK | to the server | count of words (2 bytes), position and sample of each (4 bytes), samples (s16le) |
 | DONE | to the server | empty: the request is over |
-| FAILED | to the server | UTF-8 reason: the request is over |
+| FAILED | to the server | UTF-8 reason: the request is over; instead of READY: it cannot start |
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The server's side of the espeak-ng helper process: starts it, shares it, survives its death."""
+"""The server's side of a voice that lives in a process of its own: starts it, shares it, survives its death.
+
+A process keeps somebody's licence, memory, crashes and threads away from the media loop."""
 
 from __future__ import annotations
 
@@ -11,25 +13,34 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from pipeline.engines.espeak_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
+from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
 _LOG = logging.getLogger(__name__)
-
-_START_S = 10.0
-"""A helper that has not said READY by then is not going to (it takes 0.1 s on an idle machine)."""
-
-_HUNG_S = 3.0
-"""A request without any message for so long, or a cancelled one that does not end: the helper hangs."""
 
 _BACKOFF_S = 0.1
 _BACKOFF_LIMIT_S = 2.0
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceProgram:
+    """A voice as a program: `python -m module arguments...`, which runs a `VoiceService`.
+
+    `start_s`: without READY by then it is not going to start. `hung_s`: a request without any message for so
+    long, or a cancelled one that does not end, means that it hangs."""
+
+    name: str
+    module: str
+    start_s: float
+    hung_s: float
+    arguments: tuple[str, ...] = ()
 
 
 class _State(enum.Enum):
@@ -40,7 +51,7 @@ class _State(enum.Enum):
 
 class _Request:
     """One sentence being synthesised: its messages, in order. Their bound is the sentence's length, which
-    `Espeak` limits; it asks for the next sentence only when this one has been taken."""
+    the engine limits; it asks for the next sentence only when this one has been taken."""
 
     __slots__ = ("arrived", "ended", "messages", "reason")
 
@@ -55,15 +66,18 @@ class _Request:
         self.arrived.set()
 
 
-class EspeakProcess:
-    """One helper process for all voices of one event loop. `acquire` and `release` count its users; it ends
-    with the last. A helper that died is started again by the next request, after a pause that grows with
-    every death in a row."""
+class VoiceProcess:
+    """One process for all users of a program in one event loop. `acquire` and `release` count them; it ends
+    with the last. One that died is started again by the next request, after a pause that grows with every
+    death in a row."""
 
-    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, EspeakProcess]] = WeakKeyDictionary()
+    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[VoiceProgram, VoiceProcess]]] = (
+        WeakKeyDictionary()
+    )
 
-    def __init__(self) -> None:
-        self.rate_hz = 22050
+    def __init__(self, program: VoiceProgram) -> None:
+        self.program = program
+        self.rate_hz = 0
         self._state = _State.STOPPED
         self._users = 0
         self._process: Process | None = None
@@ -74,34 +88,43 @@ class EspeakProcess:
         self._starting = asyncio.Lock()
 
     @classmethod
-    async def acquire(cls) -> EspeakProcess:
-        """The running loop's helper, started. Raises `EngineMissing`. Give it back with `release`."""
-        shared = cls._shared.setdefault(asyncio.get_running_loop(), cls())
+    async def acquire(cls, program: VoiceProgram) -> VoiceProcess:
+        """The running loop's process of `program`, started. Raises `EngineMissing`. Give it back with
+        `release`."""
+        processes = cls._shared.setdefault(asyncio.get_running_loop(), {})
+        shared = processes.setdefault(program, cls(program))
         shared._users += 1
         try:
             await shared._ensure_running()
         except EngineError as error:
             await shared.release()
-            raise EngineMissing(f"espeak-ng does not start: {error}") from error
+            raise EngineMissing(f"{program.name} does not start: {error}") from error
         return shared
 
     async def release(self) -> None:
         """One user less; the last one ends the process."""
         if self._users <= 0:
-            raise LocalError("espeak-ng released more often than acquired")
+            raise LocalError("a voice was released more often than acquired")
         self._users -= 1
         if self._users == 0:
-            self._shared.pop(asyncio.get_running_loop(), None)
+            self._forget()
             await self._stop()
+
+    def _forget(self) -> None:
+        loop = asyncio.get_running_loop()
+        processes = self._shared.get(loop, {})
+        processes.pop(self.program, None)
+        if not processes:
+            self._shared.pop(loop, None)
 
     @property
     def pid(self) -> int | None:
-        """The helper's process id while it runs."""
+        """Its process id while it runs."""
         return self._process.pid if self._process is not None and self._state is _State.RUNNING else None
 
     async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """Payloads of CHUNK messages, as they come. Closing the generator cancels the synthesis.
-        Raises `EngineError`: retryable when the helper died, not when it refused."""
+        Raises `EngineError`: retryable when the process died, not when it refused."""
         process = await self._ensure_running()
         self._number += 1
         number, state = self._number, _Request()
@@ -122,11 +145,11 @@ class EspeakProcess:
     async def _wait(self, state: _Request) -> None:
         if not state.messages and not state.ended:
             try:
-                async with asyncio.timeout(_HUNG_S):
+                async with asyncio.timeout(self.program.hung_s):
                     await state.arrived.wait()
             except TimeoutError:
                 self._kill()
-                raise EngineError("espeak-ng stopped answering", retryable=True) from None
+                raise EngineError(f"{self.program.name} stopped answering", retryable=True) from None
         state.arrived.clear()
 
     def _drop(self, process: Process, number: int, state: _Request) -> None:
@@ -135,7 +158,7 @@ class EspeakProcess:
             self._requests.pop(number, None)
             return
         self._send(process, Kind.CANCEL, number)
-        asyncio.get_running_loop().call_later(_HUNG_S, self._check_cancelled, number, state)
+        asyncio.get_running_loop().call_later(self.program.hung_s, self._check_cancelled, number, state)
 
     def _check_cancelled(self, number: int, state: _Request) -> None:
         if self._requests.get(number) is state and not state.ended:
@@ -143,7 +166,7 @@ class EspeakProcess:
 
     def _send(self, process: Process, kind: Kind, number: int, payload: bytes = b"") -> None:
         assert process.stdin is not None
-        # Not drained: sentences are short, and the helper reads ahead (its queue holds a thousand).
+        # Not drained: sentences are short, and the process reads ahead (its queue holds a thousand).
         process.stdin.write(pack(kind, number, payload))
 
     async def _ensure_running(self) -> Process:
@@ -160,27 +183,23 @@ class EspeakProcess:
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH")))
         )
-        command = (sys.executable, "-P", "-m", "pipeline.engines.espeak_process")
+        command = (sys.executable, "-P", "-m", self.program.module, *self.program.arguments)
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
         self._process = process
         try:
-            async with asyncio.timeout(_START_S):
-                kind, _, payload = await _receive(process)
+            async with asyncio.timeout(self.program.start_s):
+                self.rate_hz = _ready(*await _receive(process))
         except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
             self._deaths += 1
             await self._stop()
-            raise EngineError(
-                f"the helper process said {error!r} instead of READY", retryable=True
-            ) from error
-        if kind != Kind.READY:
-            raise LocalError(f"the espeak-ng helper began with message {kind}")
-        self.rate_hz = int(json.loads(payload)["rate_hz"])
+            reason = str(error) if isinstance(error, EngineError) else f"its process said {error!r}"
+            raise EngineError(reason, retryable=True) from error
         self._state = _State.RUNNING
-        self._reader = asyncio.create_task(self._read(process), name="espeak-ng reader")
+        self._reader = asyncio.create_task(self._read(process), name=f"{self.program.name} reader")
         return process
 
     async def _read(self, process: Process) -> None:
-        """Deals messages out to their requests until the helper ends."""
+        """Deals messages out to their requests until the process ends."""
         try:
             while True:
                 self._deal(*await _receive(process))
@@ -191,10 +210,13 @@ class EspeakProcess:
         _kill(process)
         code = await process.wait()
         _close_pipes(process)
-        _LOG.warning("espeak-ng helper ended", extra={"exit_code": code, "requests": len(self._requests)})
+        _LOG.warning(
+            "voice process ended",
+            extra={"engine": self.program.name, "exit_code": code, "requests": len(self._requests)},
+        )
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            request.end(EngineError("the espeak-ng helper process died", retryable=True))
+            request.end(EngineError(f"the {self.program.name} process died", retryable=True))
 
     def _deal(self, kind: int, number: int, payload: bytes) -> None:
         request = self._requests.get(number)
@@ -209,11 +231,14 @@ class EspeakProcess:
             self._deaths = 0
             request.end()
         else:
-            request.end(EngineError(f"espeak-ng refused: {payload.decode()}", retryable=False))
+            request.end(EngineError(f"{self.program.name} refused: {payload.decode()}", retryable=False))
 
     def _kill(self) -> None:
         if self._process is not None:
-            _LOG.warning("espeak-ng helper hangs and is killed", extra={"pid": self._process.pid})
+            _LOG.warning(
+                "voice process hangs and is killed",
+                extra={"engine": self.program.name, "pid": self._process.pid},
+            )
             _kill(self._process)
 
     async def _stop(self) -> None:
@@ -230,14 +255,23 @@ class EspeakProcess:
             _close_pipes(process)
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            request.end(EngineError("espeak-ng was closed", retryable=False))
+            request.end(EngineError(f"{self.program.name} was closed", retryable=False))
+
+
+def _ready(kind: int, number: int, payload: bytes) -> int:
+    """The rate of a voice that says READY. Raises `EngineError` with its reason for one that cannot."""
+    if kind == Kind.FAILED:
+        raise EngineError(payload.decode(), retryable=False)
+    if kind != Kind.READY:
+        raise LocalError(f"a voice began with message {kind}")
+    return int(json.loads(payload)["rate_hz"])
 
 
 async def _receive(process: Process) -> tuple[int, int, bytes]:
     assert process.stdout is not None
     kind, number, length = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
     if length > PAYLOAD_LIMIT:
-        raise EngineError("the espeak-ng helper's messages are out of step", retryable=True)
+        raise EngineError("the messages of a voice are out of step", retryable=True)
     return kind, number, await process.stdout.readexactly(length) if length else b""
 
 
