@@ -66,12 +66,6 @@ class LlmSettings(Table):
     max_tokens: int | None = Field(default=None, ge=1)
     timeout_s: float = Field(default=10.0, gt=0, le=120)
 
-def _target(value: str) -> str:
-    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
-        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
-    return value
-
-
 
 class SessionSettings(Table):
     """[agent.session]: how the conversation is timed."""
@@ -85,12 +79,14 @@ class SessionSettings(Table):
     recording: bool = True
 
 
+def _target(value: str) -> str:
+    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
+        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
+    return value
+
+
 Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
 """Seconds before each further attempt."""
-
-
-TransferTarget = Annotated[str, AfterValidator(_target)]
-"""A number as E.164, or "room:" and the name of a room."""
 
 
 class RetrySettings(Table):
@@ -104,9 +100,10 @@ class RetrySettings(Table):
     unreachable: Pauses = Field(default=(), max_length=20)
     incompatible: Pauses = Field(default=(), max_length=20)
     remote_error: Pauses = Field(default=(), max_length=20)
-    unreachable: str = "I am sorry, nobody can take your call right now. Goodbye."
-    transfer_targets: Mapping[str, TransferTarget] = Field(default_factory=dict, max_length=100)
-    transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
+
+
+TransferTarget = Annotated[str, AfterValidator(_target)]
+"""A number as E.164, or "room:" and the name of a room."""
 
 
 class AgentTerms(Table):
@@ -120,6 +117,9 @@ class AgentTerms(Table):
     language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
     greeting: str = ""
     apology: str = "I am sorry, there is a technical problem. Please call again later."
+    unreachable: str = "I am sorry, nobody can take your call right now. Goodbye."
+    transfer_targets: Mapping[str, TransferTarget] = Field(default_factory=dict, max_length=100)
+    transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None
