@@ -16,7 +16,7 @@ from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.dtmf import DtmfDetector
 from pipeline.latency import MediaClock
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
-from pipeline.vad import EnergyVad, VadSettings
+from pipeline.vad import EnergyVad, VadFrame, VadSettings
 
 PREROLL_MS: Final = 300
 """Heard before speech is certain and given to the recogniser: soft beginnings ("f", "h") lie up to 200 ms
@@ -25,6 +25,9 @@ before the first voiced frame."""
 TONE_MS: Final = 160
 """A keyed tone goes on for about this long after its digit was recognised: RFC 4733 senders that leave the
 tone in the audio, and in-band tones, which are recognised after 40 ms."""
+
+
+OWN_FRAMES: Final = 4
 
 
 class Sound(Enum):
@@ -40,9 +43,9 @@ class Ears:
     comes, beginning with the pre-roll."""
 
     __slots__ = (
-        "_active", "_end", "_heard_from", "_listening", "_masked_until", "_n", "_preroll", "_run", "_slot",
-        "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad", "_voiced_end", "_written",
-        "clock", "language", "last_frame_at", "rate_hz", "voiced_samples",
+        "_active", "_end", "_heard_from", "_listening", "_masked_until", "_n", "_own", "_preroll", "_run",
+        "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
+        "_voiced_end", "_written", "clock", "language", "last_frame_at", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int) -> None:
@@ -55,7 +58,9 @@ class Ears:
         self._n = frame_samples(rate_hz)
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
         self._preroll = np.zeros((PREROLL_MS // FRAME_MS, self._n), np.int16)
+        self._silence = np.zeros(self._n, np.int16)
         self._slot = self._written = 0
+        self._own = 0  # how much of what is heard is our own voice, in frames
         self._listening: Listening | None = None
         self._active = False
         self._end = 0  # position after the last frame
@@ -70,11 +75,32 @@ class Ears:
 
     # Every frame ----------------------------------------------------------------------------------------
 
-    def push(self, frame: Pcm, position: int, now: float, *, concealed: bool = False) -> Sound | None:
-        """One frame from the far end; what it changed, None for most."""
+    def push(
+        self, frame: Pcm, position: int, now: float, *, concealed: bool = False, echo: bool = False
+    ) -> Sound | None:
+        """One frame from the far end; what it changed, None for most. `concealed`: it was lost, and made up.
+        `echo`: it is our own voice, coming back."""
         self.last_frame_at = now
         self._end = end = position + self._n
         self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
+        self._keep(self._silence if echo else frame)  # what the caller did not say is not to be understood
+        if position < self._masked_until:
+            self._skip_tone(frame)
+            return None
+        verdict = self._vad.push(frame)
+        active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
+        sound = None
+        if active is not self._active:
+            sound = self._start(position) if active else self._stop()
+        if verdict.voiced and not concealed and not echo:
+            self._voiced_end = end
+            if sound is None and self._active:
+                self._run += self._n
+                if self._run + self._utterance_voiced >= self._sustained:
+                    return Sound.SUSTAINED
+        return sound
+
+    def _keep(self, frame: Pcm) -> None:
         self._preroll[self._slot] = frame
         self._slot = slot = self._slot + 1
         if slot == len(self._preroll):
@@ -82,21 +108,17 @@ class Ears:
         self._written += 1
         if self._listening is not None:
             self._listening.push(frame)
-        if position < self._masked_until:
-            self._skip_tone(frame)
-            return None
-        verdict = self._vad.push(frame)
-        if verdict.active is not self._active:
-            sound = self._start(position) if verdict.active else self._stop()
-        else:
-            sound = None
-        if verdict.voiced and not concealed:
-            self._voiced_end = end
-            if sound is None and self._active:
-                self._run += self._n
-                if self._run + self._utterance_voiced >= self._sustained:
-                    return Sound.SUSTAINED
-        return sound
+
+    def _is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
+        """Whether the voice is the caller's: not while it is our own, nor for three frames after that, since
+        an echo is not recognised in every one of its frames."""
+        if echo:
+            self._own = min(self._own + 1, OWN_FRAMES)
+        elif not verdict.active:
+            self._own = 0
+        elif verdict.voiced:
+            self._own -= 1
+        return verdict.active and self._own < 2
 
     def _skip_tone(self, frame: Pcm) -> None:
         self._tones.push(frame)

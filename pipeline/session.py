@@ -20,6 +20,7 @@ from pipeline.audio import Pcm
 from pipeline.cast import Cast
 from pipeline.dialogue import Dialogue
 from pipeline.ears import Ears
+from pipeline.echo import EchoGate
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
 from pipeline.minutes import Minutes
@@ -72,7 +73,8 @@ class Session:
             observer=observer,
         )
         self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
-        self._dialogue.playout.tap = recording.agent if recording is not None else None
+        self._echo = EchoGate(leg.rate_hz)
+        self._dialogue.playout.tap = self._played
 
     async def run(self) -> SessionResult:
         """The conversation, from the first word to the hang-up. Never raises for what the caller, an
@@ -107,7 +109,8 @@ class Session:
         """A frame of the caller's."""
         if self._recording is not None:
             self._recording.caller(frame, position, now)
-        sound = self._ears.push(frame, position, now, concealed=concealed)
+        echo = self._echo.is_echo(frame, now)
+        sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)
         if sound is not None:
             self._dialogue.heard(sound, now)
 
@@ -119,6 +122,13 @@ class Session:
         """The caller is gone."""
         self._leg_reason = reason
         self._dialogue.receive(LegEnded(), now)
+
+    # From the playout -----------------------------------------------------------------------------------
+
+    def _played(self, frame: Pcm, now: float) -> None:
+        self._echo.played(frame, now)
+        if self._recording is not None:
+            self._recording.agent(frame, now)
 
     # The end --------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,9 @@ from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role
+from tests.support.callers import over_ulaw, spoken
 from tests.support.conversation import (
     FakeAgent,
     FakeLeg,
@@ -216,6 +219,63 @@ def test_a_dead_recogniser_leaves_the_floor_to_the_caller() -> None:
     result, _ = converse(agent, FakeStt(fails=True), (1.0, voice(1.2)))
     assert isinstance(agent.events[1], UserSaid)
     assert result.transcript[0].interrupted
+
+
+# Our own voice ----------------------------------------------------------------------------------------------
+
+SENTENCES = (
+    "Good morning, this is the clinic calling about the appointment on Monday at nine.",
+    "The doctor has asked us to move it, so which day of the week would suit you best?",
+)
+
+
+class Speaking(FakeTts):
+    """A voice with the sound of one: nothing else has an echo that could be known."""
+
+    rate_hz = 8000
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        yield SpeechChunk(spoken(SENTENCES)[SENTENCES.index(text)] if text in SENTENCES else voice(0.3))
+
+
+class Echoing(FakeLeg):
+    """A line that sends back what it is given, `loss_db` quieter and 160 ms later."""
+
+    loss_db = 12.0
+
+    def _speak(self, now: float) -> None:
+        before = len(self.frames)
+        super()._speak(now)
+        if len(self.frames) > before:
+            echo = over_ulaw(self.frames[-1][1] * 10 ** (-self.loss_db / 20))
+            self.says(now - self.started_at + 0.16, echo)
+
+
+def echoing(agent: FakeAgent, stt: FakeStt, *said: tuple[float, Pcm]) -> SessionResult:
+    spoken(SENTENCES)  # not while the conversation runs
+
+    async def scene() -> SessionResult:
+        settings = SessionSettings(reprompt_s=2.0, max_reprompts=0)
+        leg = Echoing(said)
+        return await Session(leg=leg, agent=agent, stt=stt, tts=Speaking(), settings=settings).run()
+
+    return play(scene)
+
+
+def test_the_echo_of_its_own_voice_does_not_stop_the_agent() -> None:
+    agent = FakeAgent([Say(sentence) for sentence in SENTENCES])
+    result = echoing(agent, FakeStt(*["stop please"] * 50))
+    assert result.agent_speech_ms > 8000
+    assert result.interruptions == 0
+    assert [event for event in agent.events if isinstance(event, UserSaid)] == []
+    assert result.reason is EndReason.SILENCE
+
+
+def test_a_caller_over_the_echo_does() -> None:
+    agent = FakeAgent([Say(sentence) for sentence in SENTENCES])
+    (words,) = spoken(("No, wait a moment please, I have got a question.",), "en-gb")
+    result = echoing(agent, Spelling("no wait a moment please i have got a question"), (3.0, words))
+    assert result.interruptions == 1
 
 
 # What other systems shipped ---------------------------------------------------------------------------------

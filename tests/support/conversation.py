@@ -155,7 +155,7 @@ class FakeLeg:
             offset = tick * n - round(second * self.rate_hz)
             piece = samples[max(0, offset) : max(0, offset + n)]
             if piece.size and offset > -n:
-                frame[max(0, -offset) : max(0, -offset) + piece.size] = piece[: n - max(0, -offset)]
+                frame[max(0, -offset) : max(0, -offset) + piece.size] += piece[: n - max(0, -offset)]
                 spoken = True
         if self.listener is not None and (spoken or not self.suppresses_silence):
             self.listener.audio_received(frame, tick * n, now, concealed=False)
