@@ -664,6 +664,36 @@ PROSODY_SHORTEST: Final = 9  # lags: 444 Hz
 PROSODY_LONGEST: Final = 60  # to 67 Hz
 
 
+@_compiled(_F64(_F32, _F32), fastmath=True)
+def _autocorrelate(samples: Floats, scores: Floats) -> float:
+    """Normalised, at every lag, of the first window of `samples`; returns its energy. Lag 0 is left 0."""
+    energy = np.float32(1.0)
+    for i in range(PROSODY_WINDOW):
+        energy += samples[i] * samples[i]
+    for lag in range(PROSODY_SHORTEST - 1, PROSODY_LONGEST + 2):
+        later = samples[lag : lag + PROSODY_WINDOW]
+        product = np.float32(0.0)
+        power = np.float32(1.0)
+        for i in range(PROSODY_WINDOW):
+            product += samples[i] * later[i]
+            power += later[i] * later[i]
+        scores[lag] = product / np.sqrt(energy * power)
+    return float(energy)
+
+
+@_compiled(_I64(_F32))
+def _shortest_peak(scores: Floats) -> int:
+    """The shortest lag whose peak is nearly the highest, 0 for none."""
+    best = np.float32(0.0)
+    for lag in range(PROSODY_SHORTEST, PROSODY_LONGEST + 1):
+        best = max(best, scores[lag])
+    for lag in range(PROSODY_SHORTEST, PROSODY_LONGEST + 1):
+        peak = scores[lag] >= scores[lag - 1] and scores[lag] >= scores[lag + 1]
+        if peak and scores[lag] > np.float32(0.9) * best:
+            return lag
+    return 0
+
+
 @_compiled(_VOID(_F32, _F32_2D), fastmath=True)
 def prosody(samples: Floats, out: Floats) -> None:
     """Level, pitch and voicing every 10 ms. `samples` at 4 kHz, at least `rows * 40 + 188` of them; `out`:
@@ -671,35 +701,16 @@ def prosody(samples: Floats, out: Floats) -> None:
     whose correlation is nearly the best (Boersma 1993 has the reason: octaves), interpolated."""
     scores = np.zeros(PROSODY_LONGEST + 2, np.float32)
     for row in range(out.shape[0]):
-        first = samples[row * PROSODY_HOP : row * PROSODY_HOP + PROSODY_WINDOW]
-        energy = np.float32(1.0)
-        for i in range(PROSODY_WINDOW):
-            energy += first[i] * first[i]
-        best = np.float32(0.0)
-        for lag in range(PROSODY_SHORTEST - 1, PROSODY_LONGEST + 2):
-            start = row * PROSODY_HOP + lag
-            later = samples[start : start + PROSODY_WINDOW]
-            product = np.float32(0.0)
-            power = np.float32(1.0)
-            for i in range(PROSODY_WINDOW):
-                product += first[i] * later[i]
-                power += later[i] * later[i]
-            scores[lag] = product / np.sqrt(energy * power)
-            if PROSODY_SHORTEST <= lag <= PROSODY_LONGEST:
-                best = max(best, scores[lag])
-        chosen = 0
-        for lag in range(PROSODY_SHORTEST, PROSODY_LONGEST + 1):
-            peak = scores[lag] >= scores[lag - 1] and scores[lag] >= scores[lag + 1]
-            if peak and scores[lag] > np.float32(0.9) * best:
-                chosen = lag
-                break
+        start = row * PROSODY_HOP
+        energy = _autocorrelate(samples[start : start + PROSODY_WINDOW + PROSODY_LONGEST + 1], scores)
+        lag = _shortest_peak(scores)
         out[row, 0] = np.sqrt(energy / PROSODY_WINDOW)
         out[row, 1] = 0.0
-        out[row, 2] = scores[chosen] if chosen else np.float32(0.0)
-        if chosen:
-            bend = scores[chosen - 1] - 2.0 * scores[chosen] + scores[chosen + 1]
-            off = 0.5 * (scores[chosen - 1] - scores[chosen + 1]) / bend if bend < 0.0 else 0.0
-            out[row, 1] = PROSODY_HZ / (chosen + off)
+        out[row, 2] = scores[lag]
+        if lag:
+            bend = scores[lag - 1] - 2.0 * scores[lag] + scores[lag + 1]
+            off = 0.5 * (scores[lag - 1] - scores[lag + 1]) / bend if bend < 0.0 else 0.0
+            out[row, 1] = PROSODY_HZ / (lag + off)
 
 
 def warm() -> None:

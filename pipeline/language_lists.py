@@ -94,122 +94,102 @@ def _numbered(words: str) -> Mapping[str, str]:
     )
 
 
-def _set(*lines: str) -> frozenset[str]:
+def _set(words: str) -> frozenset[str]:
     """Single words."""
-    return frozenset(plain(word) for line in lines for word in line.split())
+    return frozenset(plain(word) for word in words.split())
 
 
-def _phrases(*lines: str) -> frozenset[str]:
+def _phrases(phrases: str) -> frozenset[str]:
     """Phrases divided by commas."""
-    return frozenset(plain(phrase) for line in lines for phrase in line.split(",") if plain(phrase))
+    return frozenset(plain(phrase) for phrase in phrases.split(","))
 
 
 _ENGLISH: Final = WordLists(
-    backchannels=_phrases(
-        "mm hm, mhm, mmhm, mm, mmm, m, hm, hmm, uh huh, uhuh, aha, ah, oh, oh okay, i see, right",
-        "okay, ok, kay, yeah, yep, yup, yes, ya, sure, true, exactly, of course, got it, gotcha",
-        "alright, all right, fine, good, great, cool, nice, perfect, go on, go ahead, i know, i",
-        "understand, understood, makes sense, thats right, thank you, thanks, oh really, really, wow",
-        "fair enough, absolutely, definitely, no problem",
-    ),
-    stops=_phrases(
-        "stop, wait, hold on, hang on, no, nope, excuse me, sorry, pardon, one moment, one second",
-        "just a moment, just a second, wait a minute, hold up, listen, hello, hey, quiet, shut up",
-        "enough, cancel, help, let me, be quiet, not interested, thats wrong, thats not right, i",
-        "have, a question, can i, may i, repeat that, say that again, what, who, operator, human",
-        "agent, representative, never mind, forget it, but",
-    ),
-    fillers=_set(
-        "um uh er erm eh hmm hm mm mmm ah uhm umm uhh huh",
-    ),
-    light=_set(
-        "a an the and or so of to for from in on at with by it is im i its that this my your just",
-        "like well you",
-    ),
-    dangling=_set(
-        "a an the and or but so because if of to for from in on at with by my your his her our their",
-        "its is are was were will would can could i we that which um uh er erm hmm like about double",
-        "triple",
-    ),
-    openers=_phrases(
-        "my number is, my name is, it is, it's, let me see, let me think, hold on, wait, one moment",
-        "just a second, i think, i would like, i want, yes but, no but, well, the number is, the",
-        "code, is, my code is, the name is, its, thats, that is, i would like to, i want to, id like",
-        "id, like to, can you, could you, you know, i mean, actually, the first is, my address is",
-        "my, email is, i need",
-    ),
-    yes_no=_set(
-        "yes yeah yep yup sure correct right no nope okay ok",
-    ),
-    closing=_phrases(
-        "please, thanks, thank you, thank you very much, goodbye, bye, thats all, thats it, thats",
-        "right, that is all, that is it, fine, great, perfect, thats correct, that is correct, no",
-        "thanks, no thank you, cheers, too, anything else, nothing else, instead, tomorrow, today",
-        "already, anymore",
-    ),
-    wanting=_set(
-        "need want like have know tell say think send give get make take see find buy book change",
-        "cancel ask bring put keep let call speak talk look looking calling wondering hoping trying",
-        "going about into onto over under between before after until since than when where while what",
-        "who how whether not very really quite some any every each another two three first second",
-        "next last new number name well okay then there also just only even as be been being do does",
-        "did has had may might must should shall am anything",
-    ),
-    asking=_set(
-        "what when where who why how which can could would will do does did is are was has have may",
-        "should",
-    ),
-    finished=_phrases(
-        "it on, it in, it is, them on, them in, that on, me in, me on, you in, about that, for that",
-        "of that, with that, like that, do that, to that, after that, know that, want that, have",
-        "that, i am, you are",
-    ),
+    backchannels=_phrases("""
+        mm hm, mhm, mmhm, mm, mmm, m, hm, hmm, uh huh, uhuh, aha, ah, oh, oh okay, i see, right, okay, ok,
+        kay, yeah, yep, yup, yes, ya, sure, true, exactly, of course, got it, gotcha, alright, all right,
+        fine, good, great, cool, nice, perfect, go on, go ahead, i know, i understand, understood, makes
+        sense, thats right, thank you, thanks, oh really, really, wow, fair enough, absolutely, definitely,
+        no problem
+    """),
+    stops=_phrases("""
+        stop, wait, hold on, hang on, no, nope, excuse me, sorry, pardon, one moment, one second, just a
+        moment, just a second, wait a minute, hold up, listen, hello, hey, quiet, be quiet, shut up, enough,
+        cancel, help, let me, not interested, thats wrong, thats not right, i have a question, can i, may i,
+        repeat that, say that again, what, who, operator, human, agent, representative, never mind, forget
+        it, but
+    """),
+    fillers=_set("um uh er erm eh hmm hm mm mmm ah uhm umm uhh huh"),
+    light=_set("""
+        a an the and or so of to for from in on at with by it is im i its that this my your just like well
+    """),
+    dangling=_set("""
+        a an the and or but so because if of to for from in on at with by my your his her our their its is
+        are was were will would can could i we that which um uh er erm hmm like about double triple
+    """),
+    openers=_phrases("""
+        my number is, my name is, it is, it's, let me see, let me think, hold on, wait, one moment, well,
+        just a second, i think, i would like, i want, yes but, no but, the number is, the code is, my code
+        is, the name is, thats, that is, i would like to, i want to, id like, id like to, can you, could
+        you, you know, i mean, actually, the first is, my address is, my email is, i need
+    """),
+    yes_no=_set("yes yeah yep yup sure correct right no nope okay ok"),
+    closing=_phrases("""
+        please, thanks, thank you, goodbye, bye, thats all, thats it, thats right, that is all, that is it,
+        fine, great, perfect, thats correct, that is correct, cheers, too, anything else, nothing else,
+        instead, tomorrow, today, already, anymore, no thank you, thank you very much
+    """),
+    wanting=_set("""
+        need want like have know tell say think send give get make take see find buy book change cancel ask
+        bring put keep let call speak talk look looking calling wondering hoping trying going about into
+        onto over under between before after until since than when where while what who how whether not very
+        really quite some any every each another well okay then there also just only even as be been being
+        do does did has had may might must should shall am anything
+    """),
+    asking=_set("""
+        what when where who why how which can could would will do does did is are was has may should
+    """),
+    finished=_phrases("""
+        it on, it in, it is, them on, them in, that on, me in, about that, for that, of that, with that,
+        like that, do that, to that, after that, know that, want that, have that, i am, you are
+    """),
     digits=_numbered("zero/oh/nought one two three four five six seven eight nine"),
     homophones=MappingProxyType({"o": "0", "to": "2", "too": "2", "for": "4"}),
-)
+)  # fmt: skip
 _ARABIC: Final = WordLists(
-    backchannels=_phrases(
-        "نعم, ايوه, ايوا, اه, اها, آه, هم, همم, امم, مم, طيب, تمام, حسنا, صحيح, صح, اوكي, اوك, ماشي",
-        "اكيد, فهمت, مفهوم, واضح, جيد, ممتاز, حاضر, ان شاء الله, شكرا, والله, اي نعم, بالضبط, طبعا",
-        "زين, كمل, تفضل, الحمد لله",
-    ),
-    stops=_phrases(
-        "توقف, قف, وقف, انتظر, استنى, استنا, لحظة, دقيقة, ثانية, لا, كلا, بس, خلاص, اسكت, عفوا",
-        "المعذرة, لو سمحت, من فضلك, اسمع, اسمعني, مهلا, الو, ماذا, ايش, شو, مين, من معي, عندي سؤال",
-        "لحظه واحده, دقيقه واحده, غير مهتم, مش مهتم, ما ابغى, اعد, كرر, موظف, لكن",
-    ),
-    fillers=_set(
-        "اه آه امم همم مم هم يعني ااه اممم",
-    ),
-    light=_set(
-        "و او ثم ان من في على الى عن مع هذا هذه ذلك انا هو هي ما يا",
-    ),
-    dangling=_set(
-        "و او أو ثم لكن بس لان لأن اذا إذا من في على الى إلى عن مع ان أن انا أنا هو هي يعني اه آه امم",
-        "هذا هذه الذي التي",
-    ),
-    openers=_phrases(
-        "رقمي, رقمي هو, اسمي, اسمي هو, انا اسمي, لحظة, دقيقة, انتظر, اريد, أريد, نعم لكن, لا لكن",
-        "الرقم, الرقم هو, ابغى, عايز, بدي, اريد ان, ممكن, عنواني, عنواني هو, الاسم, الرمز, الرمز هو",
-    ),
-    yes_no=_set(
-        "نعم ايوه أيوه اي أجل لا كلا طيب صحيح تمام",
-    ),
-    closing=_phrases(
-        "شكرا, من فضلك, لو سمحت, مع السلامة, فقط, هذا كل شيء, بس كذا, خلاص, تمام, غدا, اليوم, بكرا",
-    ),
-    wanting=_set(
-        "اريد ابغى عايز بدي عندي كان كنت هل متى اين كيف كم ماذا قبل بعد حتى كل بعض غير ليس لم لن سوف",
-        "قد",
-    ),
-    asking=_set(
-        "هل متى اين كيف كم ماذا لماذا من ما ايش شو وين ليش ممكن",
-    ),
+    backchannels=_phrases("""
+        نعم, ايوه, ايوا, اه, اها, آه, هم, همم, امم, مم, طيب, تمام, حسنا, صحيح, صح, اوكي, اوك, ماشي, اكيد,
+        فهمت, مفهوم, واضح, جيد, ممتاز, حاضر, ان شاء الله, شكرا, والله, اي نعم, بالضبط, طبعا, زين, كمل, تفضل,
+        الحمد لله
+    """),
+    stops=_phrases("""
+        توقف, قف, وقف, انتظر, استنى, استنا, لحظة, دقيقة, ثانية, لا, كلا, بس, خلاص, اسكت, عفوا, المعذرة, لو
+        سمحت, من فضلك, اسمع, اسمعني, مهلا, الو, ماذا, ايش, شو, مين, من معي, عندي سؤال, لحظة واحدة, دقيقة
+        واحدة, غير مهتم, مش مهتم, ما ابغى, اعد, كرر, موظف, لكن
+    """),
+    fillers=_set("اه آه امم همم مم هم يعني ااه اممم"),
+    light=_set("و او ثم ان من في على الى عن مع هذا هذه ذلك انا هو هي ما يا"),
+    dangling=_set("""
+        و او أو ثم لكن بس لان لأن اذا إذا من في على الى إلى عن مع ان أن انا أنا هو هي يعني اه آه امم هذا هذه
+        الذي التي
+    """),
+    openers=_phrases("""
+        رقمي, رقمي هو, اسمي, اسمي هو, انا اسمي, لحظة, دقيقة, انتظر, اريد, نعم لكن, لا لكن, الرقم, الرقم هو,
+        ابغى, عايز, بدي, اريد ان, ممكن, عنواني, عنواني هو, الاسم, الرمز, الرمز هو
+    """),
+    yes_no=_set("نعم ايوه أيوه اي أجل لا كلا طيب صحيح تمام"),
+    closing=_phrases("""
+        شكرا, من فضلك, لو سمحت, مع السلامة, فقط, هذا كل شيء, بس كذا, خلاص, تمام, غدا, اليوم, بكرا
+    """),
+    wanting=_set("""
+        اريد ابغى عايز بدي عندي كان كنت هل متى اين كيف كم ماذا قبل بعد حتى كل بعض غير ليس لم لن سوف قد
+    """),
+    asking=_set("هل متى اين كيف كم ماذا لماذا من ما ايش شو وين ليش ممكن"),
     digits=_numbered(
         "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "
         "خمسة/خمس ستة/ست سبعة/سبع ثمانية/تمانية/ثمان تسعة/تسع"
     ),
-)
+)  # fmt: skip
 _LANGUAGES: Final[Mapping[str, WordLists]] = MappingProxyType({"en": _ENGLISH, "ar": _ARABIC})
 _NONE: Final = WordLists()
 
