@@ -23,6 +23,7 @@ from mediaserver.refusals import Conflict, InvalidRequest, NotFound
 from mediaserver.settings import (
     AgentSettings,
     CompanySettings,
+    LlmSettings,
     Settings,
     TrunkSettings,
     problem_of,
@@ -205,7 +206,7 @@ class Administration:
     def _check_options(self, agent: AgentSettings) -> None:
         """Engines' options are free tables: no file of this machine, no address behind it."""
         tables: Mapping[str, object] = {
-            "llm": {"base_url": agent.llm.base_url} if agent.llm is not None else {},
+            "llm": _llm_urls(agent.llm) if agent.llm is not None else {},
             "stt": agent.stt.options,
             "tts": agent.tts.options,
             "ttsFallback": agent.tts_fallback.options if agent.tts_fallback is not None else {},
@@ -222,6 +223,12 @@ class Administration:
         host = (urlsplit(url).hostname or "").strip("[]")
         if _is_address(host) and not self._reach.allows(host):
             raise InvalidRequest(f"{key}: this server does not connect to that address")
+
+
+def _llm_urls(llm: LlmSettings) -> Mapping[str, str]:
+    """Where a model and its tools are."""
+    others = [tool.url for tool in llm.tools] + [server.url for server in llm.mcp]
+    return {"base_url": llm.base_url, **{f"url{place}": url for place, url in enumerate(others)}}
 
 
 def new_id(kind: Kind) -> str:

@@ -20,7 +20,6 @@ from mediaserver.settings_agent import (
     AgentSettings,
     AgentTerms,
     EngineSettings,
-    LlmSettings,
     SessionSettings,
 )
 from mediaserver.settings_company import (
@@ -32,6 +31,7 @@ from mediaserver.settings_company import (
     TrunkTerms,
     WebhookSettings,
 )
+from mediaserver.settings_llm import LlmSettings
 from mediaserver.settings_rules import broken_rules
 from mediaserver.settings_server import (
     RoomsSettings,

@@ -9,14 +9,13 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from mediaserver.settings_llm import LlmSettings
 from mediaserver.settings_tools import PreCallTool
 from mediaserver.settings_values import (
     E164,
     CallingWindow,
-    HttpUrl,
     Name,
     Options,
-    Secret,
     Table,
     resolve_env,
 )
@@ -53,18 +52,6 @@ class EngineSettings(Table):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Options may be secrets: only their names are shown."""
         return [("engine", self.engine), ("options", sorted(self.options))]
-
-
-class LlmSettings(Table):
-    """[agent.llm]: an agent that speaks through a language model behind an OpenAI-compatible API."""
-
-    base_url: HttpUrl
-    model: str = Field(min_length=1)
-    api_key: Secret | None = None
-    prompt: str = Field(min_length=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    max_tokens: int | None = Field(default=None, ge=1)
-    timeout_s: float = Field(default=10.0, gt=0, le=120)
 
 
 class SessionSettings(Table):

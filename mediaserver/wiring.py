@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import SecretStr
 
 from mediaserver.engines import AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
@@ -11,6 +14,7 @@ from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
     AgentSettings,
     EngineSettings,
+    LlmSettings,
     Settings,
     SipSettings,
     SpeechSettings,
@@ -167,9 +171,23 @@ def _mind(agent: AgentSettings) -> EngineChoice:
         return EngineChoice("agent", "script", dict(agent.script))
     if agent.llm is None:
         raise AssertionError("settings let an agent through that has neither a script nor a model")
-    options = agent.llm.model_dump(exclude_none=True)
-    options["api_key"] = reveal(agent.llm.api_key)
-    return EngineChoice("agent", "llm", options)
+    return EngineChoice("agent", "llm", _llm_options(agent, agent.llm))
+
+
+def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
+    """What the agent takes: its own table, and where the server lets it hand callers to."""
+    options: dict[str, Any] = _revealed(llm.model_dump(exclude_none=True, by_alias=True))
+    return options | {"transfer_targets": dict(agent.transfer_targets)}
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {name: _revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_revealed(inner) for inner in value]
+    return value
 
 
 def _engine(kind: str, engine: EngineSettings) -> EngineChoice:

@@ -6,11 +6,12 @@ created per call and is used from one task at a time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pipeline.speech import Expected
+from pipeline.transcript import TranscriptEntry
 
 # What happened ----------------------------------------------------------------------------------------------
 
@@ -131,6 +132,8 @@ class AgentReport:
     reached_goal: bool | None = None
     answers: Mapping[str, str] = field(default_factory=dict)
     summary: str = ""
+    extracted: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that a schema asked for, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,15 @@ class Conversation(Protocol):
 
     def report(self) -> AgentReport:
         """What came of it; may be asked at any time."""
+
+
+@runtime_checkable
+class Debriefing(Protocol):
+    """What a conversation may have beside: something to think over when the call has ended."""
+
+    async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
+        """The report, with what follows from everything that was said and heard. Asked once, when nobody is
+        waiting on the line any more. Raises `EngineError`; then `report` is what there is."""
 
 
 class Agent(Protocol):

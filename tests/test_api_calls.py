@@ -131,7 +131,7 @@ async def test_a_missing_prompt_variable_is_said_before_anybody_is_called(client
 async def test_an_agent_without_its_engine_is_refused_with_the_reason(client: Client) -> None:
     status, body = await place(client, GOOD | {"agentId": MODELLED})
     assert status == 400
-    assert body["error"].startswith("Agent's engine is not available: llm")
+    assert body["error"].startswith("Agent's engine is not available: faster-whisper")
 
 
 @pytest.mark.parametrize("agent_id", [OTHER_COMPANYS, "00000000-0000-0000-0000-000000000000", "not-a-uuid"])

@@ -46,7 +46,7 @@ async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
         findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
     missing = named(findings, "agent Reminder")[0]
     assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
-    assert "llm" in named(findings, "agent Modelled")[0].text
+    assert "no-such-model" in named(findings, "agent Modelled")[0].text
 
 
 async def test_ports_in_use(tmp_path: Path) -> None:

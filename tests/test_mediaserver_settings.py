@@ -369,7 +369,9 @@ def test_addresses_and_ports_come_apart() -> None:
 _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 
 
-FREE = frozenset({"script", "headers", "variables"})
+FREE = frozenset(
+    {"script", "headers", "variables", "parameters", "fixed", "schema", "confirm", "transfer_targets"}
+)
 """Tables whose keys are the user's."""
 
 

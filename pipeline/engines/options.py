@@ -109,6 +109,10 @@ class Options:
         """Every key written in this table, for tables whose keys are free."""
         return tuple(self._table)
 
+    def value(self, key: str) -> Any:
+        """Whatever is written there, None for nothing; for what has a form of its own."""
+        return self._get(key, None)
+
     def check_unknown(self) -> None:
         """Notes the keys nobody asked for."""
         for key in self._table:

@@ -152,7 +152,11 @@ company = "acme"
 name = "Modelled"
 trunk = "carrier"
 phone_number = "+14155550100"
-{engines}
+[agent.stt]
+engine = "faster-whisper"
+model = "no-such-model"
+[agent.tts]
+engine = "test-voice"
 [agent.llm]
 base_url = "http://127.0.0.1:9/v1"
 model = "any"

@@ -1,0 +1,87 @@
+"""The agent that speaks through a language model behind an OpenAI-compatible API (docs/llm.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.agent import AgentContext
+from pipeline.engines.llm_answer import Mind
+from pipeline.engines.llm_builtin import offered
+from pipeline.engines.llm_chat import Chat, ChatEndpoint
+from pipeline.engines.llm_client import ToolClient
+from pipeline.engines.llm_conversation import LlmConversation
+from pipeline.engines.llm_http_tool import HttpTool
+from pipeline.engines.llm_mcp import McpServer
+from pipeline.engines.llm_settings import LlmPlan, read_settings
+from pipeline.engines.llm_tools import Tool
+from pipeline.engines.llm_web import Web
+from pipeline.engines.openai_http import ModelEndpoint
+from pipeline.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+class Llm:
+    """An agent with a model. Shared by all its calls: they share connections and the tools' servers."""
+
+    def __init__(self, plan: LlmPlan, endpoint: ChatEndpoint, web: Web) -> None:
+        self._plan = plan
+        self._web = web
+        self._chat = Chat(endpoint, plan.chat)
+        self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
+        self._servers = [McpServer(settings, web) for settings in plan.mcp]
+        self._opening: asyncio.Task[None] | None = None
+        self._mind = Mind(
+            chat=self._chat,
+            prompt=plan.prompt,
+            policy=plan.policy,
+            builtins=offered(plan.policy),
+            tools=self._tools,
+            limits=plan.limits,
+            history_turns=plan.history_turns,
+            history_tokens=plan.history_tokens,
+            extract=plan.extract,
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Llm:
+        """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
+        plan = read_settings(settings)
+        endpoint = ModelEndpoint(plan.base_url, api_key=plan.api_key, timeout_s=plan.chat.timeout_s)
+        return cls(plan, endpoint, ToolClient())
+
+    async def start(self) -> None:
+        """Asks the MCP servers what they have. One that is away does not keep the agent from talking: it is
+        asked again with later calls."""
+        await self._open_servers()
+
+    def join(self, context: AgentContext) -> LlmConversation:
+        """A conversation for one call."""
+        if any(not server.is_open for server in self._servers) and (
+            self._opening is None or self._opening.done()
+        ):
+            self._opening = asyncio.create_task(self._open_servers())
+        return LlmConversation(self._mind, context)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._chat.close()
+        await self._web.close()
+
+    async def _open_servers(self) -> None:
+        for server in self._servers:
+            try:
+                await server.open()
+            except EngineError as error:
+                log.warning("MCP server away", extra={"reason": str(error)})
+
+    def _tools(self) -> Mapping[str, Tool]:
+        tools: dict[str, Tool] = dict(self._http)
+        for server in self._servers:
+            tools.update(server.tools)
+        return tools

@@ -1,0 +1,93 @@
+"""HTTP for tools: one pool of connections, to addresses that `pipeline.reach` allows, bounded both ways."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import aiohttp
+
+from pipeline import reach
+from pipeline.engines.llm_web import LIMIT, WebAnswer
+from pipeline.errors import EngineError
+
+CONNECTIONS_PER_HOST = 32
+
+AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
+
+
+class ToolClient:
+    """See `llm_web.Web`. Connections are made on the loop of its first request."""
+
+    def __init__(self) -> None:
+        self._reach = reach.current()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> WebAnswer:
+        """See `Web.request`."""
+        try:
+            async with self._opened().request(
+                method,
+                url,
+                data=body,
+                headers={"Accept-Encoding": "identity", **headers},
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as answer:
+                return WebAnswer(
+                    answer.status,
+                    {name.lower(): value for name, value in answer.headers.items()},
+                    await _limited(answer),
+                )
+        except aiohttp.ClientConnectorError as error:
+            if reach.was_refused(error):
+                raise EngineError(
+                    "the address is not one that this server connects to", retryable=False
+                ) from error
+            raise EngineError("cannot connect", retryable=True) from error
+        except TimeoutError as error:
+            raise EngineError("no answer in time", retryable=True) from error
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            raise EngineError(f"no usable answer ({type(error).__name__})", retryable=True) from error
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                limit_per_host=CONNECTIONS_PER_HOST,
+                use_dns_cache=False,
+                socket_factory=self._checked_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+                headers={"User-Agent": "openline-mediaserver"},
+            )
+        return self._session
+
+    def _checked_socket(self, info: AddressInfo) -> socket.socket:
+        family, kind, protocol, _, address = info
+        if not self._reach.allows(str(address[0])):
+            raise reach.AddressRefused("address refused")
+        return socket.socket(family, kind, protocol)
+
+
+async def _limited(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for piece in answer.content.iter_chunked(16 * 1024):
+        content += piece
+        if len(content) > LIMIT:
+            answer.close()
+            raise EngineError(f"the answer is longer than {LIMIT // 1024} KiB", retryable=False)
+    return bytes(content)

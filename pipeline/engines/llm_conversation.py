@@ -1,0 +1,139 @@
+"""One call of a language-model agent: what happened goes to the model, what it says goes to the voice.
+
+The answer is made in a task that runs a little ahead of the voice, so that a tool is under way while the
+words before it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
+
+What the caller says, what tools answer and what the customer's systems know of the caller are data: they
+stand in messages of the roles user and tool, never in the system's. What may be done is decided by the
+configuration and by the code around the model; a model that obeys whoever spoke last gains nothing by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
+
+from pipeline.agent import (
+    AgentAct,
+    AgentContext,
+    AgentEvent,
+    AgentReport,
+    CallOpened,
+    Say,
+    UserKeyed,
+    UserSaid,
+    UserSilent,
+)
+from pipeline.engines.llm_answer import Answer, Mind, Queued, State, Turn
+from pipeline.engines.llm_consent import Pending, agrees
+from pipeline.engines.llm_extract import extract
+from pipeline.engines.llm_history import History, Message, Round, Segment
+from pipeline.engines.llm_prompt import facts_messages, opening_messages
+from pipeline.engines.llm_tools import Budget
+from pipeline.engines.script_steps import fill
+from pipeline.speakable import speakable
+from pipeline.transcript import TranscriptEntry
+
+AHEAD: Final = 64
+"""Acts that may wait for the voice: a long answer. Beyond it the model's stream waits."""
+
+UNHEARD: Final = 2
+"""Words of a question that a caller may talk over and still be answering it."""
+
+OPENED: Final = "[The call is answered. You speak first.]"
+SILENT: Final = "[The caller says nothing.]"
+NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
+
+
+class LlmConversation:
+    """One call."""
+
+    def __init__(self, mind: Mind, context: AgentContext) -> None:
+        self._mind = mind
+        self._context = context
+        self._state = State(
+            History(max_turns=mind.history_turns, max_tokens=mind.history_tokens),
+            Budget(mind.limits),
+            context.language,
+            context.variables,
+            context.call_id,
+        )
+        self._asked: Pending | None = None  # what waited for a yes before the caller's last words
+        self._opening = opening_messages(mind.prompt, context)
+
+    async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        """See `Conversation.respond`."""
+        if isinstance(event, CallOpened) and self._context.greeting:
+            yield self._greet()
+            return
+        acts: asyncio.Queue[Queued] = asyncio.Queue(AHEAD)
+        answer = Answer(self._mind, self._state, self._take_in(event), acts, messages=self._messages)
+        task = asyncio.create_task(answer.run())
+        try:
+            while (act := await acts.get()) is not None:
+                if isinstance(act, Exception):
+                    raise act
+                yield act
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def report(self) -> AgentReport:
+        """See `Conversation.report`."""
+        notes = self._state.notes
+        return AgentReport(disposition=notes.disposition, answers=dict(notes.facts))
+
+    async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
+        """See `Debriefing.debrief`."""
+        report, settings = self.report(), self._mind.extract
+        return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
+
+    # What happened ------------------------------------------------------------------------------------------
+
+    def _greet(self) -> Say:
+        text = fill(self._context.greeting, self._context.variables)
+        spoken = speakable(text, self._state.language)
+        self._state.history.begin(None).rounds.append(Round([Segment(text, spoken)]))
+        return Say(spoken)
+
+    def _take_in(self, event: AgentEvent) -> Turn:
+        """Brings the history up to what the caller heard, and begins the turn."""
+        state = self._state
+        state.budget.new_turn()
+        state.notes.disposition = ""  # of an ending that did not come about
+        granted: Pending | None = None
+        if isinstance(event, UserSaid):
+            unheard = self._catch_up(event)
+            self._asked, state.pending = state.pending, None
+            if self._asked is not None and unheard <= UNHEARD and agrees(event.text, state.language):
+                granted = self._asked
+        elif not isinstance(event, UserSilent):
+            state.pending = None
+        settled = event.settled if isinstance(event, UserSaid) else None
+        return Turn(state.history.begin(_told(event)), granted, settled)
+
+    def _catch_up(self, event: UserSaid) -> int:
+        """How many words of the last answer the caller did not hear."""
+        state = self._state
+        if event.continues:
+            acted = state.history.undo()
+            state.pending = None if acted else self._asked
+            return 0
+        return state.history.heard(event.heard) if event.interrupted else 0
+
+    def _messages(self) -> list[Message]:
+        return [*self._opening, *facts_messages(self._state.notes), *self._state.history.messages()]
+
+
+def _told(event: AgentEvent) -> str:
+    """What the model is told of an event."""
+    match event:
+        case UserSaid(text=text):
+            return text or NOT_UNDERSTOOD
+        case UserKeyed(digits=digits):
+            return f"[The caller pressed the keys {digits}.]"
+        case UserSilent():
+            return SILENT
+        case _:
+            return OPENED

@@ -1,0 +1,208 @@
+"""Reading the table `[agent.llm]`: everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.engines.llm_builtin import DEFAULT, NAMES, Policy
+from pipeline.engines.llm_chat import ChatSettings
+from pipeline.engines.llm_extract import ExtractSettings
+from pipeline.engines.llm_http_tool import METHODS, HttpToolSettings, url_problems
+from pipeline.engines.llm_mcp import McpSettings
+from pipeline.engines.llm_schema import Schema
+from pipeline.engines.llm_tools import Limits, ToolSpec
+from pipeline.engines.options import Options
+
+_ANYTHING = Schema({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmPlan:
+    """A whole table, valid. `api_key` never shows."""
+
+    base_url: str
+    api_key: str
+    prompt: str
+    chat: ChatSettings
+    policy: Policy
+    limits: Limits
+    history_turns: int
+    history_tokens: int
+    tools: tuple[tuple[ToolSpec, HttpToolSettings], ...]
+    mcp: tuple[McpSettings, ...]
+    extract: ExtractSettings | None
+
+    def __repr__(self) -> str:
+        return f"LlmPlan({self.base_url})"
+
+
+def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
+    """The agent in `settings`. Raises `SettingsRefused` with every problem."""
+    options = Options("llm", settings)
+    base_url = options.text("base_url")
+    if not base_url.startswith(("http://", "https://")):
+        options.wrong("base_url", "must be a URL that begins with http:// or https://")
+    prompt = options.text("prompt")
+    if not prompt.strip():
+        options.wrong("prompt", "an agent needs a prompt")
+    policy = _read_policy(options)
+    tools = tuple(_read_tool(table) for table in options.tables("tool"))
+    mcp = tuple(_read_mcp(table) for table in options.tables("mcp"))
+    _check_names(options, policy, [spec.name for spec, _ in tools], mcp)
+    plan = LlmPlan(
+        base_url=base_url,
+        api_key=options.text("api_key"),
+        prompt=prompt,
+        chat=_read_chat(options),
+        policy=policy,
+        limits=_read_limits(options.table("budget")),
+        history_turns=options.integer("history_turns", 40, low=1, high=1000),
+        history_tokens=options.integer("history_tokens", 6000, low=200, high=1_000_000),
+        tools=tools,
+        mcp=mcp,
+        extract=_read_extract(options.table("extract")) if options.has("extract") else None,
+    )
+    options.table("extract")
+    options.finish()
+    return plan
+
+
+def _read_chat(options: Options) -> ChatSettings:
+    model = options.text("model")
+    if not model:
+        options.wrong("model", "missing")
+    return ChatSettings(
+        model=model,
+        temperature=options.number("temperature", 0, low=0, high=2) if options.has("temperature") else None,
+        max_tokens=(
+            options.integer("max_tokens", 1, low=1, high=1_000_000) if options.has("max_tokens") else None
+        ),
+        timeout_s=options.number("timeout_s", 10.0, low=0.1, high=120),
+        stall_s=options.number("stall_s", 5.0, low=0.1, high=60),
+    )
+
+
+def _read_policy(options: Options) -> Policy:
+    targets = options.table("transfer_targets")
+    return Policy(
+        builtin=options.texts("builtin", choices=NAMES) if options.has("builtin") else DEFAULT,
+        transfer_targets={name: targets.text(name) for name in targets.names()},
+        languages=options.texts("languages"),
+        dispositions=options.texts("dispositions"),
+        max_digits=options.integer("max_digits", 32, low=1, high=64),
+    )
+
+
+def _read_limits(table: Options) -> Limits:
+    limits = Limits(
+        calls=table.integer("calls", 30, low=0, high=1000),
+        calls_a_turn=table.integer("calls_a_turn", 6, low=1, high=50),
+        rounds=table.integer("rounds", 5, low=1, high=20),
+        seconds=table.number("seconds", 60.0, low=0, high=3600),
+    )
+    table.check_unknown()
+    return limits
+
+
+def _read_tool(table: Options) -> tuple[ToolSpec, HttpToolSettings]:
+    name, description = table.text("name"), table.text("description")
+    method = table.text("method", "POST", choices=METHODS)
+    schema = _read_schema(table, "parameters")
+    spec = ToolSpec(
+        name=name,
+        description=description,
+        schema=schema,
+        acts=table.flag("acts", method != "GET"),
+        asks=_read_question(table, description, schema),
+        timeout_s=table.number("timeout_s", 8.0, low=0.1, high=60),
+        max_calls=table.integer("max_calls", 5, low=1, high=100),
+        filler=table.text("filler"),
+    )
+    settings = HttpToolSettings(
+        method=method, url=table.text("url"), headers=_texts(table, "headers"), fixed=_texts(table, "fixed")
+    )
+    for problem in url_problems(settings.url, spec):
+        table.wrong("url", problem)
+    for clash in sorted(set(settings.fixed) & set(schema.properties)):
+        table.wrong(f"fixed.{clash}", "is a parameter too: the model would choose it")
+    table.check_unknown()
+    return spec, settings
+
+
+def _read_question(table: Options, description: str, schema: Schema) -> str:
+    """What the caller is asked: `confirm` is true for a question made of the tool itself, or the question."""
+    if not table.has("confirm") or table.value("confirm") is False:
+        return ""
+    if table.value("confirm") is True:
+        details = ", ".join(f"{name.replace('_', ' ')}: {{{{{name}}}}}" for name in schema.properties)
+        return f"May I do this: {description.rstrip('.')}{', with ' if details else ''}{details}? Yes or no?"
+    return table.text("confirm")
+
+
+def _read_mcp(table: Options) -> McpSettings:
+    settings = McpSettings(
+        url=table.text("url"),
+        headers=_texts(table, "headers"),
+        tools=table.texts("tools"),
+        reads=table.texts("reads"),
+        asks=_texts(table, "confirm"),
+        timeout_s=table.number("timeout_s", 8.0, low=0.1, high=60),
+        max_calls=table.integer("max_calls", 5, low=1, high=100),
+    )
+    if not settings.url.startswith(("http://", "https://")):
+        table.wrong("url", "must be a URL that begins with http:// or https://")
+    if not settings.tools:
+        table.wrong("tools", "name the tools that the agent may use")
+    for key, names in (("reads", settings.reads), ("confirm", tuple(settings.asks))):
+        for name in sorted(set(names) - set(settings.tools)):
+            table.wrong(key, f"{name!r} is not among tools")
+    table.check_unknown()
+    return settings
+
+
+def _read_extract(table: Options) -> ExtractSettings:
+    schema = _read_schema(table, "schema")
+    settings = ExtractSettings(
+        schema=schema,
+        goal=table.text("goal"),
+        disposition=table.text("disposition"),
+        summary=table.text("summary"),
+        timeout_s=table.number("timeout_s", 10.0, low=1, high=60),
+    )
+    for key, wanted in (("goal", "boolean"), ("disposition", "string"), ("summary", "string")):
+        name = getattr(settings, key)
+        field = schema.properties.get(name)
+        if name and (not isinstance(field, Mapping) or field.get("type") != wanted):
+            table.wrong(key, f"{name!r} is no {wanted} of the schema")
+    table.check_unknown()
+    return settings
+
+
+def _read_schema(table: Options, key: str) -> Schema:
+    document = table.value(key)
+    if document is None:
+        return _ANYTHING
+    if not isinstance(document, Mapping):
+        table.wrong(key, "must be a table")
+        return _ANYTHING
+    try:
+        return Schema(document)
+    except (ValueError, TypeError) as error:
+        table.wrong(key, str(error))
+        return _ANYTHING
+
+
+def _texts(table: Options, key: str) -> dict[str, str]:
+    inner = table.table(key)
+    return {name: inner.text(name) for name in inner.names()}
+
+
+def _check_names(options: Options, policy: Policy, tools: list[str], mcp: tuple[McpSettings, ...]) -> None:
+    """Every tool has a name of its own."""
+    names = [*policy.builtin, *tools, *(name for server in mcp for name in server.tools)]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        options.wrong("tool", f"{name!r} names more than one tool")
+    if "" in tools:
+        options.wrong("tool", "a tool needs a name")
