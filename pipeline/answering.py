@@ -182,9 +182,12 @@ class Answering:
 
     # From the reply (`Stage`) -------------------------------------------------------------------------------
 
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next words may be."""
+    def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
         self.expected = expected
+        self._minutes.masking.ask(masked, self._loop.time())
+        if self._hearing.is_open:
+            self._minutes.masking.heard()
         self._floor.expect(expected)
 
     async def heard_so_far(self) -> None:

@@ -37,6 +37,7 @@ class Hearing:
 
     def open(self, expected: Expected | None) -> None:
         """The caller begins to speak, or goes on."""
+        self._minutes.masking.heard()
         try:
             self._ears.open(expected)
         except EngineError as error:
@@ -51,6 +52,7 @@ class Hearing:
         """The utterance is answered, or was no answer."""
         self.cancel()
         self._ears.close()
+        self._minutes.masking.forgotten(self._loop.time())
         self._hypothesis = Hypothesis("")
         self._taken = False
 

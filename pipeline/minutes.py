@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from pipeline.agent import AgentEvent, UserKeyed, UserSaid
 from pipeline.latency import TurnClock, TurnLatency
+from pipeline.masking import Masking, masked
 from pipeline.outcome import EngineFault, SessionObserver, TurnRecord
 from pipeline.playout import Heard
 from pipeline.speech import HeardWord
@@ -25,6 +26,7 @@ class _Exchange:
     began: float
     clock: TurnClock | None
     caller: TranscriptEntry | None
+    masked: bool
     latency: TurnLatency | None = None
     sounded: bool = False
     fillers: int = 0
@@ -38,6 +40,8 @@ class Minutes:
         self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.transcript = Transcript()
+        self.masking = Masking()
+        """What the caller says and keys while it is active is written down as dots."""
         self.turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
         self.interruptions = 0
@@ -72,7 +76,7 @@ class Minutes:
     ) -> None:
         """The agent was told of `event`. An exchange that nobody has heard anything of is replaced: the
         caller went on, and `caller` is the whole of what they said."""
-        self._exchange = _Exchange(event, now, clock, caller)
+        self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
 
     def sounded(self, now: float, *, agent_s: float, tts_s: float) -> None:
         """A frame of the answer was handed to the wire; the first one counts."""
@@ -143,10 +147,12 @@ class Minutes:
         self.interruptions += interrupted
         event = exchange.event
         caller = exchange.caller
+        said = event.text if isinstance(event, UserSaid) else ""
+        keyed = event.digits if isinstance(event, UserKeyed) else ""
         turn = TurnRecord(
             number=len(self.turns) + 1,
-            user_text=event.text if isinstance(event, UserSaid) else "",
-            keyed=event.digits if isinstance(event, UserKeyed) else "",
+            user_text=masked(said) if exchange.masked else said,
+            keyed=masked(keyed) if exchange.masked else keyed,
             confidence=event.confidence if isinstance(event, UserSaid) else 0.0,
             agent_text=self.heard,
             interrupted=interrupted,
@@ -167,6 +173,10 @@ class Minutes:
         if not text:
             return None
         first, last, origin = times
+        if self.masking.active:
+            return TranscriptEntry(
+                Role.CALLER, masked(text), self.ms(first), self.ms(last), confidence=confidence
+            )
         base = self.ms(origin)
         timed = [
             TimedWord(word.text, base + word.start_ms, base + word.end_ms)
@@ -180,7 +190,7 @@ class Minutes:
     def understood(self, text: str, now: float) -> None:
         """The caller's words so far; they may yet change."""
         if self._observer is not None and text:
-            self._observer.words_heard(text, now)
+            self._observer.words_heard(masked(text) if self.masking.active else text, now)
 
     def agent_speaks(self, text: str, now: float) -> None:
         """An utterance of the agent's begins to be heard."""
@@ -189,7 +199,8 @@ class Minutes:
 
     def caller_wrote(self, text: str, now: float) -> None:
         """Words that need no understanding."""
-        self._add(TranscriptEntry(Role.CALLER, text, self.ms(now), self.ms(now), confidence=1.0))
+        shown = masked(text) if self.masking.active else text
+        self._add(TranscriptEntry(Role.CALLER, shown, self.ms(now), self.ms(now), confidence=1.0))
 
     def caller_said(self, entry: TranscriptEntry) -> None:
         """Words that no exchange came of."""

@@ -14,8 +14,8 @@ from pipeline.voice import Voice, closing
 class Stage(Protocol):
     """What an answer acts upon; the session is it."""
 
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next words may be."""
+    def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
 
     async def send_digits(self, digits: str) -> None:
         """Keys digits towards the far end when the words so far have been heard."""
@@ -73,7 +73,7 @@ class Reply:
                 await self._voice.say(act.text, interruptible=act.interruptible)
             case Expect():
                 self._expected = True
-                self._stage.expect(act.expected)
+                self._stage.expect(act.expected, masked=act.masked)
             case SendDigits():
                 await self._stage.send_digits(act.digits)
             case HangUp():

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.agent import AgentReport, Conversation
-from pipeline.audio import Pcm
+from pipeline.audio import Pcm, silence
 from pipeline.cast import Cast
 from pipeline.dialogue import Dialogue
 from pipeline.ears import Ears
@@ -60,6 +60,8 @@ class Session:
         self._agent = agent
         self._call_id = call_id
         self._recording = recording
+        self._mutes = not settings.record_masked
+        self._silence = silence(leg.rate_hz)
         self._leg_reason = ""
         self._ended = 0.0
         self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
@@ -108,7 +110,8 @@ class Session:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """A frame of the caller's."""
         if self._recording is not None:
-            self._recording.caller(frame, position, now)
+            hidden = self._mutes and self._minutes.masking.covers(now)
+            self._recording.caller(self._silence if hidden else frame, position, now)
         echo = self._echo.is_echo(frame, now)
         sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)
         if sound is not None:

@@ -26,6 +26,7 @@ class SessionSettings:
     `reprompt_s`, `max_reprompts`: silence of the caller; when it is used up the call ends.
     `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
     that the far end's jitter buffer has played them.
+    `record_masked`: the recording holds the caller's voice also while they give an answer that is masked.
     `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
     "" for none (a short tone stands for it).
     """
@@ -51,6 +52,7 @@ class SessionSettings:
     max_duration_s: float = 600.0
     key_pause_ms: int = 2500
     linger_ms: int = 160
+    record_masked: bool = False
     filler: str = "One moment, please."
     apology: str = "I am sorry, something went wrong. Please call again later."
     goodbye: str = "Goodbye."

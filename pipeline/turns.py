@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pipeline.agent import UserKeyed, UserSaid, UserSilent
 from pipeline.outcome import EndReason
+from pipeline.speech import Expected
 from pipeline.turn_events import (
     CallConcluded,
     CheckVoice,
@@ -32,6 +33,7 @@ from pipeline.turn_machine import VOICE_CHECK_S
 from pipeline.turn_overlap import Overlaps
 from pipeline.turn_table import Effect
 
+_ANYTHING: Final = Expected()
 CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
 
 
@@ -107,11 +109,13 @@ class Turns(Overlaps):
 
     def _key(self, event: Event | None, now: float) -> None:
         assert isinstance(event, KeyPressed)
-        if event.key != "#":
+        expected = self._expected or _ANYTHING
+        ends = event.key == expected.terminator
+        if not ends:
             self._keys += event.key
-        wanted = self._expected.digits if self._expected is not None else 0
-        complete = event.key == "#" or (wanted > 0 and len(self._keys) >= wanted)
-        self._arm(now if complete else now + self._settings.key_pause_ms / 1000, Inner.KEYS_COMPLETED)
+        complete = ends or 0 < expected.digits <= len(self._keys)
+        pause_s = expected.key_timeout_s or self._settings.key_pause_ms / 1000
+        self._arm(now if complete else now + pause_s, Inner.KEYS_COMPLETED)
 
     def _first_key(self, event: Event | None, now: float) -> None:
         self.turn += 1
@@ -139,7 +143,8 @@ class Turns(Overlaps):
         self._silences = 0
         self._answered = ""
         self.turn += 1
-        self._actions.append(StartReply(self.turn, UserKeyed(self._keys or "#")))
+        keys = self._keys or (self._expected or _ANYTHING).terminator
+        self._actions.append(StartReply(self.turn, UserKeyed(keys)))
         self._watch(now + self._settings.dead_air_ms / 1000)
 
     def _take_text(self, event: Event | None, now: float) -> None:
