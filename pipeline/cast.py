@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.agent import Conversation
+from pipeline.endpointing import EndOfTurnScorer
 from pipeline.leg import Leg
 from pipeline.outcome import SessionObserver
 from pipeline.phrases import Phrases
@@ -13,10 +14,12 @@ from pipeline.speech import TextToSpeech
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """Who takes part. `voices`: the first speaks, the others when it cannot."""
+    """Who takes part. `voices`: the first speaks, the others when it cannot. `scorer`: judges whether the
+    caller is done; without one their words alone do."""
 
     leg: Leg
     agent: Conversation
     voices: tuple[TextToSpeech, ...]
     phrases: Phrases
     observer: SessionObserver | None
+    scorer: EndOfTurnScorer | None = None

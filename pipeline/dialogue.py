@@ -85,7 +85,7 @@ class Dialogue:
         self._settings = settings
         self._ears = ears
         self._minutes = minutes
-        self._hearing = Hearing(ears, minutes, self._understood)
+        self._hearing = Hearing(ears, minutes, self._understood, cast.scorer)
         self.answering = Answering(
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )

@@ -39,7 +39,8 @@ class Sound(Enum):
 
 
 class Ears:
-    """Listens to one caller. `open` and `close` bound an utterance; its audio goes to the recogniser as it
+    """Listens to one caller. `kept_ms`: how much of the past `recent` has, at least the pre-roll. `open` and
+    `close` bound an utterance; its audio goes to the recogniser as it
     comes, beginning with the pre-roll."""
 
     __slots__ = (
@@ -48,7 +49,9 @@ class Ears:
         "_voiced_end", "_written", "clock", "language", "last_frame_at", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
-    def __init__(self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int) -> None:
+    def __init__(
+        self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int, kept_ms: int = PREROLL_MS
+    ) -> None:
         self.rate_hz = rate_hz
         self.language = language
         self.clock = MediaClock(rate_hz)
@@ -57,7 +60,7 @@ class Ears:
         self._stt = stt
         self._n = frame_samples(rate_hz)
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
-        self._preroll = np.zeros((PREROLL_MS // FRAME_MS, self._n), np.int16)
+        self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
         self._silence = np.zeros(self._n, np.int16)
         self._slot = self._written = 0
         self._own = 0  # how much of what is heard is our own voice, in frames
@@ -157,7 +160,7 @@ class Ears:
             return
         listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
         slots = len(self._preroll)
-        count = min(self._written, slots)
+        count = min(self._written, PREROLL_MS // FRAME_MS)
         for index in range(count):
             listening.push(self._preroll[(self._slot - count + index) % slots])
         self._heard_from = self._end - count * self._n
@@ -183,6 +186,18 @@ class Ears:
     async def decode(self) -> Hypothesis:
         """What was said so far. Raises `EngineError`."""
         return Hypothesis("") if self._listening is None else await self._listening.result()
+
+    def recent(self) -> Pcm:
+        """The last `kept_ms` of what was heard, our own voice left out."""
+        newest = self._preroll[: self._slot]
+        if self._written < len(self._preroll):
+            return newest.reshape(-1)
+        return np.concatenate((self._preroll[self._slot :], newest)).reshape(-1)
+
+    @property
+    def silence_ms(self) -> int:
+        """Since the last voiced sample, on the media clock."""
+        return (self._end - self._voiced_end) * 1000 // self.rate_hz
 
     # What is known --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from pipeline.ears import Ears
+from pipeline.endpointing import EndOfTurnScorer, TurnEvidence
 from pipeline.errors import EngineError
 from pipeline.minutes import Minutes
 from pipeline.speech import Expected, Hypothesis
@@ -24,12 +25,18 @@ class Hearing:
     nobody understood; the conversation goes on."""
 
     def __init__(
-        self, ears: Ears, minutes: Minutes, tell: Callable[[Understood | Overheard, float], None]
+        self,
+        ears: Ears,
+        minutes: Minutes,
+        tell: Callable[[Understood | Overheard, float], None],
+        scorer: EndOfTurnScorer | None = None,
     ) -> None:
         self.words_known = 0.0
         self._ears = ears
         self._minutes = minutes
         self._tell = tell
+        self._scorer = scorer
+        self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
         self._hypothesis = Hypothesis("")
         self._task: asyncio.Task[None] | None = None
@@ -38,6 +45,7 @@ class Hearing:
     def open(self, expected: Expected | None) -> None:
         """The caller begins to speak, or goes on."""
         self._minutes.masking.heard()
+        self._expected = expected
         try:
             self._ears.open(expected)
         except EngineError as error:
@@ -105,7 +113,8 @@ class Hearing:
         words = Understood(turn, "", failed=True)
         try:
             self._hypothesis = await self._ears.decode()
-            words = Understood(turn, self._hypothesis.text, self._hypothesis.confidence)
+            said = self._hypothesis
+            words = Understood(turn, said.text, said.confidence, p_eot=self._p_eot(said.text))
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
         except Exception as error:  # a task's boundary, around somebody else's code
@@ -115,6 +124,22 @@ class Hearing:
         self.words_known = self._loop.time()
         self._minutes.understood(words.text, self.words_known)
         self._tell(words, self.words_known)
+
+    def _p_eot(self, text: str) -> float | None:
+        if self._scorer is None:
+            return None
+        ears = self._ears
+        evidence = TurnEvidence(
+            audio=ears.recent(),
+            rate_hz=ears.rate_hz,
+            words=text,
+            asked=self._minutes.heard,
+            expected=self._expected,
+            silence_ms=ears.silence_ms,
+            voiced_ms=ears.voiced_ms,
+            language=ears.language,
+        )
+        return self._scorer.p_eot(evidence)
 
     def _entry(self) -> TranscriptEntry | None:
         said = self._hypothesis

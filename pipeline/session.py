@@ -19,8 +19,9 @@ from pipeline.agent import AgentReport, Conversation
 from pipeline.audio import Pcm, silence
 from pipeline.cast import Cast
 from pipeline.dialogue import Dialogue
-from pipeline.ears import Ears
+from pipeline.ears import PREROLL_MS, Ears
 from pipeline.echo import EchoGate
+from pipeline.endpointing import EVIDENCE_S, EndOfTurnScorer
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
 from pipeline.minutes import Minutes
@@ -38,7 +39,8 @@ class Session:
     """One conversation; make it on the event loop and `run` it once.
 
     `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
-    as things happen. The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
+    as things happen. `scorer` judges whether the caller is done; without one their words alone do.
+    The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
         self,
@@ -53,6 +55,7 @@ class Session:
         phrases: Phrases | None = None,
         recording: Recording | None = None,
         observer: SessionObserver | None = None,
+        scorer: EndOfTurnScorer | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
@@ -66,13 +69,20 @@ class Session:
         self._ended = 0.0
         self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
         sustained_ms = min(settings.duck_ms, settings.barge_in_ms)
-        self._ears = Ears(stt, rate_hz=leg.rate_hz, language=settings.language, sustained_ms=sustained_ms)
+        self._ears = Ears(
+            stt,
+            rate_hz=leg.rate_hz,
+            language=settings.language,
+            sustained_ms=sustained_ms,
+            kept_ms=PREROLL_MS if scorer is None else round(EVIDENCE_S * 1000),
+        )
         cast = Cast(
             leg=leg,
             agent=agent,
             voices=(tts, *fallback_tts),
             phrases=phrases or Phrases(),
             observer=observer,
+            scorer=scorer,
         )
         self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
         self._echo = EchoGate(leg.rate_hz)

@@ -13,6 +13,8 @@ class SessionSettings:
     complete,
     `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits are
     dictated.
+    `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of `pipeline.endpointing.EndOfTurn`,
+    which decides instead where a scorer judges sound and words.
     `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
     `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: that stops it before a word
@@ -36,6 +38,9 @@ class SessionSettings:
     endpoint_complete_ms: int = 300
     endpoint_unfinished_ms: int = 1100
     endpoint_digits_ms: int = 1200
+    eot_threshold: float = 0.5
+    eot_action_delay_ms: int = 300
+    eot_timeout_ms: int = 1500
     speculate_ms: int = 200
     stt_deadline_ms: int = 800
     duck_ms: int = 240

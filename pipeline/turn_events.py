@@ -82,12 +82,14 @@ class TextWritten:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's."""
+    """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's.
+    `p_eot`: how probable it is that the caller is done; None where nobody judges more than the words."""
 
     turn: int
     text: str
     confidence: float = 0.0
     failed: bool = False
+    p_eot: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 from pipeline.agent import CallOpened
-from pipeline.endpointing import Endpointing
+from pipeline.endpointing import EndOfTurn, Endpointing
 from pipeline.errors import LocalError
 from pipeline.outcome import EndReason
 from pipeline.settings import SessionSettings
@@ -35,6 +35,11 @@ class TurnMachine(ABC):
         self.turn = 1
         self._settings = settings
         self._endpointing = Endpointing(settings)
+        self._end_of_turn = EndOfTurn(
+            threshold=settings.eot_threshold,
+            action_delay_ms=settings.eot_action_delay_ms,
+            timeout_ms=settings.eot_timeout_ms,
+        )
         self._expected: Expected | None = None
         self._actions: deque[Action] = deque([StartReply(self.turn, CallOpened())])
         self._duration_at = now + settings.max_duration_s
@@ -107,7 +112,10 @@ class TurnMachine(ABC):
         self._timer = (at, inner)
 
     def _endpoint_at(self) -> float:
-        text = self._words.text if self._words is not None else ""
+        words = self._words
+        if words is not None and words.p_eot is not None:
+            return self._silent_since + self._end_of_turn.delay_ms(words.p_eot) / 1000
+        text = words.text if words is not None else ""
         return self._silent_since + self._endpointing.delay_ms(text, self._expected) / 1000
 
     @abstractmethod

@@ -25,6 +25,7 @@ from pipeline.agent import (
     UserSilent,
 )
 from pipeline.dtmf import tone
+from pipeline.endpointing import TurnEvidence
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
 from pipeline.recording import RecordingWriter
@@ -145,6 +146,32 @@ def test_latency_names_who_took_the_time() -> None:
     assert latency.tts_ms == pytest.approx(100, abs=1)
     parts = latency.endpoint_ms + latency.stt_ms + latency.agent_ms + latency.tts_ms + latency.server_ms
     assert parts == pytest.approx(latency.voice_to_voice_ms, abs=0.1)
+
+
+@pytest.mark.parametrize(("p", "waited_ms"), [(0.9, 300), (0.0, 1500), (0.25, 900)])
+def test_a_scorer_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int) -> None:
+    class Scorer:
+        def p_eot(self, evidence: TurnEvidence) -> float:
+            asked.append(evidence)
+            return p
+
+    asked: list[TurnEvidence] = []
+    result, _ = converse(
+        FakeAgent([GREETING], BYE),
+        stt=FakeStt("tuesday"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        scorer=Scorer(),
+    )
+    (evidence,) = asked
+    assert (evidence.words, evidence.asked, evidence.language) == ("tuesday", GREETING.text, "en")
+    assert evidence.silence_ms == pytest.approx(SETTINGS.speculate_ms, abs=21)
+    assert evidence.voiced_ms == pytest.approx(500, abs=60)
+    assert evidence.audio.size == pytest.approx(3.7 * 8000, abs=320)
+    loud = np.flatnonzero(np.abs(evidence.audio.astype(int)) > 500) / 8000
+    assert loud[-1] == pytest.approx(3.5, abs=0.03)
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(waited_ms, abs=1)
 
 
 def test_expected_answer_reaches_the_recogniser_and_shortens_the_pause() -> None:
