@@ -47,7 +47,7 @@ class BuiltInScorer:
         """From 0 (more comes) to 1 (done)."""
         lists = self._lists or word_lists(evidence.language)
         text = plain(evidence.words)
-        certain = _by_words(text, evidence, lists)
+        certain = by_words(evidence, lists)
         if certain is not None:
             return certain
         odds = _PRIOR + _word_odds(text, evidence, lists)
@@ -56,8 +56,10 @@ class BuiltInScorer:
         return 1.0 / (1.0 + math.exp(-odds))
 
 
-def _by_words(text: str, evidence: TurnEvidence, lists: WordLists) -> float | None:
-    """Words that settle it, whatever the voice does; None where they do not."""
+def by_words(evidence: TurnEvidence, lists: WordLists | None = None) -> float | None:
+    """The probability where words settle it, whatever the voice does; None where they do not."""
+    lists = lists or word_lists(evidence.language)
+    text = plain(evidence.words)
     if not text:
         return None
     words = Completeness(lists)
