@@ -1,4 +1,4 @@
-"""The command line: `mediaserver serve | check | doctor | call | keys | demo`.
+"""The command line: `mediaserver serve | check | doctor | call | keys | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "mediaserver.cli_doctor:doctor",
     "call": "mediaserver.cli_admin:place",
     "keys": "mediaserver.cli_admin:keys",
+    "models": "mediaserver.cli_models:models",
     "demo": "mediaserver.__main__:demo",
 }
 """Name of each command and where it is."""
