@@ -64,6 +64,7 @@ class SessionSettings(Table):
     max_reprompts: int = Field(default=2, ge=0, le=20)
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
+    record_masked: bool = False
 
 
 def _target(value: str) -> str:
@@ -93,6 +94,15 @@ TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
 
+_TEXTS: Mapping[str, Mapping[str, str]] = {
+    "ar": {
+        "apology": "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
+        "unreachable": "عذراً، لا يمكن لأحد أن يجيب على مكالمتك الآن. مع السلامة.",
+    }
+}
+"""By language, where the configuration says nothing."""
+
+
 class AgentTerms(Table):
     """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
     at."""
@@ -117,6 +127,15 @@ class AgentTerms(Table):
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_its_language(cls, table: Any) -> Any:
+        """Nobody apologises in English to somebody who speaks Arabic."""
+        if not isinstance(table, Mapping):
+            return table
+        texts = _TEXTS.get(str(table.get("language", "")).split("-")[0], {})
+        return {**texts, **table}
 
     @model_validator(mode="after")
     def _one_mind(self) -> Self:

@@ -24,6 +24,7 @@ from mediaserver.settings import (
 )
 from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
+from pipeline.phrases import Phrase, standard
 from pipeline.settings import SessionSettings
 from sip import endpoint, trunk
 
@@ -51,7 +52,10 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,
         max_duration_s=session.max_duration_s,
+        filler=standard(Phrase.FILLER, agent.language),
         apology=agent.apology,
+        goodbye=standard(Phrase.GOODBYE, agent.language),
+        record_masked=session.record_masked,
     )
 
 
@@ -134,8 +138,19 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             tables["tts_fallback"] = _engine("tts", agent.tts_fallback)
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
+        yield from _deaf(f"agent[{place}].stt.engine", agent)
     for choice in (_engine("stt", settings.speech.stt), _engine("tts", settings.speech.tts)):
         yield from _refusals(f"speech.{choice.kind}", choice)
+
+
+def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """An agent whose recogniser does not know its language would understand nobody."""
+    steps = [] if agent.script is None else _mind(agent).options.get("step", [])
+    changes = {str(step.get("language") or "") for step in steps if isinstance(step, dict)}
+    spoken = {agent.language, *changes} - {""}
+    unknown = ", ".join(sorted(each for each in spoken if each.lower().split("-")[0] != "en"))
+    if agent.stt.engine == "pocketsphinx" and unknown:
+        yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:

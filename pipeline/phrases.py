@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -20,12 +21,15 @@ from pipeline.audio import Pcm
 from pipeline.errors import EngineError
 from pipeline.resample import resample
 from pipeline.settings import SessionSettings
+from pipeline.speakable import speakable
 from pipeline.speech import TextToSpeech
 
 log = logging.getLogger(__name__)
 
 SYNTHESIS_LIMIT_S: Final = 20.0  # a cold neural voice on a busy CPU; this is start-up, not a call
 _TONE_HZ: Final = 8000
+_Synthesised: TypeAlias = tuple[str, Pcm, int]
+"""Text, samples, and their rate."""
 
 
 class Phrase(StrEnum):
@@ -34,6 +38,28 @@ class Phrase(StrEnum):
     FILLER = "filler"
     APOLOGY = "apology"
     GOODBYE = "goodbye"
+
+
+STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(
+    {
+        "en": {
+            Phrase.FILLER: "One moment, please.",
+            Phrase.APOLOGY: "I am sorry, there is a technical problem. Please call again later.",
+            Phrase.GOODBYE: "Goodbye.",
+        },
+        "ar": {
+            Phrase.FILLER: "لحظة من فضلك.",
+            Phrase.APOLOGY: "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
+            Phrase.GOODBYE: "مع السلامة.",
+        },
+    }
+)
+"""What is said where nobody configured anything, by language."""
+
+
+def standard(phrase: Phrase, language: str) -> str:
+    """`phrase` in `language` ("en-GB", "ar"), in English where there is none."""
+    return STANDARD.get(language.lower().split("-")[0], STANDARD["en"])[phrase]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +71,60 @@ class Spoken:
 
 
 class Phrases:
-    """The phrases of one agent, shared by its calls."""
+    """The phrases of one agent, shared by its calls: those of its own language, and the standard ones of
+    every other language that it may change to."""
 
-    def __init__(self, spoken: dict[Phrase, tuple[str, Pcm, int]] | None = None) -> None:
+    def __init__(
+        self, spoken: dict[Phrase, _Synthesised] | None = None, *, others: Mapping[str, Phrases] | None = None
+    ) -> None:
         self._spoken = spoken or {}
+        self._others = dict(others or {})
         self._at_rate: dict[tuple[Phrase, int], Spoken] = {}
 
     @classmethod
-    async def prepare(cls, voices: Sequence[TextToSpeech], settings: SessionSettings) -> Phrases:
-        """Says each phrase with the first of `voices` that can. Never raises `EngineError`: a phrase that
-        none can say becomes the tone, and a warning is logged."""
-        spoken: dict[Phrase, tuple[str, Pcm, int]] = {}
-        for phrase in Phrase:
-            text = getattr(settings, phrase.value)
-            for voice in voices if text else ():
-                try:
-                    samples = await synthesise(voice, text, settings.language)
-                except (EngineError, TimeoutError) as error:
-                    extra = {"phrase": phrase.value, "reason": str(error)}
-                    log.warning("phrase could not be prepared", extra=extra)
-                else:
-                    spoken[phrase] = (text, samples, voice.rate_hz)
-                    break
-        return cls(spoken)
+    async def prepare(
+        cls, voices: Sequence[TextToSpeech], settings: SessionSettings, *, languages: Iterable[str] = ()
+    ) -> Phrases:
+        """Says each phrase with the first of `voices` that can; `languages` are those beside the agent's own
+        that it may change to. Never raises `EngineError`: a phrase that none can say becomes the tone, and a
+        warning is logged."""
+        others = {
+            language: cls(
+                await _spoken({each: standard(each, language) for each in Phrase}, voices, language)
+            )
+            for language in languages
+            if language != settings.language
+        }
+        own = {phrase: getattr(settings, phrase.value) for phrase in Phrase}
+        return cls(await _spoken(own, voices, settings.language), others=others)
 
-    def at(self, phrase: Phrase, rate_hz: int) -> Spoken:
-        """The phrase at the leg's rate."""
+    def at(self, phrase: Phrase, rate_hz: int, language: str = "") -> Spoken:
+        """The phrase at the leg's rate, in `language` where it was prepared."""
+        if language in self._others:
+            return self._others[language].at(phrase, rate_hz)
         key = (phrase, rate_hz)
         if key not in self._at_rate:
             text, samples, from_hz = self._spoken.get(phrase) or ("", _tone(), _TONE_HZ)
             self._at_rate[key] = Spoken(text, resample(samples, from_hz, rate_hz))
         return self._at_rate[key]
+
+
+async def _spoken(
+    texts: Mapping[Phrase, str], voices: Sequence[TextToSpeech], language: str
+) -> dict[Phrase, _Synthesised]:
+    spoken: dict[Phrase, _Synthesised] = {}
+    for phrase, written in texts.items():
+        text = speakable(written, language)
+        for voice in voices if text else ():
+            try:
+                samples = await synthesise(voice, text, language)
+            except (EngineError, TimeoutError) as error:
+                extra = {"phrase": phrase.value, "reason": str(error)}
+                log.warning("phrase could not be prepared", extra=extra)
+            else:
+                spoken[phrase] = (text, samples, voice.rate_hz)
+                break
+    return spoken
 
 
 async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:

@@ -7,6 +7,7 @@ process of its own (`pipeline.engines.espeak_process`), one for all voices of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ class EspeakSettings:
     rate_wpm: int = 175
     pitch: int = 50
     volume: int = 100
+
+
+_ARABIC = re.compile(r"[\u0620-\u064a]")
+_ARABIC_VOICES = ("ar", "fa", "ur", "ku", "sd", "ug")
 
 
 class Espeak:
@@ -99,7 +104,7 @@ class Espeak:
         settings = self.settings
         request = {
             "text": sentence,
-            "voice": settings.voice or voice_of(language),
+            "voice": _voice(settings.voice, language, sentence),
             "rate_wpm": settings.rate_wpm,
             "pitch": settings.pitch,
             "volume": settings.volume,
@@ -114,6 +119,15 @@ class Espeak:
         rest = cutter.finish()
         if rest is not None:
             yield rest
+
+
+def _voice(wanted: str, language: str, sentence: str) -> str:
+    """The configured voice for what it can read: an agent that changes between English and Arabic has the
+    other language's own voice there."""
+    if wanted and (_ARABIC.search(sentence) is not None) == wanted.startswith(_ARABIC_VOICES):
+        return wanted
+    arabic = voice_of(language).startswith(_ARABIC_VOICES)
+    return wanted if wanted and arabic == wanted.startswith(_ARABIC_VOICES) else voice_of(language)
 
 
 def voice_of(language: str) -> str:

@@ -32,6 +32,11 @@ class Script:
         """What the steps listen for: for checking the words against what a recogniser knows."""
         return tuple(step.expected for step in self._plan.steps.values() if step.expected is not None)
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """Those that a step changes to."""
+        return frozenset(step.language for step in self._plan.steps.values() if step.language)
+
     async def start(self) -> None:
         """Nothing to load."""
 
