@@ -193,8 +193,10 @@ async def cancel(request: web.Request) -> web.Response:
     """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
     wanted = checked(CancelRequest, await json_object(request, optional=True))
     caller = caller_of(request)
+    if wanted.agentId is not None:
+        caller.check_agent(wanted.agentId)
     done = await request.app[SERVER].orders.cancel(
-        caller.company_id, request.match_info["phoneNumber"], wanted.agentId
+        caller.company_id, request.match_info["phoneNumber"], wanted.agentId, agents=caller.agents
     )
     if done.cancelled is None:
         data = CancelData(cancelled=False, phoneNumber=done.phone_number)
@@ -215,8 +217,13 @@ async def cancel(request: web.Request) -> web.Response:
 async def list_calls(request: web.Request) -> web.Response:
     """The company's calls, a page at a time."""
     query = query_of(request, CallsQuery)
+    caller = caller_of(request)
     page = await request.app[SERVER].orders.calls(
-        caller_of(request).company_id, status=query.status or "", cursor=query.cursor, limit=query.limit
+        caller.company_id,
+        status=query.status or "",
+        cursor=query.cursor,
+        limit=query.limit,
+        agents=caller.agents,
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
@@ -228,8 +235,10 @@ async def list_calls(request: web.Request) -> web.Response:
 )
 async def get_call(request: web.Request) -> web.Response:
     """Everything known about a call."""
-    server = request.app[SERVER]
-    record = await server.orders.call(caller_of(request).company_id, request.match_info["callTaskId"])
+    server, caller = request.app[SERVER], caller_of(request)
+    record = await server.orders.call(
+        caller.company_id, request.match_info["callTaskId"], agents=caller.agents
+    )
     return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
 
 
@@ -241,8 +250,8 @@ async def get_call(request: web.Request) -> web.Response:
 )
 async def hang_up(request: web.Request) -> web.Response:
     """Ends a call; ending one that is over changes nothing."""
-    call_id = request.match_info["callTaskId"]
-    stopping = await request.app[SERVER].orders.hang_up(caller_of(request).company_id, call_id)
+    call_id, caller = request.match_info["callTaskId"], caller_of(request)
+    stopping = await request.app[SERVER].orders.hang_up(caller.company_id, call_id, agents=caller.agents)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
     return answer(HangupResponse(success=True, data=data))
 
@@ -259,8 +268,9 @@ async def hang_up(request: web.Request) -> web.Response:
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
     """The stereo recording, whole or by Range."""
+    caller = caller_of(request)
     recording = await request.app[SERVER].orders.recording(
-        caller_of(request).company_id, request.match_info["callTaskId"]
+        caller.company_id, request.match_info["callTaskId"], agents=caller.agents
     )
     if not await asyncio.to_thread(recording.path.is_file):
         return await fetched(request, recording.node_url)

@@ -17,7 +17,7 @@ class SpeechBody(Model):
         description="wav, mp3, ogg (Opus), flac (all with a header), pcm (16 bit, little-endian, 24000 Hz) or"
         " mulaw (8000 Hz); mono",
     )
-    chunk_size: int = Field(
+    chunk_size: float = Field(
         json_schema_extra={"minimum": 10, "maximum": 10_000},
         description="Milliseconds of audio that are sent at a time, 10 to 10000: small values begin sooner,"
         " large ones cost less",

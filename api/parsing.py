@@ -91,7 +91,12 @@ def _not_json(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-_REASONS = {"extra_forbidden": "unknown field", "missing": "required"}
+_REASONS = {
+    "extra_forbidden": "unknown field",
+    "missing": "required",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+}
 
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 """Pydantic names the branch of a union that it tried: no field of ours is called so."""

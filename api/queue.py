@@ -33,13 +33,14 @@ routes = web.RouteTableDef()
 )
 async def list_batches(request: web.Request) -> web.Response:
     """The company's."""
-    query = query_of(request, models.BatchesQuery)
+    query, caller = query_of(request, models.BatchesQuery), caller_of(request)
     try:
         page = await request.app[SERVER].store.batches(
-            caller_of(request).company_id,
+            caller.company_id,
             status=BatchStatus(query.status) if query.status else None,
             cursor=query.cursor,
             limit=query.limit,
+            agents=caller.agents,
         )
     except LocalError as error:
         raise InvalidRequest(str(error)) from None
@@ -93,7 +94,12 @@ async def cancel(request: web.Request) -> web.Response:
 async def _batch(
     request: web.Request, verb: Callable[[str, str], Awaitable[BatchRow | None]]
 ) -> web.Response:
-    row = await verb(caller_of(request).company_id, request.match_info["batchId"])
+    caller, batch_id = caller_of(request), request.match_info["batchId"]
+    if caller.agents:
+        batch = await request.app[SERVER].store.batch(caller.company_id, batch_id)
+        if batch is None or batch.agent_id not in caller.agents:
+            raise NotFound("Batch not found")
+    row = await verb(caller.company_id, batch_id)
     if row is None:
         raise NotFound("Batch not found")
     return answer(view(row))

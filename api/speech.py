@@ -73,7 +73,7 @@ async def generate(request: web.Request) -> web.StreamResponse:
     speaker = await speaker_of(request)
     body = await _speech_body(request)
     wanted = SpeechRequest(
-        text=body.text, format=body.format, chunk_ms=body.chunk_size, language=body.language or ""
+        text=body.text, format=body.format, chunk_ms=round(body.chunk_size), language=body.language or ""
     )
     async with request.app[SERVER].speech.speak(speaker, wanted) as file:
         first = await anext(file.pieces, b"")

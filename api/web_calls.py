@@ -35,8 +35,7 @@ _NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
 async def connect(request: web.Request) -> web.Response:
     """Sections 2.8 and 4.4."""
     body = await json_object(request)
-    agent_id = body.get("agentId")
-    if agent_id is not None and not is_uuid(agent_id):
+    if not is_uuid(body.get("agentId")):
         raise InvalidRequest(INVALID_AGENT_ID)
     wanted = checked(WebCallRequestBody, body)
     caller = caller_of(request)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediaserver.db import Row, Tx
+from mediaserver.db import Row, Tx, among
 from mediaserver.errors import LocalError
 from mediaserver.outbox import write_event
 from mediaserver.queueing import BatchPage, BatchRow, BatchStatus
@@ -58,15 +58,25 @@ def get(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
     return _batch(row) if row is not None else None
 
 
-def find(tx: Tx, *, company_id: str, status: BatchStatus | None, cursor: str, limit: int) -> BatchPage:
+def find(
+    tx: Tx,
+    *,
+    company_id: str,
+    status: BatchStatus | None,
+    cursor: str,
+    limit: int,
+    agents: frozenset[str] = frozenset(),
+) -> BatchPage:
     """See `Store.batches`."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
         raise LocalError("Invalid cursor")
+    theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         f"{_SELECT} AND (:before = 0 OR position < :before) AND (:status = '' OR {_SHOWN} = :status)"
-        " ORDER BY position DESC LIMIT :limit",
+        f"{theirs} ORDER BY position DESC LIMIT :limit",
+        **bound,
         company_id=company_id,
         before=int(cursor or 0),
         status=status or "",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mediaserver import batches, store_calls
-from mediaserver.db import Row, Tx
+from mediaserver.db import Row, Tx, among
 from mediaserver.endings import end
 from mediaserver.queueing import BatchRow, BatchStatus, Cancelled
 from mediaserver.records import CallStatus, Outcome, Stage, Stopping
@@ -18,8 +18,6 @@ from mediaserver.records import CallStatus, Outcome, Stage, Stopping
 _PENDING = """
 SELECT * FROM calls WHERE company_id = :company_id AND phone_number = :phone_number
     AND stage IN ('QUEUED', 'CLAIMED', 'HELD') AND direction = 'outbound'
-    AND (:agent_id = '' OR agent_id = :agent_id)
-ORDER BY position {lock}
 """
 
 _UNDIALLED = """
@@ -79,9 +77,11 @@ def request_hangup(tx: Tx, *, company_id: str, call_id: str) -> Stopping | None:
     return Stopping.CANCELLED
 
 
-def cancel_pending(tx: Tx, *, company_id: str, phone_number: str, agent_id: str | None) -> Cancelled | None:
+def cancel_pending(tx: Tx, *, company_id: str, phone_number: str, agents: frozenset[str]) -> Cancelled | None:
     """See `Store.cancel_pending`."""
-    rows = tx.rows(_PENDING, company_id=company_id, phone_number=phone_number, agent_id=agent_id or "")
+    theirs, bound = among("agent_id", agents)
+    pending = f"{_PENDING}{theirs} ORDER BY position {{lock}}"
+    rows = tx.rows(pending, company_id=company_id, phone_number=phone_number, **bound)
     if not rows:
         return None
     for row in rows:

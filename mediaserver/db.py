@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -148,3 +148,12 @@ def statements(text: str) -> list[str]:
     """The statements of a migration: comments are whole lines, a statement ends with ";" at a line's end."""
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip().rstrip(";")]
+
+
+def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
+    """A condition that narrows to rows whose `column` is one of `values`, and what it is bound to; none of
+    them narrows nothing."""
+    if not values:
+        return "", {}
+    bound = {f"among_{number}": value for number, value in enumerate(sorted(values))}
+    return f" AND {column} IN ({', '.join(f':{name}' for name in bound)})", bound

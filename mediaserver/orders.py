@@ -131,40 +131,64 @@ class Orders:
         ]
         return NewBatch(company_id=company_id, agent_id=agent.id, webhook_id=webhook_id, items=items)
 
-    async def cancel(self, company_id: str, phone_number: str, agent_id: str | None) -> Cancellation:
-        """Cancels what waits to be dialled to a number, written in whatever way. Raises `InvalidRequest`,
-        `NotFound` for an agent of nobody's or of others'."""
+    async def cancel(
+        self,
+        company_id: str,
+        phone_number: str,
+        agent_id: str | None,
+        *,
+        agents: frozenset[str] = frozenset(),
+    ) -> Cancellation:
+        """Cancels what waits to be dialled to a number, written in whatever way. `agents`: those that the key
+        is for, none for all. Raises `InvalidRequest`, `NotFound` for an agent of nobody's or of others'."""
         number = read_number(phone_number, self._directory.company(company_id))
         if agent_id is not None:
             agent = self._directory.agent(_uuid(agent_id))
             if agent is None or agent.company != company_id:
                 raise NotFound(UNKNOWN_AGENT)
-            agent_id = agent.id
-        cancelled = await self._store.cancel_pending(company_id, number, agent_id=agent_id)
+            agents = frozenset({agent.id})
+        cancelled = await self._store.cancel_pending(company_id, number, agents=agents)
         if cancelled is not None:
             await self._live.hang_up([cancelled.call.id, *cancelled.others])
         return Cancellation(number, cancelled)
 
-    async def call(self, company_id: str, call_id: str) -> CallRecord:
-        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`."""
+    async def call(
+        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
+    ) -> CallRecord:
+        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`, as for a
+        call of another than the `agents` that the key is for (none: all)."""
         record = await self._store.call(company_id, call_id)
-        if record is None:
+        if record is None or (agents and record.agent_id not in agents):
             raise NotFound(UNKNOWN_CALL)
         live = self._live.find(call_id)
         if live is None or record.status.final:
             return record
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
 
-    async def calls(self, company_id: str, *, status: str, cursor: str, limit: int) -> CallPage:
+    async def calls(
+        self,
+        company_id: str,
+        *,
+        status: str,
+        cursor: str,
+        limit: int,
+        agents: frozenset[str] = frozenset(),
+    ) -> CallPage:
         """A page of the company's calls, newest first. Raises `InvalidRequest`."""
         wanted = CallStatus(status) if status else None
         try:
-            return await self._store.calls(company_id, status=wanted, cursor=cursor, limit=limit)
+            return await self._store.calls(
+                company_id, status=wanted, cursor=cursor, limit=limit, agents=agents
+            )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None
 
-    async def hang_up(self, company_id: str, call_id: str) -> Stopping:
+    async def hang_up(
+        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
+    ) -> Stopping:
         """Ends a call in whatever state it is. Raises `NotFound`."""
+        if agents:
+            await self.call(company_id, call_id, agents=agents)
         stopping = await self._store.request_hangup(company_id, call_id)
         if stopping is None:
             raise NotFound(UNKNOWN_CALL)
@@ -172,9 +196,11 @@ class Orders:
             await self._live.hang_up([call_id])
         return stopping
 
-    async def recording(self, company_id: str, call_id: str) -> StoredRecording:
+    async def recording(
+        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
+    ) -> StoredRecording:
         """Where a call's recording is. Raises `NotFound`."""
-        record = await self.call(company_id, call_id)
+        record = await self.call(company_id, call_id, agents=agents)
         if not record.recording_path:
             raise NotFound("This call has no recording")
         return StoredRecording(Path(record.recording_path), record.recording_node)

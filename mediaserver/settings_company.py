@@ -35,8 +35,8 @@ _EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
 class ContactLimit(Table):
     """How often one number may be called."""
 
-    calls: int = Field(ge=1)
-    per_minutes: int = Field(ge=1)
+    calls: int = Field(ge=1, le=1_000_000)
+    per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
 
 
 class KeySettings(Table):
@@ -89,7 +89,7 @@ class CompanyTerms(Table):
     duplicate_policy: DuplicatePolicy = "DEDUPE"
     contact_limit: ContactLimit | None = None
     dial_prefixes: tuple[Prefix, ...] | None = None
-    max_concurrent_calls: int = Field(default=20, ge=1)
+    max_concurrent_calls: int = Field(default=20, ge=1, le=1_000_000)
     web_calls: bool = False
     country: Country | None = None
     caller_ids: tuple[E164, ...] | None = None
@@ -131,7 +131,7 @@ class TrunkTerms(Table):
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
     reliable_provisional: bool = True
-    max_concurrent_calls: int = Field(default=0, ge=0)
+    max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
 
     @model_validator(mode="after")

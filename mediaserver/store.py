@@ -101,12 +101,18 @@ class Store(Queue, Managed):
         return await self._db.read(partial(store_calls.call, company_id=company_id, call_id=call_id))
 
     async def calls(
-        self, company_id: str, *, status: CallStatus | None = None, cursor: str = "", limit: int = 50
+        self,
+        company_id: str,
+        *,
+        status: CallStatus | None = None,
+        cursor: str = "",
+        limit: int = 50,
+        agents: frozenset[str] = frozenset(),
     ) -> CallPage:
-        """The company's calls, newest first. Raises `LocalError` for a cursor that is not ours."""
-        return await self._db.read(
-            partial(store_calls.calls, company_id=company_id, status=status, cursor=cursor, limit=limit)
-        )
+        """The company's calls, newest first, of some `agents` or (none named) of all. Raises `LocalError` for
+        a cursor that is not ours."""
+        work = partial(store_calls.calls, company_id=company_id, status=status, cursor=cursor, limit=limit)
+        return await self._db.read(partial(work, agents=agents))
 
     async def fill_variables(self, claim: Claim) -> bool:
         """Writes the variables that the claim has now. False: the call is not this claim's any more."""

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from mediaserver import decisions
-from mediaserver.db import Row, Tx
+from mediaserver.db import Row, Tx, among
 from mediaserver.errors import LocalError
 from mediaserver.outbox import write_event
 from mediaserver.records import (
@@ -103,14 +103,24 @@ def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
     )
 
 
-def calls(tx: Tx, *, company_id: str, status: CallStatus | None, cursor: str, limit: int) -> CallPage:
+def calls(
+    tx: Tx,
+    *,
+    company_id: str,
+    status: CallStatus | None,
+    cursor: str,
+    limit: int,
+    agents: frozenset[str] = frozenset(),
+) -> CallPage:
     """See `Store.calls`."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     before = _position(cursor)
+    theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
-        " AND (:status = '' OR status = :status) ORDER BY position DESC LIMIT :limit",
+        f" AND (:status = '' OR status = :status){theirs} ORDER BY position DESC LIMIT :limit",
+        **bound,
         company_id=company_id,
         before=before,
         status=status or "",

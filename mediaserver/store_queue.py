@@ -76,16 +76,16 @@ class Queue:
         return stopping
 
     async def cancel_pending(
-        self, company_id: str, phone_number: str, *, agent_id: str | None = None
+        self, company_id: str, phone_number: str, *, agents: frozenset[str] = frozenset()
     ) -> Cancelled | None:
-        """Cancels every PENDING call of the company to `phone_number` (E.164): once this has returned, no
-        INVITE leaves for any of them. None: there was none."""
+        """Cancels every PENDING call of the company (of `agents`, where some are named) to `phone_number`
+        (E.164): once this has returned, no INVITE leaves for any of them. None: there was none."""
         cancelled = await self._db.write(
             partial(
                 cancelling.cancel_pending,
                 company_id=company_id,
                 phone_number=phone_number,
-                agent_id=agent_id,
+                agents=agents,
             )
         )
         self._filled()
@@ -96,12 +96,18 @@ class Queue:
         return await self._db.read(partial(batches.get, company_id=company_id, batch_id=batch_id))
 
     async def batches(
-        self, company_id: str, *, status: BatchStatus | None = None, cursor: str = "", limit: int = 50
+        self,
+        company_id: str,
+        *,
+        status: BatchStatus | None = None,
+        cursor: str = "",
+        limit: int = 50,
+        agents: frozenset[str] = frozenset(),
     ) -> BatchPage:
-        """The company's batches, newest first. Raises `LocalError` for a cursor that is not ours."""
-        return await self._db.read(
-            partial(batches.find, company_id=company_id, status=status, cursor=cursor, limit=limit)
-        )
+        """The company's batches, newest first, of some `agents` or (none named) of all. Raises `LocalError`
+        for a cursor that is not ours."""
+        work = partial(batches.find, company_id=company_id, status=status, cursor=cursor, limit=limit)
+        return await self._db.read(partial(work, agents=agents))
 
     async def pause_batch(self, company_id: str, batch_id: str) -> BatchRow | None:
         """Holds back what is not dialled yet; calls in progress go on. A batch that is over, or paused, stays

@@ -14,7 +14,14 @@ from aiohttp.test_utils import TestClient
 
 from mediaserver.managed import Kind
 from mediaserver.server import Server
-from tests.support.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
+from tests.support.api_site import (
+    ADMIN_KEY,
+    OTHER_ADMIN_KEY,
+    SAUDI_AGENT,
+    SAUDI_KEY,
+    SERVER_KEY,
+    write_api_site,
+)
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.models import fake_models
 from tests.support.server import KEY, OUTBOUND, bearer, free_port, running, until_final
@@ -239,6 +246,35 @@ async def test_a_key_for_one_agent_is_for_no_other(client: Client) -> None:
         0
     ] == 200
     await ask(client, "DELETE", f"/agents/{other['id']}")
+
+
+async def test_a_key_for_one_agent_touches_no_call_of_another(client: Client) -> None:
+    """The second call to a number waits for ten minutes, and so does whoever may cancel it."""
+    _, other = await ask(client, "POST", "/agents?company=saudi", agent_of("riyadh"), SERVER_KEY)
+    wanted = {"scopes": ["calls"], "agentIds": [other["id"]]}
+    _, made = await ask(client, "POST", "/keys?company=saudi", wanted, SERVER_KEY)
+    number = "+966500000077"
+    batch = {"agentId": SAUDI_AGENT, "calls": [{"phoneNumber": number}] * 2}
+    _, placed = await ask(client, "POST", "/calls/outbound", batch, SAUDI_KEY)
+    call, of_batch = placed["data"]["items"][1]["callTaskId"], f"/batches/{placed['data']['batchId']}"
+    for method, path, status in (
+        ("GET", f"/calls/{call}", 404),
+        ("GET", f"/calls/{call}/recording", 404),
+        ("POST", f"/calls/{call}/hangup", 404),
+        ("GET", of_batch, 404),
+        ("POST", f"{of_batch}/pause", 404),
+        ("POST", f"{of_batch}/cancel", 404),
+    ):
+        assert (await ask(client, method, path, None, made["key"]))[0] == status, path
+    assert (await ask(client, "GET", "/calls", None, made["key"]))[1]["calls"] == []
+    assert (await ask(client, "GET", "/batches", None, made["key"]))[1]["batches"] == []
+    cancel = f"/calls/queue/cancel/{number}"
+    status, answer = await ask(client, "POST", cancel, None, made["key"])
+    assert (status, answer["data"]["cancelled"]) == (200, False)
+    status, answer = await ask(client, "POST", cancel, {"agentId": SAUDI_AGENT}, made["key"])
+    assert (status, answer) == (403, {"error": "Access denied to this agent"})
+    status, answer = await ask(client, "POST", cancel, {"agentId": SAUDI_AGENT}, SAUDI_KEY)
+    assert (status, answer["data"]["callQueueId"], answer["data"]["cancelled"]) == (200, call, True)
 
 
 async def test_the_keys_of_the_file_are_listed_and_left_alone(client: Client) -> None:

@@ -89,7 +89,7 @@ async def test_everybody_has_a_room_and_a_name_of_their_own(client: Client) -> N
     [
         ({"agentId": "agent-1"}, WEB_KEY, 400, "Invalid agentId format"),
         ({"agentId": 7}, WEB_KEY, 400, "Invalid agentId format"),
-        ({}, WEB_KEY, 400, "agentId: required"),
+        ({}, WEB_KEY, 400, "Invalid agentId format"),
         ({"agentId": OUTBOUND, "userRef": "x" * 129}, WEB_KEY, 400, "userRef:"),
         (
             {"agentId": OUTBOUND, "metadata": {"promptVariables": []}},

@@ -294,8 +294,8 @@ async def test_a_cancellation_may_be_one_agents_and_is_one_companys(tmp_path: Pa
     async with opened(tmp_path, clock, settings(company("acme"), company("zenith"))) as store:
         await store.enqueue(new_call(NUMBERS[0]))
         assert await store.cancel_pending("zenith", NUMBERS[0]) is None
-        assert await store.cancel_pending("acme", NUMBERS[0], agent_id=agent_of("zenith")) is None
-        assert await store.cancel_pending("acme", NUMBERS[0], agent_id=AGENT) is not None
+        assert await store.cancel_pending("acme", NUMBERS[0], agents=frozenset({agent_of("zenith")})) is None
+        assert await store.cancel_pending("acme", NUMBERS[0], agents=frozenset({AGENT})) is not None
 
 
 async def test_a_call_that_is_being_dialled_is_not_pending(tmp_path: Path, clock: Clock) -> None:
