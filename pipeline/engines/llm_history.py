@@ -116,13 +116,13 @@ class History:
         did not hear."""
         if not self._exchanges:
             return 0
-        words = [word.casefold() for word in _WORD.findall(text)]
-        lost = 0
-        for each in self._exchanges[-1].rounds:
-            before = _count(each.segments)
-            each.segments, words = _cut(each.segments, words)
-            lost += before - _count(each.segments)
-        return lost
+        rounds = self._exchanges[-1].rounds
+        said = [_words(segment.spoken) for each in rounds for segment in each.segments]
+        total = sum(map(len, said))
+        heard = left = _follow([word for words in said for word in words], _words(text))
+        for each in rounds:
+            each.segments, left = _cut(each.segments, left)
+        return total - heard
 
     def messages(self) -> list[Message]:
         """What the model is told, oldest first."""
@@ -137,37 +137,35 @@ class History:
         return [message for messages in reversed(kept) for message in messages]
 
 
-def _count(segments: list[Segment]) -> int:
-    return sum(len(_WORD.findall(segment.spoken)) for segment in segments)
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
 
 
-def _cut(segments: list[Segment], heard: list[str]) -> tuple[list[Segment], list[str]]:
-    """The segments as far as they were heard, and the heard words that are left for later ones.
+def _follow(said: list[str], heard: list[str]) -> int:
+    """How many of the words `said` were heard. Words that the caller heard and the model did not write (a
+    filler) are passed over."""
+    place = 0
+    for word in heard:
+        ahead = said[place : place + 1 + _LOOK_AHEAD]
+        if word in ahead:
+            place += ahead.index(word) + 1
+    return place
 
-    Words that the caller heard and the model did not write (a filler) are passed over."""
+
+def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
+    """The segments up to that word, and how many words are left for later ones."""
     kept: list[Segment] = []
     for segment in segments:
-        words = list(_WORD.finditer(segment.spoken))
-        place, heard = _follow([match[0].casefold() for match in words], heard)
-        if place == len(words):
+        places = list(_WORD.finditer(segment.spoken))
+        if words >= len(places):
             kept.append(segment)
+            words -= len(places)
             continue
-        if place:
-            said = segment.spoken[: words[place - 1].end()]
+        if words:
+            said = segment.spoken[: places[words - 1].end()]
             kept.append(Segment(said, said))
-        return kept, []
-    return kept, heard
-
-
-def _follow(words: list[str], heard: list[str]) -> tuple[int, list[str]]:
-    """How many of `words` were heard, and the rest of `heard`."""
-    place = used = 0
-    while used < len(heard) and place < len(words):
-        ahead = words[place : place + 1 + _LOOK_AHEAD]
-        if heard[used] in ahead:
-            place += ahead.index(heard[used]) + 1
-        used += 1
-    return place, heard[used:]
+        return kept, 0
+    return kept, words
 
 
 def _tokens(message: Mapping[str, Any]) -> int:

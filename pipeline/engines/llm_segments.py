@@ -14,7 +14,7 @@ from typing import Final
 FIRST_WORDS: Final = 3
 """Of a clause that may be said before its sentence is known."""
 
-SHORTEST: Final = 24  # characters of a later piece: every piece costs a request
+SHORTEST: Final = 20  # characters of a later piece: every piece costs a request
 LONGEST: Final = 400  # characters: a model that never ends a sentence is cut between words
 
 _END: Final = re.compile(r"[.!?…؟。]+[\"'”’)\]]*(?=\s)|\n+")

@@ -85,10 +85,9 @@ def _read_chat(options: Options) -> ChatSettings:
 
 
 def _read_policy(options: Options) -> Policy:
-    targets = options.table("transfer_targets")
     return Policy(
         builtin=options.texts("builtin", choices=NAMES) if options.has("builtin") else DEFAULT,
-        transfer_targets={name: targets.text(name) for name in targets.names()},
+        transfer_targets=options.texts("transfer_targets"),
         languages=options.texts("languages"),
         dispositions=options.texts("dispositions"),
         max_digits=options.integer("max_digits", 32, low=1, high=64),

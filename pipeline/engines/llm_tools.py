@@ -90,15 +90,15 @@ class Budget:
     def refuses(self, name: str, most: int) -> str:
         """Counts a call of `name`, of which there may be `most`; why there may be none, or ""."""
         limits = self._limits
+        if self._turn >= limits.calls_a_turn:
+            return "too many tools in one turn"
+        if self._calls >= limits.calls or self._seconds >= limits.seconds:
+            return "the budget for tools in this call is used up"
+        if self._by_name[name] >= most:
+            return "this tool has been used as often as it may be in one call"
         self._turn += 1
         self._calls += 1
-        if self._turn > limits.calls_a_turn:
-            return "too many tools in one turn"
-        if self._calls > limits.calls or self._seconds >= limits.seconds:
-            return "the budget for tools in this call is used up"
         self._by_name[name] += 1
-        if self._by_name[name] > most:
-            return "this tool has been used as often as it may be in one call"
         return ""
 
     def took(self, seconds: float) -> None:
