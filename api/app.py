@@ -12,6 +12,7 @@ from api import (
     manage_keys,
     manage_webhooks,
     queue,
+    rooms,
     rtc,
     speech,
     talk,
@@ -36,7 +37,7 @@ def build(server: Server) -> web.Application:
     app[LIMITS] = RateLimit(server.settings.server.requests_per_minute)
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (manage, manage_keys, manage_webhooks, queue):
+    for each in (manage, manage_keys, manage_webhooks, queue, rooms):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)

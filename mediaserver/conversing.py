@@ -30,6 +30,7 @@ from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnReco
 from pipeline.recording import Recording, RecordingWriter
 from pipeline.session import Session
 from pipeline.transcript import TranscriptEntry
+from sip.call import Call
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,9 @@ class LiveConversation(SessionObserver):
     def conversing(self) -> None:
         """The session is about to run."""
 
+    def handed_to(self, call: Call, now: float) -> None:
+        """The person has answered to whom the agent handed the caller."""
+
     def _open_recording(self, rate_hz: int) -> Recording | None:
         if not self.part.records:
             return None
@@ -184,6 +188,7 @@ class LiveConversation(SessionObserver):
                 turns=self.turns,
             )
         recorded = result.recording is not None
+        url = f"{self.floor.public_url}/api/v1/calls/{self.call_id}/recording"
         for fault in result.faults:
             self.floor.metrics.engine_errors.labels(fault.role).inc()
         return Outcome(
@@ -196,7 +201,7 @@ class LiveConversation(SessionObserver):
             turns=[turn_data(turn) for turn in result.turns],
             analysis=analyse(result) | ({} if self.handed is None else {"transfer": self.handed}),
             recording_path=str(result.recording) if recorded else "",
-            recording_url=f"{self.floor.public_url}/api/v1/calls/{self.call_id}/recording" if recorded else "",
+            recording_url=url if recorded else "",
             recording_node=self.floor.node_url if recorded else "",
         )
 

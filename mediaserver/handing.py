@@ -77,6 +77,7 @@ class _Transfer:
 
     def _answered(self, call: Call) -> None:
         self._told = True
+        self._live.handed_to(call, asyncio.get_running_loop().time())
         self._live.tell(EVENT, self._data(Handed("answered", ring_ms=0)))
 
     def _data(self, handed: Handed) -> dict[str, Any]:

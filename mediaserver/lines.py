@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mediaserver.directory import Directory
-from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.errors import InvalidNumber
 from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.refusals import InvalidRequest
 from mediaserver.settings import AgentSettings
 from mediaserver.store import Store
 from mediaserver.wiring import caller_id
@@ -23,7 +24,7 @@ ROOM = "room:"
 ANY_ROOM = "room:*"
 
 
-class LineRefused(LocalError):
+class LineRefused(InvalidRequest):
     """Nobody is called: the rules are against it. `str()` says why, for the client."""
 
 

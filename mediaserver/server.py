@@ -106,7 +106,6 @@ class Server:
         self._dispatch: Dispatch | None = None
         self._switchboard: Switchboard | None = None
         self._lobby: Lobby | None = None
-        self._lines: Lines | None = None
         self._gc_pauses: GcPauses | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
@@ -208,11 +207,6 @@ class Server:
         return self._open()
 
     @property
-    def lines(self) -> Lines:
-        """Calls to people. Raises `Unavailable` until the server is up."""
-        return _up(self._lines)
-
-    @property
     def lobby(self) -> Lobby:
         """The rooms of web calls. Raises `NotConfigured` where there are none."""
         self._open()
@@ -268,10 +262,8 @@ class Server:
     def _run_calls(self, recordings: Path, http: SafeHttp) -> None:
         store = self._open()
         self._journal = Journal(dropped=self.metrics.journal_dropped.inc)
-        recorder = RecordingWriter()
-        recorder.start()
+        (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        self._lines = Lines(self.directory, endpoint=self.endpoint, store=store, room=self._room)
         floor = Floor(
             store=store,
             journal=self._journal,
@@ -282,7 +274,7 @@ class Server:
             http=http,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=self._lines,
+            lines=Lines(self.directory, endpoint=self.endpoint, store=store, room=self._room),
         )
         self._switchboard = board = Switchboard(
             self.directory,

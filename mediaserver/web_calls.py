@@ -7,7 +7,8 @@ from collections.abc import Callable
 from mediaserver.directory import Directory
 from mediaserver.records import NewWebRoom
 from mediaserver.refusals import NotFound, ScopeMissing
-from mediaserver.rooms.lobby import NO_WEB_CALLS, UNKNOWN_AGENT, Invitation, Lobby
+from mediaserver.rooms.lobby import NO_WEB_CALLS, UNKNOWN_AGENT, Lobby
+from mediaserver.rooms.opened import Invitation
 from mediaserver.rooms.tokens import LIFETIME_S
 from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.store import Store

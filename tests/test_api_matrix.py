@@ -39,6 +39,8 @@ BODIES: dict[str, Any] = {
     "/api/v1/trunks/{trunkId}": {"callerId": "+1"},
     "/api/v1/agents/{agentId}": {"name": "theirs"},
     "/api/v1/webhooks/{webhook}": {"events": ["call.*"]},
+    "/api/v1/rooms/{roomName}/participants": {"phoneNumber": NUMBER},
+    "/api/v1/rooms/{roomName}/tokens": {"identity": "boss"},
 }
 
 
@@ -67,6 +69,10 @@ async def things(client: Client) -> dict[str, str]:
         data = (await answer.json())["data"]
     made["batchId"], made["callTaskId"] = data["batchId"], data["items"][0]["callTaskId"]
     made["phoneNumber"] = NUMBER.removeprefix("+")
+    call = {"agentId": OUTBOUND, "metadata": {"promptVariables": {"name": "Bo"}}}
+    async with client.post("/api/v1/web-calls/connect", json=call, headers=bearer(WEB_KEY)) as answer:
+        session = await answer.json()
+    made["roomName"], made["identity"] = session["roomName"], session["participantName"]
     return made
 
 

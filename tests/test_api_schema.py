@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from api import calls, health, manage, manage_keys, manage_webhooks, queue, speech, web_calls
+from api import calls, health, manage, manage_keys, manage_webhooks, queue, rooms, speech, web_calls
 from tests.support.api_site import SERVER_KEY, WEB_KEY, write_api_site
 from tests.support.models import fake_models
 from tests.support.server import KEY, SPEECH_KEY, Site, running
@@ -76,7 +76,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 OPERATIONS = [
     (route.method.lower(), route.path)
-    for module in (calls, health, manage, manage_keys, manage_webhooks, queue, speech, web_calls)
+    for module in (calls, health, manage, manage_keys, manage_webhooks, queue, rooms, speech, web_calls)
     for route in module.routes
     if isinstance(route, web.RouteDef)
 ]

@@ -199,7 +199,8 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
 async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, _):
-        lines = server.lines
+        lines = server.lobby.lines
+        assert lines is not None
         assert lines.target(HANDS_ON, "desk") == DESK
         assert lines.target(HANDS_ON, DESK) == DESK
         for wanted in ("+14155550199", "room:any", "", "boss"):
@@ -213,3 +214,81 @@ async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(t
         await server.store.add_do_not_call("acme", [DESK])
         with pytest.raises(LineRefused, match="do-not-call"):
             await lines.route(HANDS_ON, DESK)
+
+
+# A telephone called into a room -----------------------------------------------------------------------------
+
+
+class Desk:
+    """The API of one room."""
+
+    def __init__(self, client: Client, room: str) -> None:
+        self._client = client
+        self._url = f"/api/v1/rooms/{room}"
+
+    async def ask(self, method: str, path: str, key: str = WEB_KEY, **body: Any) -> tuple[int, Any]:
+        sent = body or None
+        async with self._client.request(method, self._url + path, json=sent, headers=bearer(key)) as answer:
+            return answer.status, await answer.json()
+
+    async def kinds(self) -> dict[str, str]:
+        """Everybody's kind, and of telephones how far they are."""
+        _, body = await self.ask("GET", "/participants")
+        return {each["kind"]: each["callStatus"] or each["state"] for each in body["participants"]}
+
+    async def until(self, **wanted: str | None) -> None:
+        async with asyncio.timeout(30):
+            while {kind: (await self.kinds()).get(kind) for kind in wanted} != wanted:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with telephones(site) as people, running(site) as (server, client):
+        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        room = Desk(client, ticket.room_name)
+        async with rtc_client(tone=500) as rtc:
+            await join(client, rtc, ticket.token)
+            await room.until(person="active")
+            status, guest = await room.ask("POST", "/participants", phoneNumber=DESK, name="The desk")
+            assert (status, guest["kind"], guest["name"]) == (200, "phone", "The desk")
+            phone = on(await people.answered(DESK), 900)
+            await phone.hears(500)
+            await room.until(phone="active", person="active", agent="active")
+            status, _ = await room.ask("DELETE", f"/participants/{guest['identity']}")
+            assert status == 200
+            await asyncio.wait_for(phone.ended.wait(), 30)
+            await room.until(phone=None, person="active")
+            del people.calls[DESK]
+            await room.ask("POST", "/participants", phoneNumber=DESK)
+            phone = on(await people.answered(DESK), 900)
+            await room.until(phone="active")
+            await rtc.end()
+            await room.until(person=None, phone="active", agent="active")  # the room is the telephone's now
+            await asyncio.sleep(1.0)  # it hums to the agent alone
+            await people.calls[DESK].hang_up()
+            call = await report(client, ticket.room_name, WEB_KEY)
+    assert call["status"] == "COMPLETED"
+    left, _, rate = recorded(site.data_dir / "recordings" / f"{ticket.room_name}.wav")
+    assert share_at(left[-rate // 2 :], rate, 900) > 0.5
+
+
+async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with running(site) as (server, client):
+        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        room, agent = Desk(client, ticket.room_name), server.lobby.opened("desk", ticket.room_name).room.agent
+        for key, status in ((KEY, 404), ("nobodys", 401)):
+            assert (await room.ask("GET", "/participants", key))[0] == status
+        assert (await Desk(client, "elsewhere").ask("GET", "/participants"))[0] == 404
+        for number in ("+4930123456", "nonsense"):
+            status, body = await room.ask("POST", "/participants", phoneNumber=number)
+            assert status == 400
+            assert "Phone number" in body["error"] or "phone number" in body["error"]
+        assert (await room.ask("POST", "/participants", other=1))[0] == 400
+        assert (await room.ask("DELETE", f"/participants/{agent.identity}"))[0] == 404
+        assert (await room.ask("POST", "/tokens", identity=agent.identity))[0] == 400
+        _, made = await room.ask("POST", "/tokens", identity="boss", canPublish=False, hidden=True)
+        grant = server.lobby.verify(made["participantToken"])
+        assert (grant.identity, grant.permissions.publish, grant.permissions.hidden) == ("boss", False, True)
+        assert await room.kinds() == {"agent": "active"}

@@ -1,10 +1,10 @@
 """Legs that hear each other: a person and the agent, and whoever else is in the room, a phone call among
 them.
 
-With one leg in it the bridge is not there at all: frames pass straight between that leg and the conversation.
-With more it mixes, 20 ms at a time on the pacer: everybody hears everybody but themselves, the conversation
-hears all who may speak. A human who listens to humans needs a jitter buffer, so `PREFILL` frames of each are
-kept back.
+With one leg of its own rate in it the bridge is not there at all: frames pass straight between that leg and
+the conversation. With more it mixes, 20 ms at a time on the pacer: everybody hears everybody but themselves,
+the conversation hears all who may speak. A human who listens to humans needs a jitter buffer, so `PREFILL`
+frames of each are kept back.
 
 The bridge is itself a `pipeline.leg.Leg`: the conversation does not know how many it talks to.
 """
@@ -201,8 +201,8 @@ class Bridge:
     # How they are connected ---------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        """One leg: straight through. More: through the mix."""
-        if len(self._seats) == 1:
+        """One leg of our rate: straight through. More, or another rate: through the mix."""
+        if len(self._seats) == 1 and self._seats[0].leg.rate_hz == self._rate_hz:
             self._stop_mixing()
             self._offset = None
             (seat,) = self._seats

@@ -16,19 +16,21 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
+from mediaserver.lines import Lines
 from mediaserver.placing import check_agent
 from mediaserver.records import NewWebCall
 from mediaserver.refusals import NotFound, ScopeMissing, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.errors import RoomClosed, RoomFull
+from mediaserver.rooms.guests import Guest
+from mediaserver.rooms.opened import Entry, Invitation, OpenRoom
 from mediaserver.rooms.opus import RATE_HZ
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
@@ -45,39 +47,8 @@ CONNECT_S = 20.0
 """Who has no media up after this is put out: ICE over a bad network takes five seconds."""
 
 UNKNOWN_AGENT = "Agent not found"
+UNKNOWN_ROOM = "Room not found"
 NO_WEB_CALLS = "Web Calls API is not enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """What a client needs to join: the answer of `web-calls/connect`."""
-
-    server_url: str
-    room_name: str
-    token: str
-    identity: str
-
-
-@dataclass(slots=True)
-class OpenRoom:
-    """A room with what belongs to it."""
-
-    room: Room
-    company_id: str
-    request: WebCallRequest
-    bridge: Bridge
-    persons: dict[str, Person] = field(default_factory=dict)  # by participant sid
-    call: WebCall | None = None
-    task: asyncio.Task[None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
-
-    room: Room
-    person: Person
-    evicted: Person | None = None
 
 
 class Lobby:
@@ -122,8 +93,7 @@ class Lobby:
     def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
         `InvalidRequest`, `Unavailable`."""
-        if self._draining:
-            raise Unavailable("The server is draining")
+        self.check_open()
         self._check(company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=self._name(request))
@@ -133,7 +103,7 @@ class Lobby:
         self._loop.call_later(EMPTY_TIMEOUT_S + 1, self._expire, room.name)
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
-        return Invitation(self._server_url(), room.name, self.mint(grant), identity)
+        return Invitation(self.server_url(), room.name, self.mint(grant), identity)
 
     def mint(self, grant: tokens.Grant) -> str:
         """A token for one more participant of a room: a supervisor, somebody's second device."""
@@ -182,8 +152,39 @@ class Lobby:
     async def leave(self, entry: Entry, reason: LeaveReason) -> None:
         """The person is gone. Again, or after an eviction: nothing."""
         opened = self._rooms.get(entry.room.name)
-        if opened is not None:
-            await self._leave(opened, entry.person, reason)
+        if opened is not None:  # to its end, even where whoever asked for it is gone
+            await asyncio.shield(self._goodbye(self._leave(opened, entry.person, reason)))
+
+    def opened(self, company_id: str, name: str) -> OpenRoom:
+        """A company's room on this node. Raises `NotFound`."""
+        opened = self._rooms.get(name)
+        if opened is None or opened.company_id != company_id:
+            raise NotFound(UNKNOWN_ROOM)
+        return opened
+
+    def check_open(self) -> None:
+        """Raises `Unavailable` where nobody new is taken."""
+        if self._draining:
+            raise Unavailable("The server is draining")
+
+    async def put_out(self, opened: OpenRoom, person: Person) -> None:
+        """Somebody has to leave; returns when they are gone."""
+        await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
+
+    def arrived(self, opened: OpenRoom, guest: Guest) -> None:
+        """A telephone has answered."""
+        opened.bridge.add(guest.call)
+        self._begin(opened)
+
+    def departed(self, opened: OpenRoom, guest: Guest) -> None:
+        """A telephone is gone."""
+        if opened.guests.pop(guest.participant.sid, None) is not None:
+            self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
+
+    @property
+    def lines(self) -> Lines | None:
+        """Calls to people, where there are any."""
+        return self._floor.lines
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
         """Ends the calls named, those that this node has."""
@@ -224,7 +225,11 @@ class Lobby:
         opened.room.active(person.participant, now)
         if person not in [seat.leg for seat in opened.bridge.seats]:
             opened.bridge.add(person, speaks=person.participant.permissions.publish)
-        if opened.task is None and person.participant.permissions.publish:
+        if person.participant.permissions.publish:
+            self._begin(opened)
+
+    def _begin(self, opened: OpenRoom) -> None:
+        if opened.task is None:
             opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
 
     async def _run(self, opened: OpenRoom) -> None:
@@ -271,7 +276,10 @@ class Lobby:
             return
         opened.room.leave(person.participant, reason, self._loop.time())
         await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
-        if opened.room.speakers:
+        await self._check_empty(opened, reason)
+
+    async def _check_empty(self, opened: OpenRoom, reason: LeaveReason) -> None:
+        if opened.room.speakers or self._rooms.get(opened.room.name) is not opened:
             return
         if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
@@ -290,7 +298,10 @@ class Lobby:
     async def _put_out(self, opened: OpenRoom, reason: LeaveReason) -> None:
         opened.room.close(reason, self._loop.time())
         persons, opened.persons = list(opened.persons.values()), {}
-        await asyncio.gather(*(person.gone(reason.value) for person in persons))
+        guests, opened.guests = list(opened.guests.values()), {}
+        await asyncio.gather(
+            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
+        )
 
     def _expire(self, name: str) -> None:
         opened = self._rooms.get(name)
@@ -301,10 +312,11 @@ class Lobby:
         if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
             self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
 
-    def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> None:
+    def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(leaving)
         self._goodbyes.add(task)
         task.add_done_callback(self._goodbyes.discard)
+        return task
 
     # What a request is checked against ----------------------------------------------------------------------
 
@@ -325,7 +337,8 @@ class Lobby:
         agent = self._directory.agent(request.agent_id)
         return agent.name if agent is not None else ""
 
-    def _server_url(self) -> str:
+    def server_url(self) -> str:
+        """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from livekit.protocol import rtc
 
 from mediaserver.rooms.errors import BadOffer, BadSignal, PeerClosed, RoomError
-from mediaserver.rooms.lobby import Entry, Lobby
+from mediaserver.rooms.lobby import Lobby
+from mediaserver.rooms.opened import Entry
 from mediaserver.rooms.peer import PeerState, PeerTransport
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.signalling import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +19,13 @@ from mediaserver.handing import hand_over
 from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.bridge import Bridge
+from mediaserver.rooms.errors import RoomError
+from mediaserver.rooms.guests import phone_participant
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import Room, Words
 from pipeline.outcome import EndReason, SessionResult, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
+from sip.call import Call
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +87,13 @@ class WebCall(LiveConversation):
         await hand_over(self, self._bridge, result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
         return self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
+
+    def handed_to(self, call: Call, now: float) -> None:
+        """See `LiveConversation`: a telephone is in the room."""
+        guest = phone_participant(call.remote_number, status="active")
+        with suppress(RoomError):  # full, or closed a moment ago: it is heard, if not seen
+            self._room.join(guest, now)
+            self._room.active(guest, now)
 
     # What the room is told ----------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from mediaserver.rooms.description import MAX_CANDIDATES
 from mediaserver.rooms.errors import BadOffer, PeerClosed
-from mediaserver.rooms.lobby import Entry, Lobby
+from mediaserver.rooms.lobby import Lobby
+from mediaserver.rooms.opened import Entry
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.peer import PeerTransport
 from mediaserver.rooms.room import LeaveReason, RoomObserver

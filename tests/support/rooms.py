@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from aiohttp.test_utils import TestClient
 
-from mediaserver.rooms.lobby import Invitation
+from mediaserver.rooms.opened import Invitation
 from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.server import Server
 from tests.support.rtc import RtcClient

@@ -1,0 +1,121 @@
+"""Who is in a room of the company's, over HTTP: seen, let in by token, called in by phone, put out."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api import models_rooms as models
+from api.auth import SERVER, Scope, caller_of
+from api.operations import Operation, described
+from api.parsing import answer, checked, json_object
+from mediaserver.refusals import Conflict, InvalidRequest
+from mediaserver.rooms.desk import Desk
+from mediaserver.rooms.errors import RoomClosed, RoomFull
+from mediaserver.rooms.opened import OpenRoom
+from mediaserver.rooms.participant import Participant, Permissions
+from mediaserver.rooms.tokens import Grant
+
+ROOM = "/api/v1/rooms/{roomName}"
+PARTICIPANTS = ROOM + "/participants"
+
+routes = web.RouteTableDef()
+
+
+@routes.get(PARTICIPANTS)
+@described(
+    Operation(
+        summary="Lists who is in a room, the agent included",
+        answer=models.ParticipantList,
+        scopes=(Scope.WEB_CALLS, Scope.CALLS),
+        errors=(404,),
+    )
+)
+async def list_participants(request: web.Request) -> web.Response:
+    """A telephone's `callStatus` is dialing, ringing or active."""
+    people = _room(request).room.participants.values()
+    return answer(models.ParticipantList(participants=[_view(each) for each in people]))
+
+
+@routes.post(PARTICIPANTS)
+@described(
+    Operation(
+        summary="Calls a number into a room, over the trunk of its agent",
+        body=models.CallInBody,
+        answer=models.ParticipantView,
+        scopes=(Scope.CALLS,),
+        errors=(404, 409),
+    )
+)
+async def call_in(request: web.Request) -> web.Response:
+    """The rules are those of every call; answers as soon as it is dialled."""
+    opened = _room(request)
+    wanted = checked(models.CallInBody, await json_object(request))
+    try:
+        participant = await _desk(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
+    except (RoomClosed, RoomFull) as error:
+        raise Conflict(str(error)) from None
+    return answer(_view(participant))
+
+
+@routes.delete(PARTICIPANTS + "/{identity}")
+@described(
+    Operation(
+        summary="Puts somebody out of a room; a telephone is hung up",
+        answer=models.Removed,
+        scopes=(Scope.WEB_CALLS, Scope.CALLS),
+        errors=(404,),
+    )
+)
+async def remove(request: web.Request) -> web.Response:
+    """The agent stays: hanging the call up ends it."""
+    await _desk(request).remove(_room(request), request.match_info["identity"])
+    return answer(models.Removed(success=True))
+
+
+@routes.post(ROOM + "/tokens")
+@described(
+    Operation(
+        summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
+        body=models.TokenBody,
+        answer=models.TokenView,
+        scopes=(Scope.WEB_CALLS,),
+        errors=(404,),
+    )
+)
+async def make_token(request: web.Request) -> web.Response:
+    """Good for joining during 15 minutes, as the first one."""
+    opened, lobby = _room(request), request.app[SERVER].lobby
+    wanted = checked(models.TokenBody, await json_object(request))
+    if wanted.identity == opened.room.agent.identity:
+        raise InvalidRequest("That identity is the agent's")
+    grant = Grant(
+        room=opened.room.name,
+        identity=wanted.identity,
+        name=wanted.name or wanted.identity,
+        permissions=Permissions(
+            publish=wanted.canPublish, publish_data=wanted.canPublish, hidden=wanted.hidden
+        ),
+    )
+    return answer(models.TokenView(serverUrl=lobby.server_url(), participantToken=lobby.mint(grant)))
+
+
+def _room(request: web.Request) -> OpenRoom:
+    lobby = request.app[SERVER].lobby
+    return lobby.opened(caller_of(request).company_id, request.match_info["roomName"])
+
+
+def _desk(request: web.Request) -> Desk:
+    lobby = request.app[SERVER].lobby
+    return Desk(lobby, lobby.lines)
+
+
+def _view(participant: Participant) -> models.ParticipantView:
+    return models.ParticipantView(
+        identity=participant.identity,
+        name=participant.name,
+        kind=participant.kind.value,
+        state=participant.state.value,
+        canPublish=participant.permissions.publish,
+        phoneNumber=participant.attributes.get("sip.phoneNumber"),
+        callStatus=participant.attributes.get("sip.callStatus"),
+    )
