@@ -19,7 +19,7 @@ from pipeline.playout import Playout
 from pipeline.reply import Reply
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
-from pipeline.turn_events import CallConcluded, Event, ReplyFailed, StartReply
+from pipeline.turn_events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
 from pipeline.utterance import Utterance
 from pipeline.voice import Voice
 
@@ -38,6 +38,12 @@ class Floor(Protocol):
     def expect(self, expected: Expected | None) -> None:
         """What the caller's next words may be."""
 
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+
+    def waits_for(self, cause: str) -> None:
+        """Why the caller hears nothing, should they hear nothing."""
+
 
 class Answering:
     """Carries out what turn-taking wants of the agent, and tells it what comes of that; the `Stage` of the
@@ -50,6 +56,8 @@ class Answering:
         self.floor_turn = 0
         self.expected: Expected | None = None
         self.disposition = self.target = ""
+        self.do_not_call_reason: str | None = None
+        self.language = settings.language
         self.reply: Reply | None = None
         self._cast = cast
         self._hearing = hearing
@@ -87,26 +95,36 @@ class Answering:
             )
             self._written, self._carried = event.text if written else "", ""
         if action.silent_since is not None and action.endpoint_due is not None:
-            clock = TurnClock(action.silent_since, action.endpoint_due, self._hearing.words_known)
+            known = self._hearing.words_known
+            clock = TurnClock(action.silent_since, action.endpoint_due, known, agent_asked=now)
         self._minutes.begin(event, now, clock=clock, caller=caller)
         self.floor_turn = action.turn
-        self.reply = reply = Reply(action.turn, event, self, self._voice)
+        certain = self._loop.create_future() if action.presumed else None
+        self.reply = reply = Reply(action.turn, event, self, self._voice, certain=certain)
+        if isinstance(event, UserSaid) and certain is not None:
+            reply.event = replace(event, settled=reply.settled)
         reply.task = tasks.create_task(self._answer(reply))
+
+    def settle(self) -> None:
+        """The turn that was presumed to be over is."""
+        if self.reply is not None:
+            self.reply.settle()
 
     async def _answer(self, reply: Reply) -> None:
         try:
             await reply.run(self._cast.agent)
         except EngineError as error:
-            self._failed(reply, str(error))
+            await self._failed(reply, str(error))
         except Exception as error:  # a task's boundary, around somebody else's code
             log.exception("agent broke", extra={"call_id": self._minutes.call_id})
-            self._failed(reply, repr(error))
+            await self._failed(reply, repr(error))
         else:
             reply.under_way = False
             if self._playout.current is None:
                 self._floor.reply_heard(self._loop.time())
 
-    def _failed(self, reply: Reply, reason: str) -> None:
+    async def _failed(self, reply: Reply, reason: str) -> None:
+        await reply.settled()
         reply.under_way = False
         self._minutes.fault_now("agent", reason)
         self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
@@ -156,6 +174,8 @@ class Answering:
         else:
             self._unanswered = self._hearing.is_open and self._minutes.answers_words
             self._carried = self._written
+            if self._unanswered:
+                self._hearing.give_back()
 
     def forget(self, now: float) -> None:
         """What the caller said is no answer to anything; what is being answered is not forgotten until the
@@ -169,7 +189,7 @@ class Answering:
 
     def interject(self, phrase: Phrase) -> None:
         """Says something of the server's own."""
-        spoken = self._cast.phrases.at(phrase, self._playout.rate_hz)
+        spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
         self._playout.interject(spoken.text, spoken.samples)
 
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool) -> None:
@@ -200,6 +220,27 @@ class Answering:
         """Keys digits when the words so far have been heard."""
         await self.heard_so_far()
         await self._cast.leg.send_dtmf(digits)
+
+    async def wait(self, turn: int, seconds: float) -> None:
+        """Is silent for so long when the words so far have been heard."""
+        await self.heard_so_far()
+        self._floor.receive(WaitBegan(turn, seconds), self._loop.time())
+        await asyncio.sleep(seconds)
+
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from the next words on."""
+        self.language = self._voice.language = language
+        self._floor.switch_language(language)
+
+    def do_not_call(self, reason: str) -> None:
+        """The caller does not want to be called again."""
+        self.do_not_call_reason = reason
+        if self._cast.observer is not None:
+            self._cast.observer.do_not_call(reason, self._loop.time())
+
+    def doing(self, what: str) -> None:
+        """What the caller waits for from now on, should they hear nothing."""
+        self._floor.waits_for(what)
 
     def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
         """The agent has said its last words."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.agent import Conversation
-from pipeline.endpointing import EndOfTurnScorer
 from pipeline.leg import Leg
 from pipeline.outcome import SessionObserver
 from pipeline.phrases import Phrases
 from pipeline.speech import TextToSpeech
+from pipeline.turn_judge import TurnJudge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """Who takes part. `voices`: the first speaks, the others when it cannot. `scorer`: judges whether the
+    """Who takes part. `voices`: the first speaks, the others when it cannot. `judge`: says whether the
     caller is done; without one their words alone do."""
 
     leg: Leg
@@ -22,4 +22,4 @@ class Cast:
     voices: tuple[TextToSpeech, ...]
     phrases: Phrases
     observer: SessionObserver | None
-    scorer: EndOfTurnScorer | None = None
+    judge: TurnJudge | None = None

@@ -22,6 +22,7 @@ from pipeline.outcome import EndReason
 from pipeline.phrases import Phrase
 from pipeline.playout import Heard, Playout
 from pipeline.settings import SessionSettings
+from pipeline.silence_watch import SilenceWatch
 from pipeline.speech import Expected
 from pipeline.turn_events import (
     BargedIn,
@@ -37,6 +38,7 @@ from pipeline.turn_events import (
     PlayFiller,
     ReplyHeard,
     SayLastWords,
+    Settle,
     SpeechRanOut,
     SpeechReady,
     SpeechStarted,
@@ -60,7 +62,22 @@ _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDE
 
 _BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
-_SILENCED: Final = frozenset((State.HALTED, State.DOUBTING))
+_SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
+
+_THINKING: Final = frozenset((State.OPENING, State.REPLYING))
+_CAUSES: Final[Mapping[State, str]] = MappingProxyType(
+    {
+        State.ENDPOINTING: "endpointing",
+        State.PRESUMING: "endpointing",
+        State.WAITING: "waiting",
+        State.SPEAKING: "held",
+        State.OVERLAPPED: "held",
+        State.JUDGING: "held",
+        State.DOUBTING: "interrupted",
+        State.CLOSING: "closing",
+    }
+)
+"""Why the caller hears nothing, in states in which it is not their turn."""
 
 _LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
     {
@@ -85,11 +102,13 @@ class Dialogue:
         self._settings = settings
         self._ears = ears
         self._minutes = minutes
-        self._hearing = Hearing(ears, minutes, self._understood, cast.scorer)
+        self._hearing = Hearing(ears, minutes, self._understood, cast.judge)
         self.answering = Answering(
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )
         self._turns = Turns(settings, self._loop.time())
+        self._watch = SilenceWatch(minutes.silence, self._loop.time())
+        self._waits_for = "agent_late"
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._type_ahead = TypeAhead()
@@ -109,7 +128,10 @@ class Dialogue:
         if self._timer is not None:
             self._timer.cancel()
         self._hearing.cancel()
+        self._watch.sound(now)
         self.answering.silence(now)
+        if self._hearing.is_pending and not self._minutes.was_heard:
+            self._minutes.drop()  # `hear_out` has all of what they said
         self._minutes.end(now)
 
     async def hear_out(self) -> None:
@@ -121,6 +143,7 @@ class Dialogue:
     def heard(self, sound: Sound, now: float) -> None:
         """The caller's voice began, ended, or lasts."""
         state = self._turns.state
+        self._watch.sound(self._ears.silent_since() if sound is Sound.STOPPED else now)
         if sound is Sound.SUSTAINED:
             if state is State.HEARING or state in _DEAF or self._protected():
                 return
@@ -210,6 +233,20 @@ class Dialogue:
         """What the caller's next words may be."""
         self._turns.expect(expected)
 
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+        self._ears.language = language
+        self._turns.speak(language)
+
+    def waits_for(self, cause: str) -> None:
+        """Why the caller hears nothing, should they hear nothing while the agent thinks."""
+        self._waits_for = cause
+        self._note_phase(self._loop.time())
+
+    def sounded(self, now: float) -> None:
+        """A frame of the agent's was handed to the wire."""
+        self._watch.sound(now)
+
     # Turn-taking ----------------------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> None:
@@ -236,6 +273,17 @@ class Dialogue:
         self._drain(now)
         if self._turns.state is not before:
             self._set_playout(now)
+        self._note_phase(now)
+
+    def _note_phase(self, now: float) -> None:
+        """Whom a silence from now on is due to."""
+        state = self._turns.state
+        cause = _CAUSES.get(state, "")
+        if state in _THINKING:
+            cause = self._waits_for
+        elif state is State.ENDPOINTING and self._hearing.is_asking:
+            cause = "stt_late"
+        self._watch.phase(cause, now)
 
     def _set_playout(self, now: float) -> None:
         """How the agent sounds follows from whose turn it is, and from nothing else."""
@@ -247,8 +295,11 @@ class Dialogue:
             self.playout.volume.duck()
         else:
             self.playout.volume.restore()
-        if self.playout.release(now) and state is State.SPEAKING and not self.playout.queued_samples:
-            self.playout_ran_out(now)
+        if self.playout.release(now):
+            if state is State.SPEAKING and not self.playout.queued_samples:
+                self.playout_ran_out(now)
+            elif state is State.REPLYING and self.playout.queued_samples:
+                self.playout_filled()
 
     def _drain(self, now: float) -> None:
         while (action := self._turns.next_action()) is not None:
@@ -266,7 +317,8 @@ class Dialogue:
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.decode(action.turn, self._tasks)
+            judged = self._turns.state is State.ENDPOINTING
+            self._hearing.decode(action.turn, self._tasks, judged=judged)
 
     def _listen_in(self, action: ListenIn, now: float) -> None:
         self._check_voice(action, now)
@@ -276,6 +328,9 @@ class Dialogue:
     def _start_reply(self, action: StartReply, now: float) -> None:
         if self._tasks is not None:
             self.answering.start(action, now, self._tasks)
+
+    def _settle(self, action: Settle, now: float) -> None:
+        self.answering.settle()
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
         self.answering.interrupt(now)
@@ -296,7 +351,12 @@ class Dialogue:
             self.heard(Sound.STOPPED, now)
 
     def _end_call(self, action: EndCall, now: float) -> None:
-        self.end(action.reason)
+        rescue = self._settings.rescue
+        if action.reason is EndReason.ENGINE_ERROR and rescue:
+            self.answering.target = rescue
+            self.end(EndReason.TRANSFER)
+        else:
+            self.end(action.reason)
 
 
 _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = MappingProxyType(
@@ -305,6 +365,7 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
         Discard: Dialogue._discard,
         ListenIn: Dialogue._listen_in,
         StartReply: Dialogue._start_reply,
+        Settle: Dialogue._settle,
         Interrupt: Dialogue._interrupt,
         PlayFiller: Dialogue._play_filler,
         SayLastWords: Dialogue._say_last_words,

@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable
 
 from pipeline.ears import Ears
-from pipeline.endpointing import EndOfTurnScorer, TurnEvidence
+from pipeline.endpointing import TurnEvidence
 from pipeline.errors import EngineError
 from pipeline.minutes import Minutes
 from pipeline.speech import Expected, Hypothesis
 from pipeline.transcript import TranscriptEntry
 from pipeline.turn_events import Overheard, Understood
+from pipeline.turn_judge import TurnJudge
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +30,13 @@ class Hearing:
         ears: Ears,
         minutes: Minutes,
         tell: Callable[[Understood | Overheard, float], None],
-        scorer: EndOfTurnScorer | None = None,
+        judge: TurnJudge | None = None,
     ) -> None:
         self.words_known = 0.0
         self._ears = ears
         self._minutes = minutes
         self._tell = tell
-        self._scorer = scorer
+        self._judge = judge
         self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
         self._hypothesis = Hypothesis("")
@@ -64,10 +65,11 @@ class Hearing:
         self._hypothesis = Hypothesis("")
         self._taken = False
 
-    def decode(self, turn: int, tasks: asyncio.TaskGroup) -> None:
-        """Asks for the words so far; a request under way is superseded."""
+    def decode(self, turn: int, tasks: asyncio.TaskGroup, *, judged: bool = False) -> None:
+        """Asks for the words so far, and with `judged` whether they are all; a request under way is
+        superseded."""
         self.cancel()
-        self._task = tasks.create_task(self._understand(turn))
+        self._task = tasks.create_task(self._understand(turn, judged=judged))
 
     def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Asks for the words so far, without a hurry: a request under way goes on."""
@@ -93,6 +95,20 @@ class Hearing:
         self._taken = True
         return self._entry()
 
+    @property
+    def is_asking(self) -> bool:
+        """The recogniser owes an answer."""
+        return self._task is not None
+
+    def give_back(self) -> None:
+        """The turn that was taken was none yet: they go on."""
+        self._taken = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Something is being said that no turn has come of."""
+        return self._ears.is_open and not self._taken
+
     async def hear_out(self, limit_s: float) -> None:
         """What the caller said last, and no turn came of, belongs into the transcript too."""
         self.cancel()
@@ -108,13 +124,14 @@ class Hearing:
                     self._minutes.caller_said(entry)
         self._ears.close()
 
-    async def _understand(self, turn: int) -> None:
+    async def _understand(self, turn: int, *, judged: bool) -> None:
         self._hypothesis = Hypothesis("")
         words = Understood(turn, "", failed=True)
         try:
             self._hypothesis = await self._ears.decode()
             said = self._hypothesis
-            words = Understood(turn, said.text, said.confidence, p_eot=self._p_eot(said.text))
+            p_eot = await self._p_eot(said.text) if judged else None
+            words = Understood(turn, said.text, said.confidence, p_eot=p_eot)
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
         except Exception as error:  # a task's boundary, around somebody else's code
@@ -125,8 +142,8 @@ class Hearing:
         self._minutes.understood(words.text, self.words_known)
         self._tell(words, self.words_known)
 
-    def _p_eot(self, text: str) -> float | None:
-        if self._scorer is None:
+    async def _p_eot(self, text: str) -> float | None:
+        if self._judge is None:
             return None
         ears = self._ears
         evidence = TurnEvidence(
@@ -139,7 +156,7 @@ class Hearing:
             voiced_ms=ears.voiced_ms,
             language=ears.language,
         )
-        return self._scorer.p_eot(evidence)
+        return await self._judge.p_eot(evidence)
 
     def _entry(self) -> TranscriptEntry | None:
         said = self._hypothesis

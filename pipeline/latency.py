@@ -54,7 +54,8 @@ class TurnLatency:
 
     `endpoint_ms`: silence waited for on purpose. `stt_ms`: beyond that, until the words were there (0 when
     they were decoded during the silence). `agent_ms`: until the agent's first words; `tts_ms`: until their
-    first sound; `server_ms`: all the rest, which is ours. The parts add up to `voice_to_voice_ms`."""
+    first sound (of both only what was not done during that silence); `server_ms`: all the rest, which is
+    ours. The parts add up to `voice_to_voice_ms`."""
 
     voice_to_voice_ms: float
     endpoint_ms: float
@@ -66,11 +67,14 @@ class TurnLatency:
 
 @dataclass(slots=True)
 class TurnClock:
-    """The moments of one turn, in loop time, as they happen; durations of the engines in seconds."""
+    """The moments of one turn, in loop time, as they happen; durations of the engines in seconds.
+    `agent_asked`: when the agent was, which may be before the end-point; 0: as soon as turn and words were
+    there."""
 
     voice_ended: float
     endpoint_due: float
     words_known: float
+    agent_asked: float = 0.0
     agent_s: float = 0.0
     tts_s: float = 0.0
 
@@ -78,8 +82,9 @@ class TurnClock:
         """The parts, given when the first frame of the answer left."""
         total = first_sent - self.voice_ended
         endpoint = self.endpoint_due - self.voice_ended
-        stt = max(0.0, self.words_known - self.endpoint_due)
-        server = total - endpoint - stt - self.agent_s - self.tts_s
-        return TurnLatency(
-            *(round(part * 1000, 2) for part in (total, endpoint, stt, self.agent_s, self.tts_s, server))
-        )
+        known = max(self.endpoint_due, self.words_known)
+        asked = self.agent_asked or known
+        answered = max(known, asked + self.agent_s)
+        spoken = max(answered, asked + self.agent_s + self.tts_s)
+        parts = (endpoint, known - self.endpoint_due, answered - known, spoken - answered)
+        return TurnLatency(*(round(part * 1000, 2) for part in (total, *parts, total - sum(parts))))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pipeline.agent import AgentEvent, UserKeyed, UserSaid
 from pipeline.latency import TurnClock, TurnLatency
 from pipeline.masking import Masking, masked
-from pipeline.outcome import EngineFault, SessionObserver, TurnRecord
+from pipeline.outcome import EngineFault, SessionObserver, Silence, TurnRecord
 from pipeline.playout import Heard
 from pipeline.speech import HeardWord
 from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry
@@ -30,6 +30,7 @@ class _Exchange:
     latency: TurnLatency | None = None
     sounded: bool = False
     fillers: int = 0
+    silences: list[Silence] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
@@ -44,6 +45,7 @@ class Minutes:
         """What the caller says and keys while it is active is written down as dots."""
         self.turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
+        self.silences: list[Silence] = []
         self.interruptions = 0
         self.agent_speech_s = 0.0
         self.heard = ""
@@ -94,6 +96,18 @@ class Minutes:
         """The agent was late and the caller was given something to hear."""
         if self._exchange is not None:
             self._exchange.fillers += 1
+
+    def silence(self, began: float, seconds: float, cause: str) -> None:
+        """The caller heard nothing for so long, and why."""
+        silence = Silence(self.ms(began), round(seconds * 1000), cause)
+        self.silences.append(silence)
+        if self._exchange is not None:
+            self._exchange.silences.append(silence)
+        log.warning("silence in our turn", extra={"call_id": self.call_id, "ms": silence.ms, "cause": cause})
+
+    def drop(self) -> None:
+        """The exchange under way, of which nobody has heard anything, becomes part of the next."""
+        self._exchange = None
 
     @property
     def was_heard(self) -> bool:
@@ -160,6 +174,7 @@ class Minutes:
             end_ms=self.ms(now),
             latency=exchange.latency,
             fillers=exchange.fillers,
+            silences=tuple(exchange.silences),
         )
         self.turns.append(turn)
         if self._observer is not None:

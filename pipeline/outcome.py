@@ -33,6 +33,18 @@ class EngineFault:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """More than 2 s in which the caller heard nothing, and it was not their turn. `ms`: how much of it was
+    ours. `cause`: what most of that was spent on: "endpointing", "stt_late", "agent_late", "tts_late",
+    "keying", "waiting" (the agent said so), "interrupted" (a noise had stopped it), "held" (the far end took
+    no sound), "closing"."""
+
+    start_ms: int
+    ms: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRecord:
     """One exchange: what the caller said (or keyed, or did not say) and what they heard for it.
 
@@ -51,6 +63,7 @@ class TurnRecord:
     end_ms: int
     latency: TurnLatency | None
     fillers: int = 0
+    silences: tuple[Silence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,9 @@ class SessionResult:
     caller_speech_ms: int
     agent_speech_ms: int
     recording: Path | None = field(default=None)
+    silences: tuple[Silence, ...] = ()
+    do_not_call: str | None = None
+    """The caller does not want to be called again, and why; None: they did not say so."""
 
 
 class SessionObserver:
@@ -87,6 +103,9 @@ class SessionObserver:
 
     def agent_speaking(self, text: str, now: float) -> None:
         """The caller begins to hear these words of the agent; more may follow them."""
+
+    def do_not_call(self, reason: str, now: float) -> None:
+        """The caller does not want to be called again: their number goes on the company's list."""
 
     def state_changed(self, state: str, now: float) -> None:
         """Turn-taking moved to `state` (a name of `turns.State` in lower case)."""

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
-from pipeline.agent import AgentAct, AgentEvent, Conversation, Expect, HangUp, Say, SendDigits, Transfer
+from pipeline.agent import (
+    AgentAct,
+    AgentEvent,
+    Conversation,
+    DoNotCall,
+    Expect,
+    HangUp,
+    Say,
+    SendDigits,
+    SwitchLanguage,
+    Transfer,
+    Wait,
+)
 from pipeline.outcome import EndReason
 from pipeline.speech import Expected
 from pipeline.voice import Voice, closing
+
+LONGEST_WAIT_S: Final = 60.0
+
+Certain: TypeAlias = "asyncio.Future[None] | None"
 
 
 class Stage(Protocol):
@@ -20,17 +36,38 @@ class Stage(Protocol):
     async def send_digits(self, digits: str) -> None:
         """Keys digits towards the far end when the words so far have been heard."""
 
+    async def wait(self, turn: int, seconds: float) -> None:
+        """Is silent for so long when the words so far have been heard."""
+
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from the next words on."""
+
+    def do_not_call(self, reason: str) -> None:
+        """The caller does not want to be called again."""
+
+    def doing(self, what: str) -> None:
+        """What the caller waits for from now on, should they hear nothing: "agent_late", "tts_late",
+        "keying"."""
+
     def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
         """The call ends, or is handed to `target`, when the words so far have been heard."""
 
 
 class Reply:
     """The answer to one event. `run` returns when every act has been carried out and every word is in the
-    playout, which is not yet heard. Cancelling it closes the agent's iterator and stops the voice."""
+    playout, which is not yet heard. Cancelling it closes the agent's iterator and stops the voice.
 
-    __slots__ = ("_expected", "_stage", "_started", "_voice", "agent_s", "event", "task", "turn", "under_way")
+    A reply to a turn that is only presumed (`certain`: a future) makes words, and does nothing else until
+    `settle` is called."""
 
-    def __init__(self, turn: int, event: AgentEvent, stage: Stage, voice: Voice) -> None:
+    __slots__ = (
+        "_asked", "_certain", "_expected", "_stage", "_voice", "agent_s", "event", "started", "task", "turn",
+        "under_way",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: int, event: AgentEvent, stage: Stage, voice: Voice, *, certain: Certain = None
+    ) -> None:
         self.turn = turn
         self.event = event
         self.under_way = True
@@ -39,22 +76,39 @@ class Reply:
         self.task: asyncio.Task[None] | None = None
         self._stage = stage
         self._voice = voice
+        self._certain = certain
+        self._asked: Expect | None = None  # to be expected when the turn is certain
         self._expected = False
-        self._started = 0.0
+        self.started = 0.0
+        """When the agent was asked (loop time)."""
 
     @property
     def tts_s(self) -> float:
         """How long the voice took to the first sound of them."""
         return self._voice.first_chunk_s
 
+    async def settled(self) -> None:
+        """Returns when the turn that is answered is over for certain."""
+        if self._certain is not None:
+            await asyncio.shield(self._certain)
+
+    def settle(self) -> None:
+        """It is."""
+        if self._certain is not None and not self._certain.done():
+            self._certain.set_result(None)
+            if self._asked is not None:
+                self._stage.expect(self._asked.expected, masked=self._asked.masked)
+
     async def run(self, conversation: Conversation) -> None:
         """Carries the answer out. Raises `EngineError`, and whatever else the agent raises."""
         loop = asyncio.get_running_loop()
-        self._started = loop.time()
+        self.started = loop.time()
+        self._stage.doing("agent_late")
         async with closing(conversation.respond(self.event)) as acts:
             async for act in acts:
                 if not await self._perform(act, loop.time()):
                     break
+        await self.settled()
         if not self._expected:
             self._stage.expect(None)
 
@@ -69,13 +123,37 @@ class Reply:
         match act:
             case Say():
                 if not self.agent_s:
-                    self.agent_s = now - self._started
+                    self.agent_s = now - self.started
+                self._stage.doing("tts_late")
                 await self._voice.say(act.text, interruptible=act.interruptible)
+                self._stage.doing("agent_late")
+                return True
             case Expect():
-                self._expected = True
-                self._stage.expect(act.expected, masked=act.masked)
+                self._expect(act)
+                return True
+        await self.settled()
+        return await self._do(act)
+
+    def _expect(self, act: Expect) -> None:
+        self._expected = True
+        if self._certain is None or self._certain.done():
+            self._stage.expect(act.expected, masked=act.masked)
+        else:
+            self._asked = act
+
+    async def _do(self, act: AgentAct) -> bool:
+        """What cannot be undone."""
+        match act:
             case SendDigits():
+                self._stage.doing("keying")
                 await self._stage.send_digits(act.digits)
+                self._stage.doing("agent_late")
+            case Wait():
+                await self._stage.wait(self.turn, min(max(act.seconds, 0.0), LONGEST_WAIT_S))
+            case SwitchLanguage():
+                self._stage.switch_language(act.language)
+            case DoNotCall():
+                self._stage.do_not_call(act.reason)
             case HangUp():
                 self._stage.conclude(self.turn, EndReason.AGENT, disposition=act.disposition)
                 return False

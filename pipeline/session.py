@@ -21,7 +21,7 @@ from pipeline.cast import Cast
 from pipeline.dialogue import Dialogue
 from pipeline.ears import PREROLL_MS, Ears
 from pipeline.echo import EchoGate
-from pipeline.endpointing import EVIDENCE_S, EndOfTurnScorer
+from pipeline.endpointing import EVIDENCE_S
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
 from pipeline.minutes import Minutes
@@ -31,6 +31,7 @@ from pipeline.recording import Recording
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.turn_events import LegEnded
+from pipeline.turn_judge import TurnJudge
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Session:
     """One conversation; make it on the event loop and `run` it once.
 
     `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
-    as things happen. `scorer` judges whether the caller is done; without one their words alone do.
+    as things happen. `judge` says whether the caller is done; without one their words alone do.
     The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
@@ -55,7 +56,7 @@ class Session:
         phrases: Phrases | None = None,
         recording: Recording | None = None,
         observer: SessionObserver | None = None,
-        scorer: EndOfTurnScorer | None = None,
+        judge: TurnJudge | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
@@ -74,7 +75,7 @@ class Session:
             rate_hz=leg.rate_hz,
             language=settings.language,
             sustained_ms=sustained_ms,
-            kept_ms=PREROLL_MS if scorer is None else round(EVIDENCE_S * 1000),
+            kept_ms=PREROLL_MS if judge is None else round(EVIDENCE_S * 1000),
         )
         cast = Cast(
             leg=leg,
@@ -82,7 +83,7 @@ class Session:
             voices=(tts, *fallback_tts),
             phrases=phrases or Phrases(),
             observer=observer,
-            scorer=scorer,
+            judge=judge,
         )
         self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
         self._echo = EchoGate(leg.rate_hz)
@@ -140,6 +141,7 @@ class Session:
 
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
+        self._dialogue.sounded(now)
         if self._recording is not None:
             self._recording.agent(frame, now)
 
@@ -170,6 +172,8 @@ class Session:
             caller_speech_ms=self._ears.voiced_samples * 1000 // self._ears.rate_hz,
             agent_speech_ms=round(minutes.agent_speech_s * 1000),
             recording=recording,
+            silences=tuple(minutes.silences),
+            do_not_call=answering.do_not_call_reason,
         )
 
     def _report(self) -> AgentReport:

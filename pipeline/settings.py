@@ -16,6 +16,7 @@ class SessionSettings:
     `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of `pipeline.endpointing.EndOfTurn`,
     which decides instead where a scorer judges sound and words.
     `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
+    `prepare_early`: the agent is asked then too, and its answer held until the turn is over for certain.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
     `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: that stops it before a word
     of it is understood (words that are meant for the agent stop it at once); `halt_ms`: voice so long was
@@ -29,6 +30,8 @@ class SessionSettings:
     `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
     that the far end's jitter buffer has played them.
     `record_masked`: the recording holds the caller's voice also while they give an answer that is masked.
+    `rescue`: after the apology for something broken the caller is handed on to this number or room instead
+    of being hung up on; "": there is nobody.
     `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
     "" for none (a short tone stands for it).
     """
@@ -41,7 +44,8 @@ class SessionSettings:
     eot_threshold: float = 0.5
     eot_action_delay_ms: int = 300
     eot_timeout_ms: int = 1500
-    speculate_ms: int = 200
+    speculate_ms: int = 100
+    prepare_early: bool = True
     stt_deadline_ms: int = 800
     duck_ms: int = 240
     barge_in_ms: int = 700
@@ -50,7 +54,7 @@ class SessionSettings:
     overlap_ms: int = 600
     min_speech_ms: int = 200
     max_utterance_s: float = 45.0
-    dead_air_ms: int = 2300
+    dead_air_ms: int = 2000
     tts_stall_ms: int = 1500
     reprompt_s: float = 8.0
     max_reprompts: int = 2
@@ -58,6 +62,7 @@ class SessionSettings:
     key_pause_ms: int = 2500
     linger_ms: int = 160
     record_masked: bool = False
+    rescue: str = ""
     filler: str = "One moment, please."
     apology: str = "I am sorry, something went wrong. Please call again later."
     goodbye: str = "Goodbye."

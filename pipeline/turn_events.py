@@ -17,7 +17,9 @@ class State(Enum):
     LISTENING = auto()  # nobody speaks, the floor is the caller's
     HEARING = auto()  # the caller speaks
     ENDPOINTING = auto()  # the caller paused: is that the end?
+    PRESUMING = auto()  # probably: an answer is being prepared, which nobody hears yet
     REPLYING = auto()  # the agent thinks, or its voice does; the line is silent
+    WAITING = auto()  # the agent is silent on purpose
     SPEAKING = auto()  # the agent's words are on their way to the caller
     OVERLAPPING = auto()  # both speak, the caller not long enough to be given the floor
     DUCKED = auto()  # long enough that the agent has lowered its voice: are these words for it?
@@ -107,6 +109,14 @@ class SpeechRanOut:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitBegan:
+    """The agent's words so far have been heard, and it wants to be silent for `seconds`."""
+
+    turn: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyHeard:
     """The reply is complete and heard (or had no words)."""
 
@@ -135,7 +145,8 @@ class LegEnded:
 
 Event: TypeAlias = (
     SpeechStarted | SpeechStopped | VoiceSustained | BargedIn | Overheard | KeyPressed | TextWritten
-    | Understood | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded | LegEnded
+    | Understood | WaitBegan | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded
+    | LegEnded
 )  # fmt: skip
 
 
@@ -146,6 +157,7 @@ class Inner(Enum):
     TALKED_TOO_LONG = auto()
     DECODE_DUE = auto()
     WORDS_OVERDUE = auto()
+    TURN_LIKELY = auto()
     TURN_TAKEN = auto()
     NOISE_HEARD = auto()
     OVERLAP_CHECK_DUE = auto()
@@ -156,6 +168,7 @@ class Inner(Enum):
     KEYS_COMPLETED = auto()
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
+    WAIT_OVER = auto()
     DEAD_AIR_NOTED = auto()
     DEAD_AIR_REPEATED = auto()
     CLOSING_ENDED = auto()
@@ -180,12 +193,21 @@ class Discard:
 @dataclass(frozen=True, slots=True)
 class StartReply:
     """Let the agent answer `event`. `silent_since`: the caller's last voiced sample; `endpoint_due`: when the
-    policy wanted the turn to end (both loop time, None where the caller had not spoken)."""
+    policy wanted the turn to end (both loop time, None where the caller had not spoken). `presumed`: the
+    turn may yet go on; `Settle(turn)` or `Interrupt` follows."""
 
     turn: int
     event: AgentEvent
     silent_since: float | None = None
     endpoint_due: float | None = None
+    presumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The presumed turn is over: its answer may be heard, and may do things."""
+
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,5 +251,6 @@ class EndCall:
 
 
 Action: TypeAlias = (
-    Decode | Discard | ListenIn | StartReply | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
-)
+    Decode | Discard | ListenIn | StartReply | Settle | Interrupt | PlayFiller | SayLastWords | CheckVoice
+    | EndCall
+)  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import replace
 from typing import Final
 
 from pipeline.agent import CallOpened
@@ -87,6 +88,11 @@ class TurnMachine(ABC):
     def expect(self, expected: Expected | None) -> None:
         """What the caller's next answer may be, for end-pointing and for the number of digits keyed."""
         self._expected = expected
+
+    def speak(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+        self._language = language
+        self._endpointing = Endpointing(replace(self._settings, language=language))
 
     # The machine --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,11 @@ Why the states are these:
   under one timer: wait a little (`speculate_ms`), ask the recogniser, wait until the words' own delay
   (`Endpointing.delay_ms`) has passed since the last voiced sample. So decoding costs no time when it is
   faster than the silence, and the words decide how long the silence must be.
+- PRESUMING: the words are there, and the turn is probably over. The agent is asked already, so that what is
+  left of the silence is spent on the answer; nothing of it is heard or done before the end-point, and if
+  the voice goes on it is as if it had not been.
+- WAITING: the agent said that it would be silent. Nobody reprompts, nothing fills; the caller's voice ends
+  it.
 - REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
   that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word, an
   apology and the end after the next. A voice here is a cough, or means that the end-point came too early:
@@ -72,6 +77,7 @@ from pipeline.turn_events import (
     TextWritten,
     Understood,
     VoiceSustained,
+    WaitBegan,
 )
 
 Kind: TypeAlias = type[Event] | Inner
@@ -111,6 +117,9 @@ class Effect(Enum):
     FIRST_KEY = "first_key"
     INTERRUPT_BY_KEY = "interrupt_by_key"
     TAKE_TURN = "take_turn"
+    PRESUME = "presume"
+    SETTLE = "settle"
+    WAIT = "wait"
     TAKE_KEYS = "take_keys"
     TAKE_TEXT = "take_text"
     INTERRUPT_BY_TEXT = "interrupt_by_text"
@@ -164,6 +173,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             ),
             SpeechReady: (S.SPEAKING, E.SPEAK),
             ReplyHeard: (S.LISTENING, E.LISTEN),
+            WaitBegan: (S.WAITING, E.WAIT),
             I.DEAD_AIR_NOTED: (S.OPENING, E.FILL),
             I.DEAD_AIR_REPEATED: (S.CLOSING, E.APOLOGISE),
         },
@@ -196,12 +206,39 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.ENDPOINTING, E.WEIGH),
             I.DECODE_DUE: (S.ENDPOINTING, E.DECODE),
             I.WORDS_OVERDUE: (S.REPLYING, E.TAKE_TURN),
+            I.TURN_LIKELY: (S.PRESUMING, E.PRESUME),
             I.TURN_TAKEN: (S.REPLYING, E.TAKE_TURN),
             I.NOISE_HEARD: (S.LISTENING, E.DISMISS),
+        },
+        S.PRESUMING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(
+                S.PRESUMING, SpeechStopped, Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut,
+            ),
+            SpeechStarted: (S.HEARING, E.INTERRUPT),
+            VoiceSustained: (S.HEARING, E.INTERRUPT),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            ReplyHeard: (S.LISTENING, E.LISTEN),
+            I.TURN_TAKEN: (S.REPLYING, E.SETTLE),
+        },
+        S.WAITING: {
+            **_ANYWHERE,
+            **_UNDER_WAY,
+            **_OVERRIDDEN,
+            **_nothing(S.WAITING, SpeechStarted, SpeechStopped, Understood, Overheard, SpeechRanOut),
+            VoiceSustained: (S.HEARING, E.INTERRUPT),
+            BargedIn: (S.HEARING, E.INTERRUPT),
+            WaitBegan: (S.WAITING, E.WAIT),
+            SpeechReady: (S.SPEAKING, E.SPEAK),
+            ReplyHeard: (S.LISTENING, E.LISTEN),
+            I.WAIT_OVER: (S.REPLYING, E.WATCH_ON),
         },
         S.REPLYING: {
             **_ANYWHERE,
             **_UNDER_WAY,
+            WaitBegan: (S.WAITING, E.WAIT),
             **_nothing(S.REPLYING, SpeechStopped, Understood, Overheard, SpeechRanOut),
             SpeechStarted: (S.HALTED, E.HALT),
             VoiceSustained: (S.HALTED, E.HALT),
@@ -216,7 +253,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.SPEAKING, SpeechStopped, Understood, Overheard, SpeechReady),
+            **_nothing(S.SPEAKING, SpeechStopped, Understood, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
             VoiceSustained: (S.DUCKED, E.DUCK),
             BargedIn: (S.HALTED, E.HALT),
@@ -227,7 +264,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.OVERLAPPING, SpeechStarted, Understood, Overheard, SpeechReady),
+            **_nothing(S.OVERLAPPING, SpeechStarted, Understood, Overheard, SpeechReady, WaitBegan),
             SpeechStopped: (S.OVERLAPPED, E.HOLD),
             VoiceSustained: (S.DUCKED, E.DUCK),
             BargedIn: (S.HALTED, E.HALT),
@@ -238,7 +275,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.OVERLAPPED, SpeechStopped, Overheard, SpeechReady),
+            **_nothing(S.OVERLAPPED, SpeechStopped, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
             VoiceSustained: (S.DUCKED, E.DUCK),
             BargedIn: (S.HALTED, E.HALT),
@@ -253,7 +290,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.DUCKED, SpeechStarted, VoiceSustained, SpeechReady),
+            **_nothing(S.DUCKED, SpeechStarted, VoiceSustained, SpeechReady, WaitBegan),
             SpeechStopped: (S.JUDGING, E.JUDGE_PAUSE),
             Overheard: (S.DUCKED, E.SUSPECT),
             Understood: (S.DUCKED, E.CONSIDER),
@@ -269,7 +306,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.JUDGING, SpeechStopped, Overheard, SpeechReady),
+            **_nothing(S.JUDGING, SpeechStopped, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.DUCKED, E.LISTEN_IN),
             VoiceSustained: (S.DUCKED, E.LISTEN_IN),
             BargedIn: (S.HALTED, E.HALT),
@@ -286,6 +323,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_OVERRIDDEN,
             **_nothing(
                 S.HALTED, SpeechStarted, VoiceSustained, BargedIn, Overheard, SpeechReady, SpeechRanOut,
+                WaitBegan,
             ),
             SpeechStopped: (S.DOUBTING, E.JUDGE_PAUSE),
             Understood: (S.HALTED, E.BELIEVE),
@@ -299,7 +337,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.DOUBTING, SpeechStopped, Overheard, SpeechReady, SpeechRanOut),
+            **_nothing(S.DOUBTING, SpeechStopped, Overheard, SpeechReady, SpeechRanOut, WaitBegan),
             SpeechStarted: (S.HALTED, E.LISTEN_IN),
             VoiceSustained: (S.HALTED, E.LISTEN_IN),
             BargedIn: (S.HALTED, E.LISTEN_IN),
@@ -322,15 +360,15 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             LegEnded: (S.ENDED, E.BREAK_OFF),
             **_nothing(
                 S.CLOSING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
-                Understood, Overheard, SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
+                Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
             ),
             ReplyHeard: (S.CLOSING, E.LINGER),
             I.CLOSING_ENDED: (S.ENDED, E.END),
         },
         S.ENDED: _nothing(
             S.ENDED, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
-            Understood, Overheard, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded,
-            LegEnded,
+            Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed,
+            CallConcluded, LegEnded,
         ),
     }
 )  # fmt: skip

@@ -25,9 +25,11 @@ from pipeline.turn_events import (
     KeyPressed,
     PlayFiller,
     SayLastWords,
+    Settle,
     StartReply,
     TextWritten,
     Understood,
+    WaitBegan,
 )
 from pipeline.turn_machine import VOICE_CHECK_S
 from pipeline.turn_overlap import Overlaps
@@ -98,6 +100,30 @@ class Turns(Overlaps):
         assert isinstance(event, Understood)
         self._words = event
         self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
+        if self._is_likely(event, now):
+            self._step(Inner.TURN_LIKELY, None, now)
+
+    def _is_likely(self, words: Understood, now: float) -> bool:
+        """There is time to prepare an answer, and it will probably be wanted."""
+        settings, at = self._settings, self._endpoint_at()
+        if not settings.prepare_early or not words.text or at <= now:
+            return False
+        if words.p_eot is not None:
+            return words.p_eot >= settings.eot_threshold
+        return at - self._silent_since <= settings.endpoint_ms / 1000
+
+    def _presume(self, event: Event | None, now: float) -> None:
+        assert self._words is not None
+        self.turn += 1
+        self._answered = self._words.text
+        said, due = UserSaid(self._words.text, self._words.confidence), self._endpoint_at()
+        self._actions.append(StartReply(self.turn, said, self._silent_since, due, presumed=True))
+        self._arm(due, Inner.TURN_TAKEN)
+
+    def _settle(self, event: Event | None, now: float) -> None:
+        self._silences = 0
+        self._actions.append(Settle(self.turn))
+        self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
     def _forget(self, event: Event | None, now: float) -> None:
         self._actions.append(Discard())
@@ -168,6 +194,10 @@ class Turns(Overlaps):
 
     def _speak(self, event: Event | None, now: float) -> None:
         self._answered = ""
+
+    def _wait(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, WaitBegan)
+        self._arm(now + event.seconds, Inner.WAIT_OVER)
 
     def _watch(self, at: float) -> None:
         self._fillers = 0

@@ -78,6 +78,7 @@ class Voice:
     ) -> None:
         self.first_chunk_s = 0.0
         """What the engine took for the first sound of the last text."""
+        self.language = settings.language
         self._playout = playout
         self._engines = tuple(engines)
         self._settings = settings
@@ -87,7 +88,7 @@ class Voice:
     async def say(self, text: str, *, interruptible: bool) -> None:
         """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
         `EngineError` when no engine can say it; what they could say is then still heard."""
-        pieces = sentences(speakable(text, self._settings.language))
+        pieces = sentences(speakable(text, self.language))
         if not pieces:
             return
         await self._playout.room(AHEAD_S)
@@ -129,7 +130,7 @@ class Voice:
         utterance.begin_piece(text)
         asked = asyncio.get_running_loop().time()
         first = True
-        async with closing(engine.speak(text, language=self._settings.language)) as chunks:
+        async with closing(engine.speak(text, language=self.language)) as chunks:
             while (chunk := await self._next(chunks)) is not None:
                 if first:
                     first = False

@@ -32,6 +32,7 @@ from pipeline.turn_events import (
     ReplyFailed,
     ReplyHeard,
     SayLastWords,
+    Settle,
     SpeechRanOut,
     SpeechReady,
     SpeechStarted,
@@ -41,15 +42,18 @@ from pipeline.turn_events import (
     TextWritten,
     Understood,
     VoiceSustained,
+    WaitBegan,
 )
 from pipeline.turn_table import TRANSITIONS, Effect
 from pipeline.turns import EFFECTS, Turns
 
 SETTINGS = SessionSettings()
 FROM_THE_CALLER = (SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten, LegEnded)
-FROM_A_REPLY = (SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
+FROM_A_REPLY = (WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
 WITH_A_REPLY = (
     State.OPENING,
+    State.PRESUMING,
+    State.WAITING,
     State.REPLYING,
     State.SPEAKING,
     State.OVERLAPPING,
@@ -80,6 +84,10 @@ def at(state: State) -> Turns:
         State.SPEAKING: [],
         State.OVERLAPPING: [SpeechStarted()],
         State.OVERLAPPED: [SpeechStarted(), SpeechStopped(0.0, 100)],
+        State.WAITING: [SpeechRanOut(1), WaitBegan(1, 5.0)],
+        State.PRESUMING: [
+            ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400), Understood(2, "hello", 0.8),
+        ],
         State.DUCKED: [VoiceSustained()],
         State.JUDGING: [VoiceSustained(), SpeechStopped(0.0, 300)],
         State.HALTED: [BargedIn()],
@@ -91,7 +99,7 @@ def at(state: State) -> Turns:
         State.CLOSING: [CallConcluded(1, EndReason.AGENT)],
         State.ENDED: [LegEnded()],
         State.REPLYING: [SpeechRanOut(1)],
-    }
+    }  # fmt: skip
     for event in ways[state]:
         turns.receive(event, 0.0)
     actions(turns)
@@ -167,22 +175,52 @@ def test_the_agent_has_the_first_word() -> None:
     assert actions(turns) == [StartReply(1, CallOpened())]
 
 
-def test_decoding_begins_in_the_pause_and_the_turn_at_its_end() -> None:
+def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     turns = at(State.HEARING)
-    turns.receive(SpeechStopped(10.0, 400), 10.1)
-    assert turns.timer_at() == pytest.approx(10.2)
-    turns.handle_timer(10.2)
+    turns.receive(SpeechStopped(10.0, 400), 10.05)
+    assert turns.timer_at() == pytest.approx(10.1)
+    turns.handle_timer(10.1)
     assert actions(turns) == [Decode(turns.turn)]
     turns.receive(Understood(turns.turn, "hello there", 0.8), 10.3)
-    assert actions(turns) == []
-    assert turns.timer_at() == pytest.approx(10.5)
-    turns.handle_timer(10.5)
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
-    assert (reply.turn, reply.event) == (turns.turn, UserSaid("hello there", 0.8))
+    assert (reply.turn, reply.event, reply.presumed) == (turns.turn, UserSaid("hello there", 0.8), True)
     assert reply.silent_since == 10.0
     assert reply.endpoint_due == pytest.approx(10.5)
+    assert turns.timer_at() == pytest.approx(10.5)
+    turns.handle_timer(10.5)
+    assert actions(turns) == [Settle(turns.turn)]
     assert turns.state is State.REPLYING
+
+
+def test_who_goes_on_withdraws_what_was_presumed() -> None:
+    turns = at(State.PRESUMING)
+    turns.receive(SpeechStarted(), 0.4)
+    assert actions(turns) == [Interrupt()]
+    assert turns.state is State.HEARING
+
+
+@pytest.mark.parametrize(("text", "p"), [("my number is", None), ("hello there", 0.3), ("", None)])
+def test_no_answer_is_prepared_for_a_turn_that_is_not_over(text: str, p: float | None) -> None:
+    turns = at(State.ENDPOINTING)
+    turns.receive(Understood(turns.turn, text, 0.8, p_eot=p), 0.2)
+    assert turns.state is State.ENDPOINTING
+
+
+def test_an_agent_that_waits_is_not_late_and_ends_its_wait() -> None:
+    turns = at(State.WAITING)
+    assert turns.timer_at() == pytest.approx(5.0)
+    turns.handle_timer(5.0)
+    assert turns.state is State.REPLYING
+    assert actions(turns) == []
+
+
+def test_a_voice_ends_a_wait() -> None:
+    turns = at(State.WAITING)
+    turns.receive(SpeechStarted(), 1.0)
+    turns.receive(VoiceSustained(), 1.2)
+    assert actions(turns) == [Interrupt()]
+    assert turns.state is State.HEARING
 
 
 def test_words_that_come_after_the_end_point_are_answered_at_once() -> None:

@@ -1,0 +1,52 @@
+"""What the caller hears of us, watched: a silence in our turn never goes by without somebody knowing why.
+
+The watch sits where sound leaves and arrives, not where it is thought of: an agent that believes it speaks
+while its leg takes no frames is silent here. Between two sounds it remembers what was being waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+LIMIT_S: Final = 2.0
+"""A silence that people ask into ("hello?")."""
+
+
+class SilenceWatch:
+    """Of one conversation. `note(begin, seconds, cause)` is called when a silence of ours ends that was
+    longer than `LIMIT_S`: how much of it was ours, and what most of that was spent on."""
+
+    __slots__ = ("_last", "_note", "_phases")
+
+    def __init__(self, note: Callable[[float, float, str], None], now: float) -> None:
+        self._note = note
+        self._last = now
+        self._phases: list[tuple[float, str]] = [(now, "")]
+
+    def phase(self, cause: str, now: float) -> None:
+        """From now on a silence is due to `cause`; "" for the caller's own."""
+        phases = self._phases
+        if phases[-1][1] == cause:
+            return
+        while len(phases) > 1 and phases[1][0] <= self._last:
+            del phases[0]
+        phases.append((now, cause))
+
+    def sound(self, now: float) -> None:
+        """Somebody was heard, up to `now`."""
+        if now - self._last > LIMIT_S:
+            self._look_back(now)
+        self._last = max(self._last, now)
+
+    def _look_back(self, now: float) -> None:
+        spent: dict[str, float] = {}
+        begin = now
+        ends = [at for at, _ in self._phases[1:]] + [now]
+        for (at, cause), end in zip(self._phases, ends, strict=True):
+            lasted = end - max(at, self._last)
+            if cause and lasted > 0:
+                begin = min(begin, max(at, self._last))
+                spent[cause] = spent.get(cause, 0.0) + lasted
+        ours = sum(spent.values())
+        if ours > LIMIT_S:
+            self._note(begin, ours, max(spent, key=lambda cause: spent[cause]))
