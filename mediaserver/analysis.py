@@ -27,6 +27,7 @@ def analyse(result: SessionResult) -> Json:
         "reachedGoal": result.report.reached_goal,
         "answers": dict(result.report.answers),
         "summary": result.report.summary,
+        "extracted": dict(result.report.extracted),
         "endReason": result.reason.value,
         "durationMs": result.duration_ms,
         "turns": len(result.turns),

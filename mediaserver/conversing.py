@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mediaserver.analysis import analyse, entry_data, turn_data
+from mediaserver.debriefing import debriefed
 from mediaserver.engines import Cast
 from mediaserver.journal import Journal, Write
 from mediaserver.lines import Lines
@@ -24,7 +25,7 @@ from mediaserver.precall import Poster, brief
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.settings_tools import PreCallTool
 from mediaserver.store import Store
-from pipeline.agent import AgentContext
+from pipeline.agent import AgentContext, Conversation
 from pipeline.leg import Leg
 from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnRecord
 from pipeline.recording import Recording, RecordingWriter
@@ -95,6 +96,8 @@ class LiveConversation(SessionObserver):
 
     @property
     def call_id(self) -> str:
+        self._agent: Conversation | None = None
+        self._ended_at_ms = 0
         """The id that the API knows the call by."""
         return self.claim.call_id
 
@@ -140,7 +143,8 @@ class LiveConversation(SessionObserver):
         self.began = asyncio.get_running_loop().time()
         self._session = Session(
             leg=leg,
-            agent=cast.agent.join(context),
+            agent=self._agent,
+        self._agent = cast.agent.join(context)
             stt=cast.stt,
             tts=cast.tts,
             fallback_tts=cast.fallback_tts,
@@ -175,6 +179,11 @@ class LiveConversation(SessionObserver):
         self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
     ) -> Outcome:
         """The outcome of a call that was talked on: `cause` and `ended_by` are the leg's words for its
+    async def debrief(self, result: SessionResult | None) -> SessionResult | None:
+        """Asks the agent what came of the call, which is over at this moment; never raises."""
+        self._ended_at_ms = self.now_ms()
+        return await debriefed(self._agent, result, self.fields())
+
         end."""
         if result is None:
             return Outcome(
@@ -196,7 +205,7 @@ class LiveConversation(SessionObserver):
             cause=result.reason.value if result.reason in _OWN_CAUSES else cause,
             sip_status=sip_status,
             ended_by=ended_by,
-            ended_at_ms=self.now_ms(),
+            ended_at_ms=self._ended_at_ms or self.now_ms(),
             transcript=[entry_data(entry) for entry in result.transcript],
             turns=[turn_data(turn) for turn in result.turns],
             analysis=analyse(result) | ({} if self.handed is None else {"transfer": self.handed}),

@@ -151,6 +151,7 @@ class LiveCall(LiveConversation):
             bridge.add(call)
             await hand_over(self, bridge, result)
         await self._end(call)
+        result = await self.debrief(result)
         cause = call.cause or HangupCause.NORMAL
         self._finish(
             self.answered(

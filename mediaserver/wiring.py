@@ -192,7 +192,7 @@ def _mind(agent: AgentSettings) -> EngineChoice:
 def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
     """What the agent takes: its own table, and where the server lets it hand callers to."""
     options: dict[str, Any] = _revealed(llm.model_dump(exclude_none=True, by_alias=True))
-    return options | {"transfer_targets": dict(agent.transfer_targets)}
+    return options | {"transfer_targets": sorted(agent.transfer_targets)}
 
 
 def _revealed(value: Any) -> Any:

@@ -85,6 +85,8 @@ class WebCall(LiveConversation):
         result, error = await self.converse(self._bridge)
         self._room.on_text = None
         await hand_over(self, self._bridge, result)
+        await self._bridge.hang_up()
+        result = await self.debrief(result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
         return self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
 
