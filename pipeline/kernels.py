@@ -713,6 +713,108 @@ def prosody(samples: Floats, out: Floats) -> None:
             out[row, 1] = PROSODY_HZ / (lag + off)
 
 
+# --- tones of the line ----------------------------------------------------------------------------
+
+LINE_HZ: Final = 8000
+LINE_WINDOW: Final = 320  # 40 ms
+LINE_FIRST_HZ: Final = 300.0
+LINE_STEP_HZ: Final = 25.0  # the resolution of the window
+LINE_BINS: Final = 88  # to 2475 Hz
+LINE_APART: Final = 2  # bins between two tones: 50 Hz; 440 and 480 Hz still give two humps by phase and time
+LINE_COLUMNS: Final = 6
+LINE_LEVEL, LINE_F1, LINE_SHARE1, LINE_F2, LINE_SHARE2, LINE_NARROW = range(6)
+
+
+@_compiled(_F64(_F32, _I64, _I64))
+def _line_band(power: Floats, centre: int, reach: int) -> float:
+    """The power around a bin."""
+    total = np.float32(0.0)
+    for k in range(max(0, centre - reach), min(LINE_BINS, centre + reach + 1)):
+        total += power[k]
+    return float(total)
+
+
+@_compiled(_F64(_F32, _I64))
+def _line_hz(power: Floats, peak: int) -> float:
+    """The frequency of a peak between its bins, by their centre of gravity."""
+    below = power[peak - 1] if peak > 0 else np.float32(0.0)
+    above = power[peak + 1] if peak + 1 < LINE_BINS else np.float32(0.0)
+    off = (above - below) / (below + power[peak] + above + np.float32(1e-9))
+    return float(LINE_FIRST_HZ + LINE_STEP_HZ * (peak + off))
+
+
+@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+def _line_power(buffer: Floats, cosines: Floats, sines: Floats, power: Floats) -> float:
+    """The power in every bin; returns the energy under the taper."""
+    energy = np.float32(1.0)
+    taper = cosines[0]
+    for i in range(LINE_WINDOW):
+        x = buffer[i] * taper[i]
+        energy += x * x
+    for k in range(LINE_BINS):
+        cosine, sine = cosines[k + 1], sines[k + 1]
+        real = np.float32(0.0)
+        imaginary = np.float32(0.0)
+        for i in range(LINE_WINDOW):
+            real += buffer[i] * cosine[i]
+            imaginary += buffer[i] * sine[i]
+        power[k] = real * real + imaginary * imaginary
+    return float(energy)
+
+
+@_compiled(_I64(_F32, _I64))
+def _line_peak(power: Floats, beside: int) -> int:
+    """The strongest bin that is not next to `beside`."""
+    best = -1
+    for k in range(LINE_BINS):
+        if abs(k - beside) >= LINE_APART and (best < 0 or power[k] > power[best]):
+            best = k
+    return best
+
+
+@_compiled(
+    _VOID(_I16, _F32, _F32_2D, _F32_2D, _F32),
+    _VOID(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
+    fastmath=True,
+)
+def line_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, out: Floats) -> None:
+    """What is in the last 40 ms of a line, with a new frame of 20 ms.
+
+    `frame`: a whole multiple of 160 samples, averaged down to 8 kHz. `buffer`: 160 samples of the past, room
+    for 160, and for the power of 88 bins. `cosines`, `sines`: (89, 320), tapered; row 0 of `cosines` is the
+    taper itself. `out`: level in steps (RMS of the window), the strongest frequency and the share of the
+    window's energy near it, the same of the strongest one beside it, and the share of energy near both
+    (1.0 for one or two pure tones).
+    """
+    half = LINE_WINDOW // 2
+    ratio = frame.shape[0] // half
+    for i in range(half):
+        total = np.float32(0.0)
+        for j in range(ratio):
+            total += frame[i * ratio + j]
+        buffer[half + i] = total / max(ratio, 1)
+    plain = np.float32(0.0)
+    for i in range(LINE_WINDOW):
+        plain += buffer[i] * buffer[i]
+    power = buffer[LINE_WINDOW:]
+    energy = _line_power(buffer, cosines, sines, power)
+    best = _line_peak(power, -LINE_APART)
+    second = _line_peak(power, best)
+    # So that one pure tone is 1.0: a Hann window has it in three bins, in either half of the spectrum.
+    scale = 2.0 / (energy * LINE_WINDOW)
+    near: Any = _line_band(power, best, 2)
+    for k in range(max(0, second - 2), min(LINE_BINS, second + 3)):
+        near += power[k] if abs(k - best) > 2 else np.float32(0.0)
+    out[LINE_LEVEL] = np.sqrt(plain / LINE_WINDOW)
+    out[LINE_F1] = _line_hz(power, best)
+    out[LINE_SHARE1] = scale * _line_band(power, best, 1)
+    out[LINE_F2] = _line_hz(power, second)
+    out[LINE_SHARE2] = scale * _line_band(power, second, 1)
+    out[LINE_NARROW] = scale * near
+    for i in range(half):
+        buffer[i] = buffer[half + i]
+
+
 def warm() -> None:
     """Runs every kernel once on real shapes; call it before saying ready."""
     octets = np.zeros(160, np.uint8)
@@ -742,3 +844,7 @@ def warm() -> None:
     weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
     echo_share(rings, 0, thinned, sums, weights, echo)
     prosody(np.zeros(PROSODY_HOP + 188, np.float32), np.zeros((1, 3), np.float32))
+    tables = np.zeros((LINE_BINS + 1, LINE_WINDOW), np.float32)
+    line_step(
+        pcm, np.zeros(LINE_WINDOW + LINE_BINS, np.float32), tables, tables, np.zeros(LINE_COLUMNS, np.float32)
+    )
