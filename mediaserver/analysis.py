@@ -39,6 +39,8 @@ def analyse(result: SessionResult) -> Json:
         "faults": [
             {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
         ],
+        "silences": camel_case(result.silences),
+        "doNotCall": result.do_not_call,
     }
 
 
@@ -76,6 +78,7 @@ def turn_data(turn: TurnRecord) -> Json:
         "startMs": turn.start_ms,
         "endMs": turn.end_ms,
         "latency": None if turn.latency is None else camel_case(turn.latency),
+        "silences": camel_case(turn.silences),
     }
 
 

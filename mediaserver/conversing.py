@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.debriefing import debriefed
@@ -31,9 +31,12 @@ from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnReco
 from pipeline.recording import Recording, RecordingWriter
 from pipeline.session import Session
 from pipeline.transcript import TranscriptEntry
+from pipeline.turn_judge import TurnJudge
 from sip.call import Call
 
 log = logging.getLogger(__name__)
+
+_JUDGE: Final = TurnJudge()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,7 @@ class LiveConversation(SessionObserver):
             phrases=cast.phrases,
             recording=self._open_recording(leg.rate_hz),
             observer=self,
+            judge=_JUDGE,
         )
         self.conversing()
         return await self._session.run()
@@ -200,6 +204,8 @@ class LiveConversation(SessionObserver):
         url = f"{self.floor.public_url}/api/v1/calls/{self.call_id}/recording"
         for fault in result.faults:
             self.floor.metrics.engine_errors.labels(fault.role).inc()
+        for silence in result.silences:
+            self.floor.metrics.silences.labels(silence.cause).inc()
         return Outcome(
             status=CallStatus.COMPLETED,
             cause=result.reason.value if result.reason in _OWN_CAUSES else cause,
@@ -250,6 +256,15 @@ class LiveConversation(SessionObserver):
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """See `SessionObserver`."""
         self.transcript.append(entry_data(entry))
+
+    def do_not_call(self, reason: str, now: float) -> None:
+        """See `SessionObserver`. The number is that of this call, whatever the agent was told."""
+        store, claim = self.floor.store, self.claim
+        if claim.phone_number:
+            self.note(
+                "do_not_call",
+                lambda: store.add_do_not_call(claim.company_id, (claim.phone_number,), reason=reason),
+            )
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
         """Has something written that decides what the call became."""

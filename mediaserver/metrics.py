@@ -56,6 +56,9 @@ class Metrics:
         self.gc_pause = self._histogram("gc_pause_seconds", "Garbage collections", _PAUSE_BUCKETS_S)
         self.rtp = self._counter("rtp_packets", "RTP packets of ended calls", ("kind",))
         self.engine_errors = self._counter("engine_errors", "Failures of engines and agents", ("kind",))
+        self.silences = self._counter(
+            "silences", "Over 2 s in the agent's turn, by what they are due to", ("cause",)
+        )
         self.webhooks = self._gauge("webhook_deliveries", "Webhook deliveries in the outbox", ("state",))
         self.webhook_attempts = self._counter("webhook_attempts", "Webhook requests", ("outcome",))
         self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))

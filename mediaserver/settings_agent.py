@@ -65,6 +65,7 @@ class SessionSettings(Table):
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
     record_masked: bool = False
+    rescue: str = ""
 
 
 def _target(value: str) -> str:
@@ -145,6 +146,8 @@ class AgentTerms(Table):
             raise ValueError("phone_number: an inbound agent needs the number that it is called at")
         if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
             raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
+        if self.session.rescue and self.session.rescue not in self.transfer_targets:
+            raise ValueError("session.rescue: not one of transfer_targets")
         return self
 
 

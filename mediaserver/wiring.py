@@ -47,8 +47,11 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
     return SessionSettings(
         language=agent.language,
         endpoint_ms=session.endpoint_ms,
+        eot_action_delay_ms=round(0.6 * session.endpoint_ms),
+        eot_timeout_ms=max(1500, 3 * session.endpoint_ms),
         duck_ms=session.duck_ms,
         barge_in_ms=session.barge_in_ms,
+        rescue=session.rescue,
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,
         max_duration_s=session.max_duration_s,
