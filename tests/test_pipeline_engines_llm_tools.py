@@ -1,0 +1,188 @@
+"""Tools over the network: an MCP server of the protocol's own SDK, servers that misbehave, addresses that may
+not be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from pipeline.engines.llm_client import ToolClient
+from pipeline.engines.llm_http_tool import HttpTool, HttpToolSettings
+from pipeline.engines.llm_mcp import McpServer, McpSettings
+from pipeline.engines.llm_schema import Schema
+from pipeline.engines.llm_tools import ToolFailed, ToolSpec
+from pipeline.engines.llm_web import LIMIT, WebAnswer
+from pipeline.errors import EngineError
+from pipeline.reach import Reach, reaching
+
+SERVER = Path(__file__).parent / "support" / "mcp_server.py"
+
+
+@pytest.fixture
+def at_home() -> Iterator[None]:
+    """This machine's own addresses may be reached."""
+    with reaching(Reach(["127.0.0.0/8"])):
+        yield
+
+
+@pytest.fixture
+async def client(at_home: None) -> AsyncIterator[ToolClient]:
+    made = ToolClient()
+    yield made
+    await made.close()
+
+
+# The protocol's own SDK -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def mcp_url() -> AsyncIterator[str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SERVER), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        port = int(await process.stdout.readline())
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.kill()
+    await process.wait()
+
+
+@pytest.mark.peer
+async def test_tools_of_an_mcp_server_are_listed_and_called(client: ToolClient, mcp_url: str) -> None:
+    settings = McpSettings(url=mcp_url, tools=("find_order", "cancel_order", "gone"), reads=("find_order",))
+    server = McpServer(settings, client)
+    await server.open()
+    assert set(server.tools) == {"find_order", "cancel_order"}, "only those of the configuration"
+    find = server.tools["find_order"]
+    assert (find.spec.description, find.spec.acts) == ("Where an order is.", False)
+    assert server.tools["cancel_order"].spec.acts
+    assert find.spec.schema.read('{"number": 3}') == {"number": 3}
+    assert await find.call({"number": 3}, {}) == "order 3 comes on monday"
+    with pytest.raises(ToolFailed):
+        await server.tools["cancel_order"].call({"number": 3}, {})
+    server._session = "forgotten"
+    assert await find.call({"number": 4}, {}) == "order 4 comes on monday"
+
+
+# Servers that misbehave -------------------------------------------------------------------------------------
+
+
+class Answers:
+    """A `Web` that answers initialize, then what the test says."""
+
+    def __init__(self, *answers: WebAnswer | EngineError) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> WebAnswer:
+        self.asked += 1
+        message = json.loads(body or b"")
+        if message["method"] == "initialize":
+            return reply(message["id"], {"protocolVersion": "2025-06-18"})
+        if "id" not in message:
+            return WebAnswer(202, {}, b"")
+        answer = self.answers.pop(0)
+        if isinstance(answer, EngineError):
+            raise answer
+        return answer
+
+    async def close(self) -> None: ...
+
+
+def reply(identity: int, result: object) -> WebAnswer:
+    body = json.dumps({"jsonrpc": "2.0", "id": identity, "result": result}).encode()
+    return WebAnswer(200, {"content-type": "application/json"}, body)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WebAnswer(500, {}, b""),
+        WebAnswer(200, {}, b"<html>"),
+        WebAnswer(200, {}, b"[1]"),
+        WebAnswer(200, {"content-type": "text/event-stream"}, b"data: {}\n\n"),
+        WebAnswer(200, {}, b'{"jsonrpc": "2.0", "id": 2, "error": {"message": "no"}}'),
+        EngineError("cannot connect", retryable=True),
+    ],
+)
+async def test_a_server_that_does_not_say_what_it_has(answer: WebAnswer | EngineError) -> None:
+    away = Answers(answer)
+    server = McpServer(McpSettings(url="https://m.example", tools=("a",)), away)
+    with pytest.raises(EngineError):
+        await server.open()
+    assert not server.is_open
+    before = away.asked
+    await server.open()
+    assert away.asked == before, "asked again no sooner than a while later"
+
+
+async def test_tools_whose_schemas_would_do_harm_are_left_out() -> None:
+    tools = [
+        {"name": "a", "inputSchema": {"type": "object", "properties": {"x": {"$ref": "http://evil/"}}}},
+        {"name": "b", "inputSchema": {"type": "object"}},
+        {"name": "c", "inputSchema": {"type": "object"}},
+        "d",
+    ]
+    server = McpServer(
+        McpSettings(url="https://m.example", tools=("a", "b", "d")), Answers(reply(2, {"tools": tools}))
+    )
+    await server.open()
+    assert set(server.tools) == {"b"}
+
+
+# Addresses --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[str]:
+    """A server that has everything wrong with it, by path."""
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"x" * (LIMIT + 1))
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async def moved(request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/secret")
+
+    async def secret(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="secret")
+
+    app = web.Application()
+    for path, handler in (("/endless", endless), ("/slow", slow), ("/moved", moved), ("/secret", secret)):
+        app.router.add_get(path, handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+def tool(url: str, client: ToolClient) -> HttpTool:
+    spec = ToolSpec(name="t", description="d", schema=Schema({}), timeout_s=0.5)
+    return HttpTool(spec, HttpToolSettings(method="GET", url=url), client)
+
+
+@pytest.mark.parametrize("path", ["/endless", "/slow", "/moved", "/nowhere"])
+async def test_a_tool_that_is_no_use_fails(client: ToolClient, door: str, path: str) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        await tool(door + path, client).call({}, {})
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_tool_behind_the_wall_is_not_reached(door: str) -> None:
+    client = ToolClient()
+    with pytest.raises(ToolFailed, match="not one that this server connects to"):
+        await tool(f"{door}/secret", client).call({}, {})
+    await client.close()
