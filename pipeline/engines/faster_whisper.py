@@ -1,7 +1,10 @@
 """Speech to text by Whisper models on CTranslate2 (faster-whisper), from a local directory.
 
 An utterance is decoded as a whole, when asked: at the first pause on speculation and again if the caller went
-on. Decodes run in threads (CTranslate2 lets the interpreter go), at most one per utterance at a time.
+on. While they speak on, it is also decoded every second where a thread has nothing else to do; the words on
+which two such decodes agree are the partial text. Decodes run in threads (CTranslate2 lets the interpreter
+go), those of several calls together where `batch` allows it, at most one result and one partial per utterance
+at a time.
 Confidence is the geometric mean of the token probabilities: 0.96 for right and 0.55 for wrong texts of the
 demo's model; not comparable between models.
 """
@@ -12,8 +15,8 @@ import asyncio
 import importlib
 import math
 import os
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -24,6 +27,7 @@ import numpy as np
 
 from pipeline.audio import Pcm
 from pipeline.engines.options import Options
+from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.resample import resample
@@ -43,6 +47,8 @@ _SHORTEST_S = 0.1
 class WhisperSettings:
     """`model`: directory of a CTranslate2 model. `threads`: decodes at a time. `encoder_window_s`: see
     `pipeline.engines.whisper_model`. `min_confidence`: texts below it count as not understood.
+    `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
+    words so far are decoded while somebody speaks, 0 for never; it takes a second thread.
     `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
 
     model: str
@@ -53,6 +59,8 @@ class WhisperSettings:
     max_new_tokens: int = 96
     min_confidence: float = 0.4
     hotwords: bool = False
+    batch: int = 1
+    partial_every_s: float = 1.0
 
 
 class FasterWhisper:
@@ -61,24 +69,27 @@ class FasterWhisper:
     def __init__(self, settings: WhisperSettings) -> None:
         self.settings = settings
         self._model: Any = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._queue: DecodeQueue | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
         """Keys: those of `WhisperSettings`; `model` is required. Raises `SettingsRefused`."""
         options = Options("faster-whisper", settings)
         model = options.text("model")
+        device = options.text("device", "cpu", choices=("cpu", "cuda", "auto"))
         if not model:
             options.wrong("model", "names the directory of a CTranslate2 Whisper model; there is no default")
         read = WhisperSettings(
             model=model_path(model),
             threads=options.integer("threads", min(4, os.cpu_count() or 1), low=1, high=64),
             encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=WINDOW_S),
-            device=options.text("device", "cpu", choices=("cpu", "cuda", "auto")),
+            device=device,
             compute_type=options.text("compute_type", "default"),
             max_new_tokens=options.integer("max_new_tokens", 96, low=1, high=224),
             min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
             hotwords=options.flag("hotwords"),
+            batch=options.integer("batch", 1 if device == "cpu" else 16, low=1, high=64),
+            partial_every_s=options.number("partial_every_s", 1.0, low=0, high=30),
         )
         options.finish()
         return cls(read)
@@ -88,9 +99,11 @@ class FasterWhisper:
         if self._model is not None:
             return
         check_model(Path(self.settings.model))
-        self._pool = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="whisper")
+        queue = self._queue = DecodeQueue(
+            self._decode, threads=self.settings.threads, batch=self.settings.batch
+        )
         try:
-            self._model = await asyncio.wrap_future(self._pool.submit(_load, self.settings))
+            self._model = await asyncio.wrap_future(queue.run(lambda: _load(self.settings)))
             await self.decode(np.zeros(MODEL_RATE_HZ, np.int16), MODEL_RATE_HZ, "en", None)
         except EngineError:
             await self.close()
@@ -102,18 +115,25 @@ class FasterWhisper:
 
     async def close(self) -> None:
         """Waits for decodes under way (a model freed under one would crash the process), then frees."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: pool.shutdown(cancel_futures=True))
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            await asyncio.get_running_loop().run_in_executor(None, queue.close)
         self._model = None
 
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
         """Queues one decode. Raises `EngineError` when the engine is not started."""
-        if self._pool is None:
+        if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
-        return self._pool.submit(self._decode, samples, rate_hz, language, expected)
+        hotwords = " ".join(expected.phrases) if self.settings.hotwords and expected else ""
+        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords))
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis] | None:
+        """The same for one that nobody waits for: None where it would keep others waiting."""
+        if self._queue is None or not self._queue.has_room:
+            return None
+        return self._queue.put(Decode(samples, rate_hz, _base(language)))
 
     async def decode(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
@@ -121,43 +141,61 @@ class FasterWhisper:
         """Decodes one utterance. Raises `EngineError`."""
         return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
 
-    def _decode(self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None) -> Hypothesis:
-        """In a decoding thread."""
-        if len(samples) < rate_hz * _SHORTEST_S:
-            return Hypothesis("")
-        model, settings = self._model, self.settings
-        language = language.lower().split("-")[0]
-        if not model.model.is_multilingual and language != "en":
+    def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
+        """In a decoding thread; all of one group."""
+        model, settings, language = self._model, self.settings, decodes[0].language
+        long = [at for at, each in enumerate(decodes) if len(each.samples) >= each.rate_hz * _SHORTEST_S]
+        if long and not model.model.is_multilingual and language != "en":
             raise EngineMissing(f"{settings.model} knows English only, the agent speaks {language!r}")
+        heard = [Hypothesis("")] * len(decodes)
         try:
-            audio = resample(samples, rate_hz, MODEL_RATE_HZ).astype(np.float32) / 32768
-            segments, _ = model.transcribe(
-                audio,
-                language=language,
-                beam_size=1,
-                temperature=0.0,
-                without_timestamps=True,
-                condition_on_previous_text=False,
-                max_new_tokens=settings.max_new_tokens,
-                hotwords=" ".join(expected.phrases) or None if settings.hotwords and expected else None,
-            )
-            return _hypothesis(list(segments), settings.min_confidence)
+            for place, segments in zip(long, self._segments([decodes[place] for place in long]), strict=True):
+                heard[place] = _hypothesis(segments, settings.min_confidence)
         except Exception as error:  # the boundary of the thread, and of somebody else's C++
             raise EngineError(f"faster-whisper failed: {error}", retryable=True) from error
+        return heard
+
+    def _segments(self, decodes: Sequence[Decode]) -> list[list[Any]]:
+        model, most = self._model, self.settings.max_new_tokens
+        audios = [
+            resample(each.samples, each.rate_hz, MODEL_RATE_HZ).astype(np.float32) / 32768 for each in decodes
+        ]
+        if not decodes:
+            return []
+        language, hotwords = decodes[0].language, decodes[0].hotwords or None
+        if len(audios) > 1:
+            together = model.transcribe_together(audios, language=language, hotwords=hotwords, most=most)
+            return [[each] for each in together]
+        segments, _ = model.transcribe(
+            audios[0],
+            language=language,
+            beam_size=1,
+            temperature=0.0,
+            without_timestamps=True,
+            condition_on_previous_text=False,
+            max_new_tokens=most,
+            hotwords=hotwords,
+        )
+        return [list(segments)]
 
 
 class WhisperListening:
     """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
 
     __slots__ = (
+        "_agreement",
         "_bound",
         "_closed",
+        "_due",
         "_engine",
+        "_every",
         "_expected",
         "_language",
         "_one",
         "_orphan",
+        "_partial",
         "_pcm",
+        "_pushed",
         "_rate_hz",
     )
 
@@ -170,6 +208,10 @@ class WhisperListening:
         self._expected = expected
         self._bound = rate_hz * WINDOW_S * 2
         self._pcm = bytearray()
+        self._pushed = 0
+        self._every = self._due = round(engine.settings.partial_every_s * rate_hz)
+        self._partial: Future[Hypothesis] | None = None
+        self._agreement = Agreement()
         self._one = asyncio.Lock()
         self._orphan: asyncio.Future[Hypothesis] | None = None
         self._closed = False
@@ -177,12 +219,33 @@ class WhisperListening:
     def push(self, samples: Pcm) -> None:
         """Keeps a copy; of an utterance longer than the window the end (cut a second at a time)."""
         self._pcm += samples.tobytes()
+        self._pushed += len(samples)
         if len(self._pcm) > self._bound + 2 * self._rate_hz:
             del self._pcm[: len(self._pcm) - self._bound]
+        if self._every and self._pushed >= self._due:
+            self._listen_in()
 
     def partial(self) -> str:
-        """Nothing: a Whisper decode of half an utterance is not stable."""
-        return ""
+        """The words on which the last two decodes agreed; "" where there were no two."""
+        return " ".join(self._agreement.stable)
+
+    def _listen_in(self) -> None:
+        """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
+        self._due = self._pushed + self._every
+        if self._closed or (self._partial is not None and not self._partial.done()):
+            return
+        samples = np.frombuffer(bytes(self._pcm[-self._bound :]), np.int16)
+        try:
+            self._partial = self._engine.submit_spare(samples, self._rate_hz, self._language)
+        except RuntimeError:  # the engine is closing
+            return
+        if self._partial is not None:
+            self._partial.add_done_callback(self._overheard)
+
+    def _overheard(self, decode: Future[Hypothesis]) -> None:
+        """In the decoding thread; one at a time."""
+        if not decode.cancelled() and decode.exception() is None:
+            self._agreement.add(decode.result().text.split())
 
     async def result(self) -> Hypothesis:
         """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
@@ -209,6 +272,8 @@ class WhisperListening:
         """Frees the audio; a decode under way is dropped when it ends."""
         self._closed = True
         self._pcm = bytearray()
+        if self._partial is not None:
+            self._partial.cancel()
 
 
 def model_path(model: str) -> str:
@@ -234,6 +299,11 @@ def check_model(directory: Path) -> None:
         missing.append(_VOCABULARIES[0])
     if missing:
         raise EngineMissing(f"the Whisper model in {directory} lacks {', '.join(missing)}")
+
+
+def _base(language: str) -> str:
+    """ "ar" of "ar-SA": what Whisper calls it."""
+    return language.lower().split("-")[0]
 
 
 def _load(settings: WhisperSettings) -> Any:

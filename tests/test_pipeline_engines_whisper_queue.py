@@ -1,0 +1,195 @@
+"""Decodes of several calls at once, and what is stable of a text that grows."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.micro_whisper.corpus import PHRASES
+from mediaserver.demo.micro_whisper import MODEL_DIR
+from pipeline.audio import Pcm
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.faster_whisper import FasterWhisper
+from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
+from pipeline.speech import Hypothesis
+from tests.support.engines import LINE_HZ, espeak, over_the_line
+
+LIMIT_S = 30
+LONG = "i want to cancel my appointment"
+
+
+def utterance(mark: int, language: str = "en") -> Decode:
+    return Decode(np.array([mark], np.int16), LINE_HZ, language)
+
+
+class Slow:
+    """A decoder that waits to be let go before its first pass, and says what it was given."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.passes: list[list[int]] = []
+
+    def __call__(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
+        self.passes.append([int(each.samples[0]) for each in decodes])
+        assert self.go.wait(LIMIT_S)
+        if self.passes[-1] == [13]:
+            raise ValueError("thirteen")
+        return [Hypothesis(str(each.samples[0])) for each in decodes]
+
+
+def test_what_waits_for_a_thread_is_decoded_together_by_language() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=1, batch=3)
+    first = queue.put(utterance(0))
+    while not slow.passes:
+        pass
+    rest = [queue.put(utterance(mark, "ar" if mark == 2 else "en")) for mark in range(1, 7)]
+    rest[4].cancel()
+    slow.go.set()
+    assert first.result(LIMIT_S).text == "0"
+    assert [each.result(LIMIT_S).text for each in rest if not each.cancelled()] == ["1", "2", "3", "4", "6"]
+    assert slow.passes == [[0], [1, 3, 4], [2], [6]]
+    queue.close()
+
+
+def test_a_failure_is_told_to_whoever_waits_and_stops_nobody_else() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = DecodeQueue(slow, threads=2, batch=1)
+    with pytest.raises(ValueError, match="thirteen"):
+        queue.put(utterance(13)).result(LIMIT_S)
+    assert queue.put(utterance(1)).result(LIMIT_S).text == "1"
+    queue.close()
+
+
+def test_closing_cancels_what_waits() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    running = queue.put(utterance(1))
+    while not slow.passes:
+        pass
+    waiting = queue.put(utterance(2))
+    threading.Timer(0.05, slow.go.set).start()
+    queue.close()
+    assert running.result(LIMIT_S).text == "1"
+    assert waiting.cancelled()
+
+
+def test_words_are_stable_when_two_decodes_agree_on_them() -> None:
+    agreement, stable = Agreement(), []
+    for words in ("i want to", "i want two tickets", "i want two tickets for monday", "we"):
+        agreement.add(words.split())
+        stable.append(" ".join(agreement.stable))
+    assert stable == ["", "i want", "i want two tickets", "i want two tickets"]
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=8))
+def test_what_was_stable_stays(decodes: list[list[str]]) -> None:
+    agreement = Agreement()
+    before: tuple[str, ...] = ()
+    for words in decodes:
+        agreement.add(words)
+        assert agreement.stable[: len(before)] == before
+        before = agreement.stable
+
+
+# The real thing ---------------------------------------------------------------------------------------------
+
+
+async def said(*texts: str) -> list[Pcm]:
+    speaker = Espeak.from_settings({"voice": "en-us"})
+    await speaker.start()
+    try:
+        return [over_the_line(await espeak(speaker, text), speaker.rate_hz) for text in texts]
+    finally:
+        await speaker.close()
+
+
+@pytest.fixture(scope="module")
+def phrases() -> list[Pcm]:
+    return asyncio.run(said(*PHRASES[:6]))
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[FasterWhisper]:
+    settings = {
+        "model": str(MODEL_DIR),
+        "encoder_window_s": 1,
+        "threads": 2,
+        "batch": 8,
+        "partial_every_s": 0.25,
+    }
+    engine = FasterWhisper.from_settings(settings)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def test_utterances_decoded_together_are_understood_as_each_alone(
+    engine: FasterWhisper, phrases: list[Pcm]
+) -> None:
+    decodes = [Decode(each, LINE_HZ, "en") for each in phrases]
+    together = await asyncio.to_thread(engine._decode, [*decodes, Decode(phrases[0][:100], LINE_HZ, "en")])
+    assert [each.text for each in together] == [*PHRASES[:6], ""]
+    alone = [(await asyncio.to_thread(engine._decode, [each]))[0] for each in decodes]
+    for one, other in zip(together, alone, strict=False):
+        assert one.confidence == pytest.approx(other.confidence, abs=0.1)
+
+
+async def test_the_first_words_of_a_long_utterance_are_known_before_its_end(
+    engine: FasterWhisper,
+) -> None:
+    (long,), step = await said(LONG), LINE_HZ // 4
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    assert listening.partial() == ""
+    async with asyncio.timeout(LIMIT_S):
+        for start in range(0, len(long), step):
+            listening.push(long[start : start + step])
+            while listening._partial is not None and not listening._partial.done():
+                await asyncio.sleep(0.01)
+        stable = listening.partial()
+        whole = (await listening.result()).text
+    assert whole == LONG
+    assert len(stable.split()) >= 3
+    assert whole.startswith(stable)
+    listening.close()
+
+
+async def test_partials_do_without_a_thread_that_others_wait_for(phrases: list[Pcm]) -> None:
+    engine = FasterWhisper.from_settings({"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 1})
+    await engine.start()
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    listening.push(np.concatenate(phrases[:3]))
+    assert listening._partial is None
+    listening.close()
+    await engine.close()
+
+
+async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a multilingual model, which is too large to be here, only the language that it is asked for is
+    looked at."""
+    asked: list[str] = []
+
+    def transcribe(audio: Any, *, language: str, **options: Any) -> tuple[list[Any], None]:
+        asked.append(language)
+        return [SimpleNamespace(text=" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)], None
+
+    multilingual = SimpleNamespace(model=SimpleNamespace(is_multilingual=True), transcribe=transcribe)
+    monkeypatch.setattr(engine, "_model", multilingual)
+    monkeypatch.setattr(engine, "settings", replace(engine.settings, partial_every_s=0))
+    second = np.ones(LINE_HZ, np.int16)
+    for language in ("ar", "en-GB", "ar-SA"):
+        listening = engine.listen(rate_hz=LINE_HZ, language=language, expected=None)
+        listening.push(second[:4000])
+        assert (await listening.result()).text == "مرحبا"
+        listening.close()
+    assert asked == ["ar", "en", "ar"]
