@@ -96,11 +96,11 @@ class LiveConversation(SessionObserver):
         """When the conversation did, on the loop's clock."""
         self.stopped = False
         self._session: Session | None = None
+        self._agent: Conversation | None = None
+        self._ended_at_ms = 0
 
     @property
     def call_id(self) -> str:
-        self._agent: Conversation | None = None
-        self._ended_at_ms = 0
         """The id that the API knows the call by."""
         return self.claim.call_id
 
@@ -144,10 +144,10 @@ class LiveConversation(SessionObserver):
             claim.call_id, self.part.language, self.part.greeting, claim.variables, claim.metadata
         )
         self.began = asyncio.get_running_loop().time()
+        self._agent = cast.agent.join(context)
         self._session = Session(
             leg=leg,
             agent=self._agent,
-        self._agent = cast.agent.join(context)
             stt=cast.stt,
             tts=cast.tts,
             fallback_tts=cast.fallback_tts,
@@ -179,15 +179,15 @@ class LiveConversation(SessionObserver):
 
     # What becomes of it -------------------------------------------------------------------------------------
 
-    def answered(
-        self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
-    ) -> Outcome:
-        """The outcome of a call that was talked on: `cause` and `ended_by` are the leg's words for its
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
         """Asks the agent what came of the call, which is over at this moment; never raises."""
         self._ended_at_ms = self.now_ms()
         return await debriefed(self._agent, result, self.fields())
 
+    def answered(
+        self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
+    ) -> Outcome:
+        """The outcome of a call that was talked on: `cause` and `ended_by` are the leg's words for its
         end."""
         if result is None:
             return Outcome(
