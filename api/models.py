@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 CallStatus = Literal[
     "PENDING",
@@ -62,6 +62,14 @@ class Latency(Model):
     serverMs: float
 
 
+class Silence(Model):
+    """More than two seconds in which the caller heard nothing though it was the agent's turn."""
+
+    startMs: int
+    ms: int
+    cause: str
+
+
 class Turn(Model):
     """One exchange: what the caller said or keyed, and what they heard for it."""
 
@@ -74,6 +82,7 @@ class Turn(Model):
     startMs: int
     endMs: int
     latency: Latency | None
+    silences: list[Silence] = Field(default_factory=list)
 
 
 class CallSummary(Model):
