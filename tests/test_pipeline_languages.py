@@ -1,0 +1,191 @@
+"""Whole conversations in Arabic and in both languages, with stand-ins for the models and the clock only."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import AsyncIterator, Callable
+
+import numpy as np
+import pytest
+
+from pipeline.agent import AgentContext
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.script import Script
+from pipeline.outcome import EndReason, SessionResult
+from pipeline.phrases import STANDARD, Phrase, Phrases, standard
+from pipeline.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected, SpeechChunk
+from pipeline.transcript import Role
+from tests.support.conversation import FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
+
+CLINIC = """
+start = "coming"
+[[step]]
+id = "coming"
+say = "موعدك يوم 3/5/2026 الساعة 4:30. هل تستطيع الحضور؟"
+expect = { kinds = ["yes_no"] }
+on = { yes = "number", no = "day" }
+[[step]]
+id = "day"
+say = "أي يوم يناسبك؟"
+expect = { kinds = ["date"] }
+collect = "day"
+next = "number"
+[[step]]
+id = "number"
+say = "ما هي آخر أربعة أرقام من هاتفك؟"
+expect = { digits = 4 }
+collect = "number"
+next = "bye"
+[[step]]
+id = "bye"
+say = "شكراً {{name}}، الرسوم 25 ريال."
+action = "hang_up"
+disposition = "confirmed"
+goal = true
+"""
+
+CHOICE = """
+start = "which"
+[[step]]
+id = "which"
+say = "English, or Arabic?"
+answers = { arabic = ["arabic"], english = ["english"] }
+on = { arabic = "name", english = "end" }
+[[step]]
+id = "name"
+language = "ar"
+say = "ما اسمك؟"
+expect = { kinds = ["name"] }
+collect = "name"
+next = "end"
+[[step]]
+id = "end"
+language = "en"
+say = "Thank you. It is 5 km."
+action = "hang_up"
+"""
+
+
+class Multilingual(FakeStt):
+    """Also knows in which language it was to listen."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.languages: list[str] = []
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
+        self.languages.append(language)
+        return super().listen(rate_hz=rate_hz, language=language, expected=expected)
+
+
+class Polyglot(FakeTts):
+    """Also knows in which language it was to speak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str]] = []
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        self.said.append((language, text))
+        async for chunk in super().speak(text, language=language):
+            yield chunk
+
+
+def converse(
+    plan: str, language: str, prepare: Callable[[FakeLeg], None], *texts: str
+) -> tuple[SessionResult, Multilingual, Polyglot]:
+    stt, tts = Multilingual(*texts), Polyglot()
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg()
+        prepare(leg)
+        script = Script.from_settings(tomllib.loads(plan))
+        settings = SessionSettings(
+            language=language,
+            goodbye=standard(Phrase.GOODBYE, language),
+            filler=standard(Phrase.FILLER, language),
+            reprompt_s=3.0,
+        )
+        phrases = await Phrases.prepare([FakeTts()], settings, languages=script.languages)
+        greeting = {"ar": "السلام عليكم.", "en": "Hello."}[language]
+        context = AgentContext("call", language, greeting, {"name": "سالم"})
+        session = Session(
+            leg=leg, agent=script.join(context), stt=stt, tts=tts, settings=settings, phrases=phrases
+        )
+        return await session.run()
+
+    return play(scene), stt, tts
+
+
+def texts_of(result: SessionResult, role: Role) -> list[str]:
+    return [entry.text for entry in result.transcript if entry.role is role]
+
+
+def test_a_call_in_arabic_from_the_greeting_to_the_goodbye() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(8.0, voice(0.6))
+        leg.says(14.0, voice(0.9))
+        leg.says(21.0, voice(0.9))
+
+    answers = ("لا، لا أَسْتَطِيع", "يوم الاحد القادم", "واحد اتنين خمسة وسبعين")
+    result, stt, tts = converse(CLINIC, "ar", caller, *answers)
+    assert result.reason is EndReason.AGENT
+    assert result.report.reached_goal
+    assert result.report.answers == {"day": "يوم الاحد القادم", "number": "1275"}
+    assert set(stt.languages) == {language for language, _ in tts.said} == {"ar"}
+    said = " ".join(texts_of(result, Role.AGENT))
+    assert "الثالث من مايو عام ألفين وستة وعشرين الساعة الرابعة والنصف" in said
+    assert "شكراً سالم، الرسوم خمسة وعشرون ريالاً." in said
+    assert not any(character.isdecimal() for character in said)
+
+
+def test_digits_in_parts_are_asked_for_in_arabic_and_the_silent_are_taken_leave_of_in_it() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(8.0, voice(0.6))
+        leg.says(14.0, voice(0.6))
+
+    result, _, _ = converse(CLINIC, "ar", caller, "أيوه", "تسعة سبعة")
+    assert "تفضل، أكمل." in texts_of(result, Role.AGENT)
+    assert result.disposition == "no_answer"
+    assert result.report.answers == {}
+
+
+def test_a_call_that_changes_to_arabic_and_back() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.6))
+        leg.says(7.0, voice(0.6))
+
+    result, stt, tts = converse(CHOICE, "en", caller, "arabic please", "اسمي أحمد")
+    assert tts.said[-2:] == [("ar", "ما اسمك؟"), ("en", "Thank you. It is five kilometres.")]
+    assert stt.languages == ["en", "ar"]
+    assert result.report.answers == {"name": "أحمد"}
+    assert result.reason is EndReason.AGENT
+
+
+async def test_phrases_are_there_in_every_language_that_the_agent_may_change_to() -> None:
+    tts = Polyglot()
+    phrases = await Phrases.prepare([tts], SessionSettings(), languages=("ar", "en"))
+    assert phrases.at(Phrase.FILLER, 8000, "ar").text == STANDARD["ar"][Phrase.FILLER]
+    assert phrases.at(Phrase.FILLER, 8000, "en").text == SessionSettings().filler
+    assert phrases.at(Phrase.FILLER, 8000, "de").text == SessionSettings().filler
+    assert ("ar", STANDARD["ar"][Phrase.GOODBYE]) in tts.said
+
+
+@pytest.mark.parametrize("wanted", ["", "en-gb", "ar"])
+async def test_espeak_speaks_each_language_with_a_voice_that_can(wanted: str) -> None:
+    """An English voice spells Arabic letters: it would take several times as long."""
+    speaker, reference = Espeak.from_settings({"voice": wanted}), Espeak.from_settings({})
+    await speaker.start()
+    await reference.start()
+    try:
+        for text, language in (("مرحبا، كيف حالك اليوم؟", "ar"), ("Hello, how are you today?", "en-GB")):
+            heard = [chunk.samples async for chunk in speaker.speak(text, language=language)]
+            right = [chunk.samples async for chunk in reference.speak(text, language=language)]
+            samples = np.concatenate(heard)
+            assert len(samples) == pytest.approx(len(np.concatenate(right)), rel=0.15)
+            assert np.sqrt(np.mean(samples.astype(np.float64) ** 2)) > 500
+    finally:
+        await speaker.close()
+        await reference.close()
