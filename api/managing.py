@@ -121,6 +121,8 @@ async def removed(request: web.Request, kind: Kind, thing_id: str) -> web.Respon
 
 def masked(options: Any) -> Any:
     """An engine's options without what may be a secret among them."""
+    if isinstance(options, list | tuple):
+        return [masked(each) for each in options]
     if not isinstance(options, Mapping):
         return options
     return {

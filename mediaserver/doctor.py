@@ -21,6 +21,7 @@ from mediaserver.settings import AgentSettings, Settings, split_address, split_p
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.reach import Reach
 
 SYNTHETIC_MODEL = "micro_whisper"
 """The name by which the model that comes with this repository is recognised in a path."""
@@ -67,10 +68,11 @@ def kernels_finding() -> Finding:
 async def engine_findings(settings: Settings) -> list[Finding]:
     """The engines of every agent, really started."""
     findings = []
+    reach = Reach(str(network) for network in settings.server.allow_networks)
     for agent in settings.agents:
-        engines = Engines([agent_choice(agent)])
+        engines = Engines([agent_choice(agent)], reach=reach)
         await engines.start()
-        missing = engines.missing()
+        missing, unreachable = engines.missing(), await engines.unreachable()
         await engines.close()
         name = f"agent {agent.name or agent.id}"
         if missing:
@@ -80,6 +82,9 @@ async def engine_findings(settings: Settings) -> list[Finding]:
             findings.append(
                 Finding(name, True, f"{mind}, hears with {agent.stt.engine}, speaks with {agent.tts.engine}")
             )
+        findings += [
+            Finding(name, False, f"{line}: see base_url, api_key, allow_networks") for line in unreachable
+        ]
         findings += hearing_findings(agent, name)
     return findings
 

@@ -18,8 +18,11 @@ from weakref import WeakSet
 
 from pipeline import registry
 from pipeline.agent import Agent
+from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
+from pipeline.engines.guard import EngineHealth, Guard, GuardedVoice, RemoteEngine
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.phrases import Phrases
+from pipeline.reach import Reach, reaching
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 
@@ -58,13 +61,15 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """What one agent is made of."""
+    """What one agent is made of. The fallbacks are asked in order when what goes before them fails in a
+    call."""
 
     agent_id: str
     agent: EngineChoice
     stt: EngineChoice
     tts: EngineChoice
-    tts_fallback: EngineChoice | None = None
+    stt_fallback: tuple[EngineChoice, ...] = ()
+    tts_fallback: tuple[EngineChoice, ...] = ()
     session: SessionSettings
 
     @property
@@ -78,7 +83,7 @@ class Cast:
     """An agent ready to take calls. `uses`: the identities of its engines."""
 
     agent: Agent
-    stt: SpeechToText
+    stt: FallbackEars
     tts: TextToSpeech
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
@@ -88,7 +93,8 @@ class Cast:
 
 class Engines:
     """Makes, starts, shares and closes engines. `others` are engines that no agent is made of, by the name
-    that `missing` calls them; `load` is `pipeline.registry.load` unless a test says so."""
+    that `missing` calls them; `reach`: where those behind a network may be; `load` is
+    `pipeline.registry.load` unless a test says so."""
 
     def __init__(
         self,
@@ -96,12 +102,16 @@ class Engines:
         *,
         others: Mapping[str, EngineChoice] = MappingProxyType({}),
         load: Load = registry.load,
+        reach: Reach | None = None,
     ) -> None:
         self._choices = tuple(choices)
         self._others = dict(others)
         self._load = load
+        self._reach = reach or Reach()
         self._running: dict[str, Startable] = {}
         self._missing: dict[str, str] = {}
+        self._guards: dict[str, Guard] = {}
+        self._ears: dict[tuple[str, ...], FallbackEars] = {}
         self._casts: dict[str, Cast] = {}
         self._in_use: WeakSet[Cast] = WeakSet()
         self._changing = asyncio.Lock()
@@ -139,6 +149,8 @@ class Engines:
         unused = {name: engine for name, engine in self._running.items() if name not in used}
         for name in unused:
             del self._running[name]
+            self._guards.pop(name, None)
+        self._ears = {names: ears for names, ears in self._ears.items() if used.issuperset(names)}
         await asyncio.gather(*(_close(each) for each in unused.values()))
 
     async def close(self) -> None:
@@ -176,6 +188,21 @@ class Engines:
                 lines.append(f"{name}: {self._missing[other.identity]}")
         return lines
 
+    def health(self) -> list[EngineHealth]:
+        """How the speech engines of the agents do."""
+        return [guard.health for guard in self._guards.values()]
+
+    async def unreachable(self) -> list[str]:
+        """Asks every engine behind a network whether the other end is there: one line for each that is
+        not."""
+        remote = [
+            (self._guards[identity].name, engine)
+            for identity, engine in self._running.items()
+            if identity in self._guards and isinstance(engine, RemoteEngine)
+        ]
+        reasons = await asyncio.gather(*(engine.check() for _, engine in remote))
+        return [f"{name}: {reason}" for (name, _), reason in zip(remote, reasons, strict=True) if reason]
+
     def why_not(self, agent_id: str) -> str | None:
         """Why an agent cannot take calls here, None if it can."""
         try:
@@ -191,7 +218,8 @@ class Engines:
     async def _start(self, choice: EngineChoice) -> None:
         engine: Startable | None = None
         try:
-            engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
+            with reaching(self._reach):
+                engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
             async with asyncio.timeout(START_TIMEOUT_S):
                 await engine.start()
         except Exception as error:
@@ -214,19 +242,17 @@ class Engines:
         if any(engine.identity in self._missing for engine in choice.engines):
             self._casts.pop(choice.agent_id, None)
             return
-        agent, stt, tts = (self._running[engine.identity] for engine in choice.engines)
-        second = choice.tts_fallback
-        fallback = self._running.get(second.identity) if second is not None else None
-        voices = [cast(TextToSpeech, voice) for voice in (tts, fallback) if voice is not None]
+        ears, voices = self._hearing(choice), self._voices(choice)
         try:
-            phrases = await Phrases.prepare(voices, choice.session)
+            languages = getattr(self._running[choice.agent.identity], "languages", ())
+            phrases = await Phrases.prepare(voices, choice.session, languages=languages)
         except EngineError as error:
             self._missing[choice.agent_id] = f"{choice.tts.name}: {error}"
             self._casts.pop(choice.agent_id, None)
             return
         made = Cast(
-            agent=cast(Agent, agent),
-            stt=cast(SpeechToText, stt),
+            agent=cast(Agent, self._running[choice.agent.identity]),
+            stt=ears,
             tts=voices[0],
             fallback_tts=tuple(voices[1:]),
             phrases=phrases,
@@ -236,10 +262,46 @@ class Engines:
         self._in_use.add(made)
         self._casts[choice.agent_id] = made
 
+    def _hearing(self, choice: AgentChoice) -> FallbackEars:
+        """The recognisers of an agent that run; agents with the same ones share them."""
+        there = self._there((choice.stt, *choice.stt_fallback))
+        names = tuple(each.identity for each in there)
+        if names not in self._ears:
+            self._ears[names] = FallbackEars(
+                [
+                    GuardedEars(cast(SpeechToText, self._running[each.identity]), self._guard(each))
+                    for each in there
+                ]
+            )
+        return self._ears[names]
+
+    def _voices(self, choice: AgentChoice) -> list[TextToSpeech]:
+        """The voices of an agent that run."""
+        there = self._there((choice.tts, *choice.tts_fallback))
+        return [
+            GuardedVoice(
+                cast(TextToSpeech, self._running[each.identity]), self._guard(each), last=each is there[-1]
+            )
+            for each in there
+        ]
+
+    def _there(self, choices: Iterable[EngineChoice]) -> list[EngineChoice]:
+        return [each for each in choices if each.identity in self._running]
+
+    def _guard(self, choice: EngineChoice) -> Guard:
+        guard = self._guards.get(choice.identity)
+        if guard is None:
+            engine = self._running[choice.identity]
+            deadline_s = engine.deadline_s if isinstance(engine, RemoteEngine) else None
+            name = (
+                f"{choice.name} {choice.options['base_url']}" if "base_url" in choice.options else choice.name
+            )
+            guard = self._guards[choice.identity] = Guard(choice.kind, name, deadline_s=deadline_s)
+        return guard
+
 
 def _all_engines(choice: AgentChoice) -> tuple[EngineChoice, ...]:
-    fallback = (choice.tts_fallback,) if choice.tts_fallback is not None else ()
-    return choice.engines + fallback
+    return choice.engines + choice.stt_fallback + choice.tts_fallback
 
 
 async def _close(engine: Startable) -> None:

@@ -11,12 +11,17 @@ import dataclasses
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from pipeline.engines.breaker import BreakerState
+from pipeline.engines.guard import EngineHealth
 
 LAG_PROBE_S = 0.1
 """How often the loop's lateness is sampled."""
@@ -35,6 +40,39 @@ RTP_COUNTS: Mapping[str, str] = {
     "concealed": "concealed",
 }
 """Field of a call's media statistics -> value of the label `kind` of `mediaserver_rtp_packets_total`."""
+
+
+_OPEN: Mapping[BreakerState, float] = {
+    BreakerState.CLOSED: 0.0,
+    BreakerState.HALF_OPEN: 0.5,
+    BreakerState.OPEN: 1.0,
+}
+
+
+class _EngineFigures(Collector):
+    """Requests, failures and breakers of the speech engines; those of one name together."""
+
+    def __init__(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
+        self._health = health
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`."""
+        labels = ("kind", "engine")
+        requests = CounterMetricFamily(
+            "mediaserver_engine_requests", "Sent to a speech engine", labels=labels
+        )
+        failures = CounterMetricFamily("mediaserver_engine_failures", "Failed requests", labels=labels)
+        breakers = GaugeMetricFamily(
+            "mediaserver_engine_breaker_open", "1: left alone after failures; 0.5: being tried", labels=labels
+        )
+        total: dict[tuple[str, str], list[EngineHealth]] = {}
+        for each in self._health():
+            total.setdefault((each.kind, each.name), []).append(each)
+        for name, those in total.items():
+            requests.add_metric(name, sum(each.requests for each in those))
+            failures.add_metric(name, sum(each.errors for each in those))
+            breakers.add_metric(name, max(_OPEN[each.state] for each in those))
+        yield from (requests, failures, breakers)
 
 
 class Metrics:
@@ -85,6 +123,10 @@ class Metrics:
             value = getattr(stats, field.name)
             if isinstance(value, int | float):
                 self.sip.labels(field.name).set(value)
+
+    def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
+        """Shows how the speech engines do, whenever somebody looks."""
+        self.registry.register(_EngineFigures(health))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
         """Shows how many calls the ledger holds in each stage."""

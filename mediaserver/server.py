@@ -46,6 +46,7 @@ from mediaserver.web_calls import WebCalls
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
 from pipeline import kernels
+from pipeline.reach import Reach
 from pipeline.recording import RecordingWriter
 from sip.endpoint import Endpoint
 
@@ -87,7 +88,9 @@ class Server:
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
             others={"speech.tts": voice, "speech.stt": ears},
+            reach=Reach(str(network) for network in settings.server.allow_networks),
         )
+        self.metrics.watch_engines(self.engines.health)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voice=voice, ears=ears, store=self._open
         )

@@ -19,6 +19,7 @@ from mediaserver.errors import SettingsError
 from mediaserver.settings_agent import (
     AgentSettings,
     AgentTerms,
+    EngineChain,
     EngineSettings,
     SessionSettings,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "CompanySettings",
     "CompanyTerms",
     "ContactLimit",
+    "EngineChain",
     "EngineSettings",
     "KeySettings",
     "LlmSettings",

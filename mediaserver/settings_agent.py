@@ -22,7 +22,7 @@ from mediaserver.settings_values import (
 
 
 class EngineSettings(Table):
-    """[agent.stt], [agent.tts]: an engine by its name, and whatever settings it takes.
+    """An engine by its name, and whatever settings it takes.
 
     The options are the engine's business: it checks them when it is built.
     """
@@ -34,6 +34,8 @@ class EngineSettings(Table):
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            return {"engine": value}
         if not isinstance(value, Mapping):
             return value
         resolved: dict[str, Any] = {}
@@ -52,6 +54,18 @@ class EngineSettings(Table):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Options may be secrets: only their names are shown."""
         return [("engine", self.engine), ("options", sorted(self.options))]
+
+
+class EngineChain(EngineSettings):
+    """[agent.stt], [agent.tts]: an engine, and in `fallback` those that are asked in its place when it fails
+    in a call, in order, by name or as tables. Absent: the engine that comes with the server; []: none."""
+
+    fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
+
+    @property
+    def chain(self) -> tuple[EngineSettings, ...]:
+        """The engine and those written behind it."""
+        return (self, *(self.fallback or ()))
 
 
 class SessionSettings(Table):
@@ -121,8 +135,8 @@ class AgentTerms(Table):
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None
-    stt: EngineSettings = EngineSettings(engine="pocketsphinx")
-    tts: EngineSettings = EngineSettings(engine="espeak-ng")
+    stt: EngineChain = EngineChain(engine="pocketsphinx")
+    tts: EngineChain = EngineChain(engine="espeak-ng")
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
     retry: RetrySettings = RetrySettings()

@@ -13,6 +13,7 @@ from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
     AgentSettings,
+    EngineChain,
     EngineSettings,
     LlmSettings,
     Settings,
@@ -36,7 +37,8 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         agent=_mind(agent),
         stt=_engine("stt", agent.stt),
         tts=_engine("tts", agent.tts),
-        tts_fallback=None if agent.tts_fallback is None else _engine("tts", agent.tts_fallback),
+        stt_fallback=_fallbacks("stt", agent.stt, agent.language),
+        tts_fallback=_fallbacks("tts", agent.tts, agent.language, agent.tts_fallback),
         session=session_settings(agent),
     )
 
@@ -139,6 +141,9 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         tables["tts"] = _engine("tts", agent.tts)
         if agent.tts_fallback is not None:
             tables["tts_fallback"] = _engine("tts", agent.tts_fallback)
+        for kind, engine in (("stt", agent.stt), ("tts", agent.tts)):
+            for number, each in enumerate(engine.fallback or ()):
+                tables[f"{kind}.fallback[{number}]"] = _engine(kind, each)
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
         yield from _deaf(f"agent[{place}].stt.engine", agent)
@@ -206,6 +211,24 @@ def _revealed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_revealed(inner) for inner in value]
     return value
+
+
+EMBEDDED = {"stt": "pocketsphinx", "tts": "espeak-ng"}
+"""What stands behind every engine, unless an agent's `fallback` says otherwise: they need no network and no
+weights."""
+
+
+def _fallbacks(
+    kind: str, engine: EngineChain, language: str, further: EngineSettings | None = None
+) -> tuple[EngineChoice, ...]:
+    """What is asked when `engine` fails, in order, none twice. Pocketsphinx understands English only."""
+    behind = [*engine.chain[1:], *((further,) if further is not None else ())]
+    written = engine.fallback if further is None else behind
+    if written is None and (kind == "tts" or language.lower().split("-")[0] == "en"):
+        behind.append(EngineSettings(engine=EMBEDDED[kind]))
+    choices = {choice.identity: choice for choice in (_engine(kind, each) for each in behind)}
+    choices.pop(_engine(kind, engine).identity, None)
+    return tuple(choices.values())
 
 
 def _engine(kind: str, engine: EngineSettings) -> EngineChoice:

@@ -47,6 +47,13 @@ class EngineBusy(EngineError):
         self.retry_after_s = retry_after_s
 
 
+class EngineResting(EngineError):
+    """The engine failed a moment ago and is left alone for a while: it was not asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
 class EngineRefused(EngineError):
     """The engine works, but not on this request (a text it cannot say, audio it cannot read)."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pipeline.agent import AgentReport, Conversation
@@ -22,6 +23,7 @@ from pipeline.dialogue import Dialogue
 from pipeline.ears import PREROLL_MS, Ears
 from pipeline.echo import EchoGate
 from pipeline.endpointing import EVIDENCE_S
+from pipeline.engines.fallback_stt import told
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
 from pipeline.minutes import Minutes
@@ -71,7 +73,7 @@ class Session:
         self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
         sustained_ms = min(settings.duck_ms, settings.barge_in_ms)
         self._ears = Ears(
-            stt,
+            told(stt, partial(self._minutes.fault_now, "stt")),
             rate_hz=leg.rate_hz,
             language=settings.language,
             sustained_ms=sustained_ms,

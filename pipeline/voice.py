@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, EngineResting
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
@@ -83,6 +83,7 @@ class Voice:
         self._engines = tuple(engines)
         self._settings = settings
         self._on_fault = on_fault
+        self._resting: set[str] = set()
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
@@ -108,7 +109,7 @@ class Voice:
             try:
                 await self._speak(engine, rest, utterance)
             except EngineError as error:
-                self._on_fault("tts", str(error))
+                self._note(error)
                 self._last_retryable = error.retryable
                 rest = utterance.break_piece()
             else:
@@ -116,6 +117,14 @@ class Voice:
             if not rest:
                 return  # it failed after its last word
         raise EngineError("no voice could say the sentence", retryable=False)
+
+    def _note(self, error: EngineError) -> None:
+        """A voice that is left alone was not even asked: the record says so once, not at every sentence."""
+        if not isinstance(error, EngineResting):
+            self._on_fault("tts", str(error))
+        elif str(error) not in self._resting:
+            self._resting.add(str(error))
+            self._on_fault("tts", str(error))
 
     def _attempts(self) -> Iterator[TextToSpeech]:
         """The first engine, the first once more if its failure may pass, then the others."""

@@ -193,8 +193,10 @@ async def test_a_secret_is_used_and_never_shown(site: tuple[Server, Client, Path
     assert settings.password is not None
     assert settings.password.get_secret_value() == canary
     stt = {"engine": "test-ears", "api_key": option}
-    status, agent = await ask(client, "POST", "/agents", agent_of(None, stt=stt))
-    assert (status, agent["stt"]) == (201, {"engine": "test-ears", "api_key": MASK})
+    behind = {"engine": "openai", "base_url": "https://models.example/v1", "api_key": option}
+    status, agent = await ask(client, "POST", "/agents", agent_of(None, stt=stt | {"fallback": [behind]}))
+    shown = stt | {"api_key": MASK, "fallback": [behind | {"api_key": MASK}]}
+    assert (status, agent["stt"]) == (201, shown)
     status, changed = await ask(client, "PATCH", f"/trunks/{trunk['id']}", {"callerId": "+14155550100"})
     assert (status, changed["password"]) == (200, MASK)
     settings = server.directory.trunk(trunk["id"])

@@ -166,8 +166,10 @@ prompt = "You are kind."
 FAKE_ENGINES = """
 [agent.stt]
 engine = "test-ears"
+fallback = []
 [agent.tts]
 engine = "test-voice"
+fallback = []
 """
 
 REAL_ENGINES = """

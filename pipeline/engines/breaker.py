@@ -1,0 +1,117 @@
+"""A circuit breaker: an engine that fails is left alone for a while, so that its failure costs one caller its
+deadline and not every caller, every sentence.
+
+Sans I/O: signs in, a state out, `now` in seconds as an argument. The pattern is Nygard's ("Release It!", ch.
+5). Closed, the engine is asked; open, it is not; after a pause one request is let through (half open), and
+what becomes of it decides. The pause doubles while that goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+
+class BreakerState(Enum):
+    """Whether the engine is asked."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class _Sign(Enum):
+    SUCCEEDED = auto()
+    FAILED = auto()  # not yet often enough in a row
+    TRIPPED = auto()  # the failure that is one too many
+    PAUSE_OVER = auto()
+
+
+_C, _O, _H = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
+
+# Requests outlive a change of state: the answer to one that was sent before counts where it is good news.
+_NEXT: Final[Mapping[tuple[BreakerState, _Sign], BreakerState]] = {
+    (_C, _Sign.SUCCEEDED): _C,
+    (_C, _Sign.FAILED): _C,
+    (_C, _Sign.TRIPPED): _O,
+    (_C, _Sign.PAUSE_OVER): _C,
+    (_O, _Sign.SUCCEEDED): _C,
+    (_O, _Sign.FAILED): _O,
+    (_O, _Sign.TRIPPED): _O,
+    (_O, _Sign.PAUSE_OVER): _H,
+    (_H, _Sign.SUCCEEDED): _C,
+    (_H, _Sign.FAILED): _O,
+    (_H, _Sign.TRIPPED): _O,
+    (_H, _Sign.PAUSE_OVER): _H,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """`failures`: in a row, that open it; one that cost a caller a deadline does so alone. `pause_s`: the
+    first pause, `longest_s`: the longest, after doublings. `probe_s`: a request that was let through and
+    never came back is given up after this."""
+
+    failures: int = 3
+    pause_s: float = 5.0
+    longest_s: float = 60.0
+    probe_s: float = 30.0
+
+
+class Breaker:
+    """The breaker of one engine. Ask `admits`, then say what became of the request: `succeeded`, `failed`, or
+    `abandoned` for one that was given up for a reason of ours."""
+
+    __slots__ = ("_failures", "_pause_s", "_probed_at", "_settings", "_until", "state")
+
+    def __init__(self, settings: BreakerSettings | None = None) -> None:
+        self.state = BreakerState.CLOSED
+        self._settings = settings or BreakerSettings()
+        self._failures = 0
+        self._pause_s = self._settings.pause_s
+        self._until = 0.0
+        self._probed_at: float | None = None
+
+    def admits(self, now: float) -> bool:
+        """Whether a request may be sent now. In half open: whether this is the one."""
+        if self.state is _O and now >= self._until:
+            self._receive(_Sign.PAUSE_OVER)
+        if self.state is not _H:
+            return self.state is _C
+        if self._probed_at is not None and now < self._probed_at + self._settings.probe_s:
+            return False
+        self._probed_at = now
+        return True
+
+    def rests(self, now: float) -> bool:
+        """Whether a request would be refused now; asks nothing and changes nothing."""
+        if self.state is _O:
+            return now < self._until
+        probing = self._probed_at is not None and now < self._probed_at + self._settings.probe_s
+        return self.state is _H and probing
+
+    def succeeded(self) -> None:
+        """A request was answered: the engine works."""
+        self._failures = 0
+        self._pause_s = self._settings.pause_s
+        self._receive(_Sign.SUCCEEDED)
+
+    def failed(self, now: float, *, slow: bool = False, rest_s: float = 0.0) -> None:
+        """A request failed. `slow`: after its deadline; `rest_s`: the engine asked for so much peace."""
+        self._failures += 1
+        was = self.state
+        enough = slow or rest_s > 0 or self._failures >= self._settings.failures
+        self._receive(_Sign.TRIPPED if enough else _Sign.FAILED)
+        if self.state is _O and was is not _O:
+            self._until = now + max(self._pause_s, rest_s)
+            self._pause_s = min(self._settings.longest_s, 2 * self._pause_s)
+
+    def abandoned(self) -> None:
+        """A request was given up before it could tell anything."""
+        self._probed_at = None
+
+    def _receive(self, sign: _Sign) -> None:
+        self.state = _NEXT[self.state, sign]
+        self._probed_at = None

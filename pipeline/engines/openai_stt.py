@@ -1,0 +1,265 @@
+"""Speech to text by a server with OpenAI's `/audio/transcriptions`: Whisper, Parakeet and the like on
+somebody's GPU.
+
+The whole utterance is sent whenever its text is asked for: at the first pause on speculation, and again if
+the caller went on. Confidence is exp(mean log-probability) where the server says it (`verbose_json`), else a
+constant; not comparable between servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+import numpy as np
+
+from pipeline import wav
+from pipeline.audio import Pcm
+from pipeline.engines.openai_http import ModelEndpoint
+from pipeline.engines.options import Options
+from pipeline.engines.wording import plain_words
+from pipeline.errors import EngineError, EngineRefused
+from pipeline.resample import resample
+from pipeline.speech import Expected, HeardWord, Hypothesis
+
+PATH: Final = "audio/transcriptions"
+MODEL_RATE_HZ: Final = 16000
+WINDOW_S: Final = 60
+"""The longest utterance: of a longer one the end is kept. A session cuts it before that."""
+
+UNRATED: Final = 0.8  # the confidence of a text whose server tells none
+_NO_SPEECH: Final = 0.6
+_SHORTEST_S: Final = 0.1  # OpenAI refuses less
+_PROMPT_CHARACTERS: Final = 600  # Whisper keeps 224 tokens of a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionSettings:
+    """`timeout_s`: for one answer; `deadline_s`: for one where another engine could still answer in time. It
+    is asked at the first 200 ms of silence, and a turn waits for its words until 800 ms after its end.
+    `hints`: sends the expected phrases as the prompt, `prompt` before them. `min_confidence`: texts below it
+    count as not understood."""
+
+    model: str = "whisper-1"
+    timeout_s: float = 4.0
+    deadline_s: float = 0.7
+    min_confidence: float = 0.3
+    hints: bool = True
+    prompt: str = ""
+
+
+class OpenAiSpeechToText:
+    """A recogniser for all calls of the process."""
+
+    def __init__(self, endpoint: ModelEndpoint, settings: TranscriptionSettings) -> None:
+        self.endpoint = endpoint
+        self.settings = settings
+        self._format = "verbose_json"
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiSpeechToText:
+        """Keys: base_url (required), api_key and those of `TranscriptionSettings`. Raises
+        `SettingsRefused`."""
+        options = Options("openai", settings)
+        base_url, api_key = endpoint_options(options)
+        read = TranscriptionSettings(
+            model=options.text("model", "whisper-1"),
+            timeout_s=options.number("timeout_s", 4.0, low=0.1, high=60),
+            deadline_s=options.number("deadline_s", 0.7, low=0.1, high=60),
+            min_confidence=options.number("min_confidence", 0.3, low=0, high=1),
+            hints=options.flag("hints", True),
+            prompt=options.text("prompt"),
+        )
+        options.finish()
+        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+
+    @property
+    def deadline_s(self) -> float:
+        """See `TranscriptionSettings`."""
+        return self.settings.deadline_s
+
+    async def start(self) -> None:
+        """Nothing: a server that is down now may be up when the first call comes."""
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> OpenAiListening:
+        """Starts listening to one utterance."""
+        return OpenAiListening(self, rate_hz=rate_hz, language=language, expected=expected)
+
+    async def check(self) -> str:
+        """ "" if the server can be reached, or why not."""
+        return await self.endpoint.check()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.endpoint.close()
+
+    async def transcribe(
+        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+    ) -> Hypothesis:
+        """The words of one utterance. Raises `EngineError`."""
+        if samples.size < rate_hz * _SHORTEST_S:
+            return Hypothesis("")
+        sound = await asyncio.to_thread(_encoded, samples, rate_hz)
+        try:
+            answer = await self._ask(sound, language, expected)
+        except EngineRefused:
+            if self._format == "json":
+                raise
+            self._format = "json"  # not every server and model knows verbose_json
+            answer = await self._ask(sound, language, expected)
+        return _hypothesis(answer, self.settings.min_confidence)
+
+    async def _ask(self, sound: bytes, language: str, expected: Expected | None) -> Any:
+        fields = {
+            "model": self.settings.model,
+            "language": language.lower().split("-")[0],
+            "response_format": self._format,
+            "temperature": "0",
+        }
+        prompt = self._prompt(expected)
+        if prompt:
+            fields["prompt"] = prompt
+
+        def form() -> aiohttp.FormData:
+            made = aiohttp.FormData(fields)
+            made.add_field("file", sound, filename="utterance.wav", content_type="audio/wav")
+            return made
+
+        return await self.endpoint.post_form(PATH, form)
+
+    def _prompt(self, expected: Expected | None) -> str:
+        hints = ", ".join(expected.phrases) if self.settings.hints and expected is not None else ""
+        return f"{self.settings.prompt} {hints}".strip()[:_PROMPT_CHARACTERS]
+
+
+class OpenAiListening:
+    """One utterance: a growing buffer, sent as a whole when its text is asked for. One request is under way
+    at a time; whoever cancels `result` ends it."""
+
+    __slots__ = (
+        "_asked", "_closed", "_cut", "_engine", "_expected", "_known", "_language", "_one", "_pcm",
+        "_rate_hz",
+    )  # fmt: skip
+
+    def __init__(
+        self, engine: OpenAiSpeechToText, *, rate_hz: int, language: str, expected: Expected | None
+    ) -> None:
+        self._engine = engine
+        self._rate_hz = rate_hz
+        self._language = language
+        self._expected = expected
+        self._pcm = bytearray()
+        self._cut = 0  # bytes dropped at the start
+        self._known: tuple[int, Hypothesis] | None = None
+        self._one = asyncio.Lock()
+        self._asked: asyncio.Task[Hypothesis] | None = None
+        self._closed = False
+
+    def push(self, samples: Pcm) -> None:
+        """Keeps a copy; of an utterance longer than the window the end (cut a second at a time)."""
+        self._pcm += samples.tobytes()
+        second = 2 * self._rate_hz
+        if len(self._pcm) > (WINDOW_S + 1) * second:
+            del self._pcm[:second]
+            self._cut += second
+
+    def partial(self) -> str:
+        """Nothing: every text costs a request."""
+        return ""
+
+    async def result(self) -> Hypothesis:
+        """The text of what was pushed so far, from the last request if nothing came since. Raises
+        `EngineError`."""
+        async with self._one:
+            if self._closed:
+                raise EngineError("this utterance was closed", retryable=False)
+            length = self._cut + len(self._pcm)
+            if self._known is not None and self._known[0] == length:
+                return self._known[1]
+            samples = np.frombuffer(bytes(self._pcm), np.int16)
+            asking = self._engine.transcribe(samples, self._rate_hz, self._language, self._expected)
+            self._asked = asyncio.create_task(asking, name="transcription")
+            try:
+                heard = await self._asked
+            except asyncio.CancelledError:
+                if self._closed:  # by `close`: nobody cancelled whoever waits here
+                    raise EngineError("this utterance was closed", retryable=False) from None
+                raise
+            heard = _shifted(heard, self._cut * 500 // self._rate_hz)
+            self._known = (length, heard)
+            return heard
+
+    def close(self) -> None:
+        """Frees the audio and ends a request under way."""
+        self._closed = True
+        self._pcm = bytearray()
+        if self._asked is not None:
+            self._asked.cancel()
+
+
+def endpoint_options(options: Options) -> tuple[str, str]:
+    """`base_url` and `api_key` of an engine's settings; the first is required."""
+    base_url = options.text("base_url")
+    if not base_url.startswith(("http://", "https://")):
+        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
+    return base_url, options.text("api_key")
+
+
+def _encoded(samples: Pcm, rate_hz: int) -> bytes:
+    return wav.encoded(resample(samples, rate_hz, MODEL_RATE_HZ), MODEL_RATE_HZ)
+
+
+def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
+    """What the server's answer says, as far as it makes sense. Raises `EngineError` for one without a
+    text."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("text"), str):
+        raise EngineError("the recogniser answered without a text", retryable=True)
+    text = plain_words(answer["text"])
+    rated = [
+        each for each in _mappings(answer.get("segments")) if _number(each.get("avg_logprob")) is not None
+    ]
+    if not rated:
+        return Hypothesis(text, UNRATED if text else 0.0, _words(answer, UNRATED))
+    mean = sum(_number(each["avg_logprob"]) or 0.0 for each in rated) / len(rated)
+    confidence = math.exp(min(0.0, mean))
+    silent = mean < -1 and all((_number(each.get("no_speech_prob")) or 0.0) > _NO_SPEECH for each in rated)
+    if silent or confidence < min_confidence or not text:
+        return Hypothesis("", confidence=0.0 if silent or not text else confidence)
+    return Hypothesis(text, confidence, _words(answer, confidence))
+
+
+def _words(answer: Mapping[str, Any], confidence: float) -> tuple[HeardWord, ...]:
+    """The words with their times, where the server tells them."""
+    words = []
+    for each in _mappings(answer.get("words")):
+        text, start, end = (
+            plain_words(str(each.get("word", ""))),
+            _number(each.get("start")),
+            _number(each.get("end")),
+        )
+        if text and start is not None and end is not None:
+            words.append(HeardWord(text, round(start * 1000), round(end * 1000), confidence))
+    return tuple(words)
+
+
+def _shifted(heard: Hypothesis, by_ms: int) -> Hypothesis:
+    """Word times count from the first sample pushed, also where that was dropped since."""
+    if not by_ms or not heard.words:
+        return heard
+    moved = tuple(HeardWord(w.text, w.start_ms + by_ms, w.end_ms + by_ms, w.confidence) for w in heard.words)
+    return Hypothesis(heard.text, heard.confidence, moved)
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    items: Sequence[object] = value if isinstance(value, list) else ()
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

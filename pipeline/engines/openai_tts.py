@@ -1,0 +1,216 @@
+"""Text to speech by a server with OpenAI's `/audio/speech`: what it sends is heard as it comes.
+
+The answer is asked for as raw PCM (16 bit, mono, 24 kHz unless `rate_hz` says otherwise); a WAV file, which
+some servers send all the same, is understood too, at whatever rate it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.engines.openai_http import ModelEndpoint
+from pipeline.engines.openai_stt import endpoint_options
+from pipeline.engines.options import Options
+from pipeline.errors import EngineError
+from pipeline.resample import Resampler
+from pipeline.speech import SpeechChunk
+
+PATH: Final = "audio/speech"
+
+CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
+HEADER_LIMIT: Final = 4096  # of a WAV file, before its samples
+_COMPRESSED: Final = (b"ID3", b"OggS", b"fLaC")  # what some servers send whatever they are asked for
+
+_RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSettings:
+    """`voice`: as the server calls it; `voices`: by language, before it. `timeout_s`: until the first sound;
+    `stall_s`: between two pieces. `speed`: 0.25 to 4."""
+
+    model: str = "tts-1"
+    voice: str = "alloy"
+    voices: Mapping[str, str] | None = None
+    rate_hz: int = 24000
+    speed: float = 1.0
+    timeout_s: float = 1.4
+    stall_s: float = 1.4
+    response_format: str = "pcm"
+
+
+class OpenAiTextToSpeech:
+    """A voice, shared by all calls of the process."""
+
+    def __init__(self, endpoint: ModelEndpoint, settings: SpeechSettings) -> None:
+        self.endpoint = endpoint
+        self.settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
+        """Keys: base_url (required), api_key and those of `SpeechSettings`. Raises `SettingsRefused`."""
+        options = Options("openai", settings)
+        base_url, api_key = endpoint_options(options)
+        voices = options.table("voices")
+        read = SpeechSettings(
+            model=options.text("model", "tts-1"),
+            voice=options.text("voice", "alloy"),
+            voices={language: voices.text(language) for language in voices.names()},
+            rate_hz=options.integer("rate_hz", 24000, low=8000, high=48000),
+            speed=options.number("speed", 1.0, low=0.25, high=4),
+            timeout_s=options.number("timeout_s", 1.4, low=0.1, high=60),
+            stall_s=options.number("stall_s", 1.4, low=0.1, high=60),
+            response_format=options.text("response_format", "pcm", choices=("pcm", "wav")),
+        )
+        if read.rate_hz not in _RATES:
+            options.wrong("rate_hz", f"must be one of {', '.join(map(str, _RATES))}")
+        options.finish()
+        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+
+    @property
+    def rate_hz(self) -> int:
+        """What the settings say that the server speaks at."""
+        return self.settings.rate_hz
+
+    @property
+    def deadline_s(self) -> float:
+        """A caller who waited so long for the first sound was kept waiting."""
+        return min(1.0, self.settings.timeout_s)
+
+    async def start(self) -> None:
+        """Nothing: a server that is down now may be up when the first call comes."""
+
+    async def check(self) -> str:
+        """ "" if the server can be reached, or why not."""
+        return await self.endpoint.check()
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        """Chunks as they come from the network, none of them without a whole 20 ms but the last. Raises
+        `EngineError`."""
+        settings = self.settings
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "input": text,
+            "voice": self._voice(language),
+            "response_format": settings.response_format,
+        }
+        if settings.speed != 1.0:
+            body["speed"] = settings.speed
+        cutter = SoundCutter(settings.rate_hz)
+        stream = self.endpoint.stream_bytes(PATH, body, first_s=settings.timeout_s, stall_s=settings.stall_s)
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                samples = cutter.push(piece)
+                if samples.size:
+                    yield SpeechChunk(samples)
+        samples = cutter.finish()
+        if samples.size:
+            yield SpeechChunk(samples)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.endpoint.close()
+
+    def _voice(self, language: str) -> str:
+        voices = self.settings.voices or {}
+        return voices.get(language) or voices.get(language.partition("-")[0]) or self.settings.voice
+
+
+class SoundCutter:
+    """Samples out of bytes that are cut anywhere: in the middle of a sample, in the middle of a header."""
+
+    __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest")
+
+    def __init__(self, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._least = rate_hz * CHUNK_MS // 1000 * 2
+        self._rest = bytearray()
+        self._resample: Resampler | None = None
+        self._begun = False
+
+    def push(self, piece: bytes) -> Pcm:
+        """What is complete with `piece`; empty until there are 20 ms. Raises `EngineError` for a WAV file of
+        another kind than 16 bit mono."""
+        self._rest += piece
+        if not self._begun and not self._begin():
+            return _NOTHING
+        if len(self._rest) < self._least:
+            return _NOTHING
+        return self._take()
+
+    def finish(self) -> Pcm:
+        """The rest; half a sample is dropped. Raises `EngineError` for a header that never ended."""
+        if not self._begun and self._rest[:4] == b"RIFF":
+            raise EngineError("the voice sent a WAV file without samples", retryable=True)
+        samples = self._take()
+        if self._resample is None:
+            return samples
+        return np.concatenate((samples, self._resample(np.zeros(self._resample.from_hz // 100, np.int16))))
+
+    def _take(self) -> Pcm:
+        whole = len(self._rest) & ~1
+        samples = np.frombuffer(bytes(self._rest[:whole]), "<i2").astype(np.int16, copy=False)
+        del self._rest[:whole]
+        return samples if self._resample is None else self._resample(samples)
+
+    def _begin(self) -> bool:
+        """Whether the samples begin here: the header, if there is one, is complete and gone."""
+        if len(self._rest) < 4:
+            return False
+        if self._rest[:4] == b"RIFF":
+            header = _header(bytes(self._rest[:HEADER_LIMIT]))
+            if header is None:
+                if len(self._rest) >= HEADER_LIMIT:
+                    raise EngineError("the voice sent a WAV file without samples", retryable=False)
+                return False
+            length, rate_hz = header
+            del self._rest[:length]
+            if rate_hz != self._rate_hz:
+                self._resample = _resampler(rate_hz, self._rate_hz)
+        elif self._rest.startswith(_COMPRESSED):
+            raise EngineError("the voice sends a compressed file instead of pcm", retryable=False)
+        self._begun = True
+        return True
+
+
+def _resampler(from_hz: int, to_hz: int) -> Resampler:
+    try:
+        return Resampler(from_hz, to_hz)
+    except ValueError as error:
+        raise EngineError(
+            f"the voice sends a WAV file that is not understood: {error}", retryable=False
+        ) from error
+
+
+def _header(content: bytes) -> tuple[int, int] | None:
+    """Where the samples of a WAV file begin, and its rate; None while that is not known. Raises
+    `EngineError` for what is not 16 bit mono."""
+    place, rate_hz = 12, 0
+    while place + 8 <= len(content):
+        name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
+        place += 8
+        if name == b"data":
+            if not rate_hz:
+                raise EngineError("the voice sent a WAV file without a format", retryable=False)
+            return place, rate_hz
+        if name == b"fmt ":
+            if place + 16 > len(content):
+                return None
+            _, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", content, place)
+            if (channels, bits) != (1, 16) or not 8000 <= rate_hz <= 48000:
+                raise EngineError(
+                    f"the voice sends {bits} bit, {channels} channels at {rate_hz} Hz instead of 16 bit mono",
+                    retryable=False,
+                )
+        place += size + (size & 1)
+    return None
+
+
+_NOTHING: Final = np.zeros(0, np.int16)
