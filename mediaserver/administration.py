@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from mediaserver import hosts
 from mediaserver.directory import Directory, Subscription, thing_of
 from mediaserver.managed import BY_FILE, Kind
 from mediaserver.refusals import Conflict, InvalidRequest, NotFound
@@ -92,6 +93,8 @@ class Administration:
         """Makes or changes a trunk. One that is not `trusted` (a customer's own) must lead to a public
         address, and may not take the addresses or the user name by which another company's calls come in.
         Raises `InvalidRequest`, `Conflict`."""
+        if not trusted:
+            await hosts.check_trunk(self._reach, _thing(Kind.TRUNK, trunk_id, company_id, document))
         async with self._changing:
             trunk: TrunkSettings = _thing(Kind.TRUNK, trunk_id, company_id, document)
             self._check_rules(company_id, trunk=trunk)
@@ -107,7 +110,9 @@ class Administration:
         self, company_id: str, agent_id: str, document: Document, *, trusted: bool, new: bool
     ) -> AgentSettings:
         """Makes or changes an agent. The engines of one that is not `trusted` may name no file of this
-        machine. Raises `InvalidRequest`, `Conflict`."""
+        machine, and no address that is closed to it. Raises `InvalidRequest`, `Conflict`."""
+        if not trusted:
+            await hosts.check_agent(self._reach, _thing(Kind.AGENT, agent_id, company_id, document))
         async with self._changing:
             agent: AgentSettings = _thing(Kind.AGENT, agent_id, company_id, document)
             if not trusted:
@@ -122,9 +127,9 @@ class Administration:
         self, company_id: str, webhook_id: str, document: Document, *, new: bool
     ) -> Subscription:
         """Makes or changes a webhook. Raises `InvalidRequest`, `Conflict`."""
+        hook: Subscription = _thing(Kind.WEBHOOK, webhook_id, company_id, document)
+        await hosts.check_url(self._reach, "url", hook.settings.url)
         async with self._changing:
-            hook: Subscription = _thing(Kind.WEBHOOK, webhook_id, company_id, document)
-            self._check_url("url", hook.settings.url)
             self._check_room(Kind.WEBHOOK, company_id, self._directory.webhooks.values(), new=new)
             await self._put(
                 Kind.WEBHOOK, webhook_row(webhook_id, company_id, hook.settings), document, new=new
@@ -207,8 +212,8 @@ class Administration:
         """Engines' options are free tables: no file of this machine, no address behind it."""
         tables: Mapping[str, object] = {
             "llm": _llm_urls(agent.llm) if agent.llm is not None else {},
-            "stt": [each.options for each in agent.stt.chain],
-            "tts": [each.options for each in agent.tts.chain],
+            "stt": agent.stt.options,
+            "tts": agent.tts.options,
             "ttsFallback": agent.tts_fallback.options if agent.tts_fallback is not None else {},
         }
         for name, options in tables.items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -203,6 +204,8 @@ class Endpoint:
             await self._driver.transport.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
+        if trunk.settings.reaches is not None:
+            await self._check_reach(invitation.targets, trunk.settings.reaches)
         self._check_room(call_id)
         stream = self._open_stream()
         capabilities = Capabilities(self._driver.local.host(hop), stream.local_port, trunk.codecs)
@@ -217,6 +220,14 @@ class Endpoint:
         invite.dial(self._driver.loop.time())
         self._driver.flush()
         return call
+
+    async def _check_reach(self, targets: Iterable[Uri], reaches: Callable[[str], bool]) -> None:
+        """Raises `CallFailed` where a name leads to an address that is closed to the trunk."""
+        for host in {hop_of(each).host for each in targets}:
+            with contextlib.suppress(OSError):  # a spare without an address is not dialled
+                address = await self._driver.transport.resolve(host)
+                if address != host and not reaches(address):
+                    raise CallFailed("the trunk's address is refused", 503, HangupCause.UNREACHABLE)
 
     def host_towards(self, uri: Uri) -> str:
         """The address under which the host of `uri` reaches us."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,8 @@ class TrunkSettings:
     cannot be reached. `username` and `password` answer the trunk's challenges, and let its calls in from
     addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
     timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says.
-    `inband_dtmf`: tones are looked for even where telephone events were agreed on.
+    `inband_dtmf`: tones are looked for even where telephone events were agreed on. `reaches`: whether an
+    address that a name of the trunk's leads to may be dialled; None, any.
     """
 
     id: str
@@ -62,6 +63,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
+    reaches: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
         try:

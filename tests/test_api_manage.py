@@ -150,6 +150,25 @@ async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> 
         ("/trunks", trunk_to(5060, accepts="\\d*\\d*\\d*\\d*\\d*x"), "accepts: at most"),
         ("/trunks", trunk_to(5060, accepts="("), "accepts: not a regular expression"),
         ("/trunks", {"uri": "sip:10.0.0.7"}, "uri: this server does not connect to that address"),
+        ("/trunks", {"uri": "sip:0"}, "uri: this server does not connect to that address"),
+        ("/trunks", {"uri": "sip:167772161"}, "uri: this server does not connect to that address"),
+        ("/trunks", {"uri": "sip:carrier.example;maddr=10.1"}, "uri: this server does not connect"),
+        (
+            "/trunks",
+            {"uri": "sip:carrier.example", "backupUris": ["sip:0x0a000001"]},
+            "backupUris: this server does not connect to that address",
+        ),
+        ("/webhooks", {"url": "http://10.1/hook"}, "url: this server does not connect to that address"),
+        (
+            "/agents",
+            {"llm": {"baseUrl": "http://167772161/v1", "model": "x", "prompt": "y"}, **ENGINES},
+            "llm: this server does not connect to that address",
+        ),
+        (
+            "/agents",
+            agent_of(None, preCallTools=[{"name": "crm", "url": "http://10.0.0.7/crm"}]),
+            "preCallTools: this server does not connect to that address",
+        ),
         ("/trunks", trunk_to(5060, password="p"), "password: has no use without username"),
         ("/trunks", trunk_to(5060, username="u", password="env:PATH"), "password: the environment variable"),
         ("/trunks", trunk_to(5060, username="u", password=MASK), "password: is what a secret is shown as"),
@@ -380,3 +399,25 @@ async def test_what_was_made_is_there_after_a_restart_and_on_another_node(
         rows = await rows_of(site, "SELECT document FROM trunks")
         assert len(rows) == 3
         assert "pw-1" not in json.dumps(rows)
+
+
+async def test_a_trunk_whose_name_is_led_elsewhere_later_is_not_dialled(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is of nobody when the trunk is made, and leads into a private network when it is dialled."""
+    name = "rebound.carrier.example"
+    _, trunk = await ask(client, "POST", "/trunks", {"uri": f"sip:{name}:5060;transport=tcp"})
+    _, agent = await ask(client, "POST", "/agents", agent_of(trunk["id"]))
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+
+    async def rebound(host: Any, *more: Any, **named: Any) -> Any:
+        return await resolve("10.20.30.40" if host == name else host, *more, **named)
+
+    monkeypatch.setattr(loop, "getaddrinfo", rebound)
+    body = {"agentId": agent["id"], "phoneNumber": "+14155550178"}
+    _, placed = await ask(client, "POST", "/calls/outbound", body, KEY)
+    report = await until_final(client, placed["data"]["callTaskId"])
+    assert (report["status"], report["hangupCause"]) == ("FAILED", "unreachable")
+    assert report["error"] == "the trunk's address is refused"
+    assert (await ask(client, "DELETE", f"/agents/{agent['id']}"))[0] == 200
