@@ -26,6 +26,7 @@ def analyse(result: SessionResult) -> Json:
         "disposition": result.report.disposition or result.disposition,
         "reachedGoal": result.report.reached_goal,
         "answers": dict(result.report.answers),
+        "line": result.line,
         "summary": result.report.summary,
         "extracted": dict(result.report.extracted),
         "endReason": result.reason.value,

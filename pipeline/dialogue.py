@@ -116,7 +116,15 @@ class Dialogue:
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """The line is open: the agent has the first word. Decoding and answering run in `tasks`."""
         self._tasks = tasks
-        self._drain(self._loop.time())
+        now = self._loop.time()
+        self._turns = Turns(self._settings, now)  # its times count from here, not from the answer
+        self._watch = SilenceWatch(self._minutes.silence, now)
+        self._drain(now)
+
+    @property
+    def begun(self) -> bool:
+        """The line is open."""
+        return self._tasks is not None
 
     def end(self, reason: EndReason) -> None:
         """Ends it at once."""

@@ -7,6 +7,7 @@ machine speaks on. No clock and no audio kept: frames in, `LineEvent`s out, abou
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -67,6 +68,8 @@ MACHINE_OVER_MS: Final = 1500
 _MUSIC_FRAMES: Final = 130
 _MUSIC_EVERY: Final = 10
 _DIP_DB: Final = 12.0
+_QUIET_DB: Final = 40.0  # in sample steps (-50 dBov): what is below it is silence beside any voice
+_FORGET_DB: Final = 0.05  # a frame: the loudest sound counts for some seconds
 _DIPS_AT_MOST: Final = 0.06  # synthetic voices: 0.07 to 0.29; music without a voice: 0.00
 _STANDING_AT_LEAST: Final = 0.36  # frames on the note of 80 ms before: voices 0.08 to 0.35, music from 0.37
 _STANDING_FRAMES: Final = 4
@@ -128,12 +131,14 @@ class LineClassifier:
     def __init__(self, rate_hz: int) -> None:
         if rate_hz not in LINE_RATES_HZ:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
+        self.rate_hz = rate_hz
         self.last: LineKind | None = None
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=200))
         self._buffer = np.zeros(kernels.LINE_WINDOW + kernels.LINE_BINS, np.float32)
         self._seen = np.zeros(kernels.LINE_COLUMNS, np.float32)
         self._levels_db = np.zeros(_MUSIC_FRAMES, np.float32)
         self._notes_hz = np.zeros(_MUSIC_FRAMES, np.float32)
+        self._loudest_db = 0.0
         self._count = 0
         self._tone = _ToneRun()
         self._cadence = Cadence()
@@ -168,7 +173,9 @@ class LineClassifier:
 
     def _remember(self) -> None:
         slot = self._count % _MUSIC_FRAMES
-        self._levels_db[slot] = 20.0 * np.log10(self._seen[kernels.LINE_LEVEL] + 1.0)
+        level_db = 20.0 * math.log10(self._seen[kernels.LINE_LEVEL] + 1.0)
+        self._levels_db[slot] = level_db
+        self._loudest_db = max(level_db, self._loudest_db - _FORGET_DB)
         self._notes_hz[slot] = self._seen[kernels.LINE_F1]
         self._count += 1
 
@@ -237,8 +244,14 @@ class LineClassifier:
                 self._machine = True
                 return LineKind.MACHINE
             return None
+        if not self._is_quiet():
+            return None  # a steady sound that the voice detector has got used to, such as music
         self._silent_ms += FRAME_MS
         return self._silence()
+
+    def _is_quiet(self) -> bool:
+        level_db = float(self._levels_db[(self._count - 1) % _MUSIC_FRAMES])
+        return level_db < max(self._loudest_db - _DIP_DB, _QUIET_DB)
 
     def _silence(self) -> LineKind | None:
         if self._machine:

@@ -83,6 +83,7 @@ class SessionResult:
     caller_speech_ms: int
     agent_speech_ms: int
     recording: Path | None = field(default=None)
+    line: str = ""
     silences: tuple[Silence, ...] = ()
     do_not_call: str | None = None
     """The caller does not want to be called again, and why; None: they did not say so."""

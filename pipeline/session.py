@@ -26,6 +26,7 @@ from pipeline.endpointing import EVIDENCE_S
 from pipeline.engines.fallback_stt import told
 from pipeline.errors import RecordingError
 from pipeline.leg import Leg
+from pipeline.line_stage import LineAgent, LineStage, Verdict
 from pipeline.minutes import Minutes
 from pipeline.outcome import EndReason, SessionObserver, SessionResult
 from pipeline.phrases import Phrases
@@ -43,6 +44,7 @@ class Session:
 
     `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
     as things happen. `judge` says whether the caller is done; without one their words alone do.
+    `line` listens for machines and tones, and the first words wait for its verdict where its settings say so.
     The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
@@ -58,12 +60,15 @@ class Session:
         phrases: Phrases | None = None,
         recording: Recording | None = None,
         observer: SessionObserver | None = None,
+        line: LineStage | None = None,
         judge: TurnJudge | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
         self._leg = leg
-        self._agent = agent
+        self._agent = agent if line is None else LineAgent(agent, line)
+        self._line = line
+        self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
         self._call_id = call_id
         self._recording = recording
         self._mutes = not settings.record_masked
@@ -81,7 +86,7 @@ class Session:
         )
         cast = Cast(
             leg=leg,
-            agent=agent,
+            agent=self._agent,
             voices=(tts, *fallback_tts),
             phrases=phrases or Phrases(),
             observer=observer,
@@ -98,7 +103,8 @@ class Session:
         async with asyncio.TaskGroup() as tasks:
             try:
                 self._leg.attach(self, dialogue.playout)
-                dialogue.begin(tasks)
+                if await self._somebody_is_there():
+                    dialogue.begin(tasks)
                 reason = await dialogue.over
             finally:
                 self._leg.attach(None, None)
@@ -108,9 +114,26 @@ class Session:
         await dialogue.hear_out()
         return await self._result(reason)
 
+    async def _somebody_is_there(self) -> bool:
+        """Waits, where the agent's settings ask for it, until there is somebody (or a beep) to talk to."""
+        line, over = self._line, self._dialogue.over
+        if line is None:
+            return True
+        line.begin(self._loop.time())
+        while line.holds and not self._verdict.done() and not over.done():
+            due = line.timer_at()
+            limit_s = None if due is None else max(0.0, due - self._loop.time())
+            await asyncio.wait((self._verdict, over), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            line.handle_timer(self._loop.time())
+            if line.verdict is not None:
+                break
+        if line.verdict is Verdict.HANG_UP:
+            self._dialogue.end(EndReason.AGENT)
+        return not over.done()
+
     def write(self, text: str) -> None:
         """What the caller writes instead of saying it (chat): answered like what they say."""
-        if text:
+        if text and self._dialogue.begun:
             self._dialogue.written(text, self._loop.time())
 
     def stop(self) -> None:
@@ -125,19 +148,32 @@ class Session:
         if self._recording is not None:
             hidden = self._mutes and self._minutes.masking.covers(now)
             self._recording.caller(self._silence if hidden else frame, position, now)
+        if self._line is not None:
+            self._look_at(self._line, frame, now)
+        if not self._dialogue.begun:
+            return
         echo = self._echo.is_echo(frame, now)
         sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)
         if sound is not None:
             self._dialogue.heard(sound, now)
 
+    def _look_at(self, line: LineStage, frame: Pcm, now: float) -> None:
+        verdict = line.push(frame, now)
+        if verdict is not None and not self._verdict.done():
+            self._verdict.set_result(verdict)
+
     def digit_received(self, digit: str, now: float) -> None:
         """A key of the caller's."""
-        self._dialogue.keyed(digit, now)
+        if self._dialogue.begun:
+            self._dialogue.keyed(digit, now)
 
     def leg_ended(self, reason: str, now: float) -> None:
         """The caller is gone."""
         self._leg_reason = reason
-        self._dialogue.receive(LegEnded(), now)
+        if self._dialogue.begun:
+            self._dialogue.receive(LegEnded(), now)
+        else:
+            self._dialogue.end(EndReason.FAR_END)
 
     # From the playout -----------------------------------------------------------------------------------
 
@@ -162,7 +198,8 @@ class Session:
         minutes, answering = self._minutes, self._dialogue.answering
         return SessionResult(
             reason=reason,
-            disposition=answering.disposition or report.disposition,
+            disposition=answering.disposition or self._line_found() or report.disposition,
+            line="" if self._line is None else self._line.found or self._line.early,
             transfer_target=answering.target,
             leg_reason=self._leg_reason,
             transcript=minutes.transcript.entries,
@@ -177,6 +214,11 @@ class Session:
             silences=tuple(minutes.silences),
             do_not_call=answering.do_not_call_reason,
         )
+
+    def _line_found(self) -> str:
+        """Why there was no conversation."""
+        line = self._line
+        return line.found if line is not None and line.verdict is Verdict.HANG_UP else ""
 
     def _report(self) -> AgentReport:
         try:
