@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from bench import report
+from bench import report, rooms_join
 
 TARGETS: Final = {
     "mic_ms": 12.0,
@@ -34,6 +34,9 @@ FULL_RATE: Final = 49.0
 """Packets a second below which pacing has broken."""
 
 LATE_MS: Final = 20.0
+
+JOIN_MS: Final = 100.0
+"""From the request for a token to the agent's first sound in the Python SDK, at the median."""
 
 
 def measure(
@@ -137,7 +140,12 @@ def main(short: bool, participants: int) -> None:
         figures[kind]["capacity"] = capacity(kind, counts, min(seconds, 10.0))
     rows = [(name, *(figures[kind][name] for kind in KINDS), target) for name, target in TARGETS.items()]
     report.show(f"rooms: {participants} participants", ["figure", *KINDS, "target"], rows)
-    report.save("rooms", {"participants": participants, "seconds": seconds, "targets": TARGETS, **figures})
+    measured = rooms_join.measure()
+    joins = {step: statistics.median(each[step] for each in measured) for step in measured[0]}
+    steps = [(step, took, JOIN_MS if step == "sound" else "") for step, took in joins.items()]
+    report.show("rooms: a join with the Python SDK, ms", ["until", "p50", "target"], steps)
+    saved = {"participants": participants, "seconds": seconds, "targets": TARGETS, "join_ms": joins}
+    report.save("rooms", saved | figures)
     pictured = {name: {kind: figures[kind][name] for kind in KINDS} for name in TARGETS if name != "capacity"}
     report.bars("rooms", "A participant: milliseconds, ours and aiortc as it comes", pictured, unit="ms")
 

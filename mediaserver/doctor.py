@@ -17,6 +17,9 @@ from av.error import FFmpegError
 
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
+from mediaserver.rooms.errors import RoomError
+from mediaserver.rooms.opus import OpusDecoder, OpusEncoder
+from mediaserver.rooms.port import own_addresses
 from mediaserver.settings import AgentSettings, Settings, split_address, split_ports
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
@@ -119,6 +122,7 @@ def port_findings(settings: Settings) -> Iterator[Finding]:
         if address is not None:
             yield _port(name, address, kind)
     yield rtp_finding(settings)
+    yield from rooms_findings(settings)
 
 
 def rtp_finding(settings: Settings) -> Finding:
@@ -132,6 +136,31 @@ def rtp_finding(settings: Settings) -> Finding:
     taken = [port for port in (first, last) if _refusal(host, port, socket.SOCK_DGRAM)]
     note = f", though {', '.join(map(str, taken))} is in use now" if taken else ""
     return Finding("rtp ports", True, f"{settings.sip.rtp_ports}, room for {room} calls{note}")
+
+
+def rooms_findings(settings: Settings) -> Iterator[Finding]:
+    """Whether web calls have their UDP port, on every address, and their codec."""
+    rooms = settings.rooms
+    if rooms.api_secret is None:
+        yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
+        return
+    first, last = split_ports(rooms.udp_ports)
+    hosts = rooms.addresses or own_addresses()
+    for number in range(first, last + 1):
+        refusals = [refusal for host in hosts if (refusal := _refusal(host, number, socket.SOCK_DGRAM))]
+        if not refusals:
+            yield Finding("rooms udp", True, f"port {number} on {', '.join(hosts)} can be bound")
+            break
+    else:
+        text = f"no port of {rooms.udp_ports} on {', '.join(hosts)}: {refusals[0]}"
+        yield Finding("rooms udp", False, text)
+    try:
+        OpusEncoder()
+        OpusDecoder()
+    except RoomError as error:
+        yield Finding("rooms opus", False, str(error))
+    else:
+        yield Finding("rooms opus", True, "libopus encodes and decodes")
 
 
 def codec_findings(settings: Settings) -> Iterator[Finding]:

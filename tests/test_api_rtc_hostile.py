@@ -53,7 +53,7 @@ class Wire:
 
     async def hear(self, kind: str) -> rtc.SignalResponse:
         """The next message of that kind."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 message = await self.socket.receive()
                 assert message.type is WSMsgType.BINARY, (message.type, message.data, message.extra)
@@ -63,7 +63,7 @@ class Wire:
 
     async def closing(self) -> tuple[int, str]:
         """Reads to the end; the code and the reason."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 message = await self.socket.receive()
                 if message.type is WSMsgType.CLOSE:
@@ -92,7 +92,7 @@ def sessions(web: Web) -> int:
 
 
 async def gone(web: Web, count: int = 0) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while sessions(web) > count:
             await asyncio.sleep(0.02)
 

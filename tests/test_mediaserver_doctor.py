@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mediaserver.doctor import Finding, engine_findings, examine, rtp_finding
+from mediaserver.doctor import Finding, engine_findings, examine, rooms_findings, rtp_finding
 from mediaserver.settings import load
 from tests.support.models import Ears, fake_models
 from tests.support.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
@@ -60,6 +60,27 @@ async def test_ports_in_use(tmp_path: Path) -> None:
         assert not named(findings, name)[0].ok
         assert "in use" in named(findings, name)[0].text
     assert named(findings, "sip tcp")[0].ok
+
+
+def test_the_rooms_port_and_codec(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    (told,) = rooms_findings(load(site.path))
+    assert told.ok
+    assert "no web calls" in told.text
+    with socket.socket(type=socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        rooms = f"""
+[rooms]
+udp_ports = "{port}-{port}"
+addresses = ["127.0.0.1"]
+api_secret = "a-secret-of-thirty-two-characters"
+"""
+        settings = load(write_site(tmp_path, more=rooms).path)
+        udp, opus = rooms_findings(settings)
+        assert (udp.name, udp.ok, opus.name, opus.ok) == ("rooms udp", False, "rooms opus", True)
+        assert "in use" in udp.text
+    assert next(rooms_findings(settings)).ok
 
 
 def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:

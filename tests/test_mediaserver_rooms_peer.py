@@ -54,7 +54,7 @@ def person(port: MediaPort) -> Person:
     return Person(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
 
 
-async def until(condition: object, timeout_s: float = 15.0) -> None:
+async def until(condition: object, timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # type: ignore[operator]
             await asyncio.sleep(0.02)

@@ -40,8 +40,9 @@ QUALITY_S: Final = 5.0
 REFRESH_S: Final = LIFETIME_S / 3
 """A client that loses everything joins again with its token: it always has one that is good for a while."""
 
-LATER_S: Final = 0.03
-"""The Rust SDK starts to wait for the response to a request after it has sent it."""
+LATER_S: Final = (0.03, 1.0)
+"""The Rust SDK starts to wait for the response to a request after it has sent it: a busy machine's may not be
+waiting yet the first time. What nobody waits for any more is ignored."""
 
 GOING: Final = 1000
 """WebSocket close code "normal closure" (RFC 6455 section 7.4.1)."""
@@ -148,7 +149,8 @@ class SdkSession:
 
     def _send(self, response: rtc.SignalResponse) -> None:
         if response.HasField("request_response") and self._outlet is not None:
-            self._loop.call_later(LATER_S, self._put, response.SerializeToString())
+            for later_s in LATER_S:
+                self._loop.call_later(later_s, self._put, response.SerializeToString())
         else:
             self._put(response.SerializeToString())
 

@@ -8,6 +8,7 @@ closed ```
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,6 +29,9 @@ from pipeline.transcript import Role, TranscriptEntry
 from sip.call import Call
 
 log = logging.getLogger(__name__)
+
+MAX_PAYLOAD_BYTES = 15 * 1024
+"""Of an answer by RPC, as LiveKit has it."""
 
 DIRECTION = "web"
 
@@ -68,6 +72,9 @@ class WebCall(LiveConversation):
         self._loop = asyncio.get_running_loop()
         self._segments = 0
         self._open: dict[Role, str] = {}  # the segment that is being spoken
+        self._ending: asyncio.Task[None] | None = None
+        for name, method in (("hang_up", self._end_call), ("transcript", self._tell_transcript)):
+            room.methods.setdefault(name, method)
 
     async def run(self) -> None:
         """Converses, hangs everybody up, writes the outcome. Never raises."""
@@ -96,6 +103,22 @@ class WebCall(LiveConversation):
         with suppress(RoomError):  # full, or closed a moment ago: it is heard, if not seen
             self._room.join(guest, now)
             self._room.active(guest, now)
+
+    # What participants call the agent for (RPC) -------------------------------------------------------------
+
+    def _end_call(self, who: Participant, payload: str) -> str:
+        if not who.permissions.publish:
+            raise RoomError("only who takes part may end the call")
+        self._ending = self._loop.create_task(self.hang_up())
+        return ""
+
+    def _tell_transcript(self, who: Participant, payload: str) -> str:
+        """The lines so far, as the API tells them; the oldest left out where they are too long for an
+        answer."""
+        lines = list(self.transcript)
+        while len(text := json.dumps(lines, ensure_ascii=False).encode()) > MAX_PAYLOAD_BYTES:
+            del lines[: max(1, len(lines) // 8)]
+        return text.decode()
 
     # What the room is told ----------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    async def until(self, script: str, *, timeout_s: float = 20.0) -> Any:
+    async def until(self, script: str, *, timeout_s: float = 30.0) -> Any:
         """Waits until an expression is true; its value."""
         async with asyncio.timeout(timeout_s):
             while not (value := await self.run(script)):
@@ -101,7 +101,7 @@ class Page:
                 self.log.append(" ".join(str(each.get("value", "")) for each in data["params"]["args"]))
             elif data["method"] == "Runtime.exceptionThrown":
                 self.log.append(f"exception: {data['params']['exceptionDetails']}")
-            elif data["method"] == "Log.entryAdded":
+            elif data["method"] == "Log.entryAdded" and data["params"]["entry"]["level"] == "error":
                 self.log.append(data["params"]["entry"]["text"])
 
 

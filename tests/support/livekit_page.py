@@ -58,7 +58,7 @@ class SdkPage:
         found: list[dict[str, Any]] = await self.page.run(f"events.filter(e => e.event === {name!r})")
         return found
 
-    async def event(self, name: str, *, after: int = 0, timeout_s: float = 20.0) -> dict[str, Any]:
+    async def event(self, name: str, *, after: int = 0, timeout_s: float = 30.0) -> dict[str, Any]:
         """Waits for an event of that name beyond the first `after`."""
         script = f"events.filter(e => e.event === {name!r})[{after}]"
         told: dict[str, Any] = await self.page.until(script, timeout_s=timeout_s)

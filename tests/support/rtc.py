@@ -40,7 +40,7 @@ class RtcClient:
         """Collects events from now on."""
         self._reading = asyncio.create_task(self._read())
 
-    async def event(self, name: str, *, after: int = 0, timeout_s: float = 20) -> dict[str, Any]:
+    async def event(self, name: str, *, after: int = 0, timeout_s: float = 30) -> dict[str, Any]:
         """Waits for an event of that name beyond the first `after` of them."""
         async with asyncio.timeout(timeout_s):
             while True:
@@ -54,7 +54,7 @@ class RtcClient:
         """Ends the session; what it reports."""
         self.tell(end=True)
         if self._reading is not None:
-            await asyncio.wait_for(self._reading, 20)
+            await asyncio.wait_for(self._reading, 30)
         await self._process.wait()
         return self.report
 

@@ -113,8 +113,9 @@ class Client:
         elif name == "text":
             await me.send_text(value, topic="lk.chat")
         elif name == "attributes":
+            began = time.monotonic()
             await me.set_attributes(value)
-            say(event="attributes set")
+            say(event="attributes set", took=time.monotonic() - began)
         else:
             await self._track_wish(name, value)
 
