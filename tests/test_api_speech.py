@@ -18,7 +18,9 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient
 
 from api.speech import neighbourhood
+from mediaserver.refusals import TooLarge
 from pipeline.resample import resample
+from tests.support.bombs import BOMBS
 from tests.support.engines import flite, word_errors
 from tests.support.server import KEY, REAL_ENGINES, SPEECH_KEY, Site, bearer, running, write_site
 from tests.support.sounds import file_of, played, tone
@@ -256,6 +258,14 @@ async def test_what_is_no_audio_is_a_bad_request(client: Client, octets: bytes) 
     status, error = await hear(client, form(octets))
     assert status == 400
     assert error["error"].startswith("Invalid audio file")
+
+
+@pytest.mark.parametrize("name", [name for name, (octets, _) in BOMBS.items() if len(octets) < 1_000_000])
+async def test_a_bomb_is_400_or_413_while_others_are_served(client: Client, name: str) -> None:
+    octets, refusal = BOMBS[name]
+    answer, (spoken, _) = await asyncio.gather(hear(client, form(octets)), speak(client))
+    assert (answer[0], spoken) == (413 if refusal is TooLarge else 400, 200)
+    assert set(answer[1]) == {"error"}
 
 
 async def test_what_is_too_long_or_too_large_is_413(client: Client) -> None:

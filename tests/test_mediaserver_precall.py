@@ -18,6 +18,8 @@ from mediaserver.records import Claim
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings_tools import PreCallTool
 from tests.support.models import fake_models
+from tests.support.rooms import CALLS_KEY, NEEDY, join, write_web_site
+from tests.support.rtc import rtc_client
 from tests.support.server import KEY, NUMBER, bearer, running, until_final, write_site
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -292,3 +294,56 @@ async def test_a_call_goes_on_without_a_tool_that_may_fail(tmp_path: Path) -> No
         report = await placed(tmp_path, asked.url, "go_on")
     assert report["promptVariables"] == {"name": "Bo", "plan": ""}
     assert report["dialedAt"] is not None
+
+
+WEB_TOOL = """
+[[agent.pre_call_tool]]
+name = "crm"
+url = "TOOL"
+timeout_s = 2
+on_failure = "do_not_dial"
+variables = { place = "account.plan" }
+"""
+
+
+async def web_call(tmp_path: Path, url: str) -> tuple[dict[str, Any], list[str]]:
+    """A browser's call of an agent with a tool, at its end; and what was said in it."""
+    site = write_web_site(tmp_path)
+    text = site.path.read_text().replace("[server]\n", '[server]\nallow_networks = ["127.0.0.0/8"]\n', 1)
+    site.path.write_text(text + WEB_TOOL.replace("TOOL", url))
+    body = {"agentId": NEEDY, "metadata": {"preCallVariables": {"customer": 4711}, "shop": "north"}}
+    with fake_models() as (_, voice):
+        async with running(site) as (_, client), rtc_client() as rtc:
+            headers = bearer(CALLS_KEY)
+            async with client.post("/api/v1/web-calls/connect", json=body, headers=headers) as answer:
+                assert answer.status == 200, await answer.text()
+                ticket = await answer.json()
+            await join(client, rtc, ticket["participantToken"])
+            async with asyncio.timeout(30):
+                while True:
+                    async with client.get(f"/api/v1/calls/{ticket['roomName']}", headers=headers) as answer:
+                        report: dict[str, Any] = await answer.json()
+                    if report.get("endedAt"):
+                        return report, voice.said
+                    await asyncio.sleep(0.05)
+
+
+async def test_a_browsers_call_begins_with_what_the_tool_said_of_its_pre_call_variables(
+    tmp_path: Path,
+) -> None:
+    async with crm() as asked:
+        report, said = await web_call(tmp_path, asked.url)
+    (subject,) = asked.asked
+    assert (subject["direction"], subject["preCallVariables"]) == ("web", {"customer": 4711})
+    assert report["promptVariables"] == {"place": "gold"}
+    assert report["status"] == "COMPLETED"
+    assert "Goodbye from gold." in said
+
+
+async def test_a_browsers_call_ends_with_the_reason_when_its_tool_fails(tmp_path: Path) -> None:
+    async with crm() as asked:
+        asked.answer = WRONG["an error"]
+        report, said = await web_call(tmp_path, asked.url)
+    assert (report["status"], report["hangupCause"]) == ("FAILED", "pre_call_tool")
+    assert report["error"] == "pre-call tool crm: answered 500"
+    assert not any(each.startswith("Goodbye from") for each in said)

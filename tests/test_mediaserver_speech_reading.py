@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -20,6 +19,7 @@ import pytest_asyncio
 from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import InvalidRequest, TooLarge
 from mediaserver.speech.reading import Audio, Limits, Reader
+from tests.support.bombs import BOMBS, wav
 from tests.support.sounds import file_of, tone
 
 LIMITS = Limits(audio_s=60)
@@ -99,54 +99,6 @@ async def test_the_file_stays_open_and_several_are_read_at_once(reader: Reader) 
     files = [file_of(tone(8000, 100 * place), 8000) for place in range(1, 7)]
     read_files = await asyncio.gather(*(read(reader, octets) for octets in files))
     assert [audio.duration_ms for audio in read_files] == [100 * place for place in range(1, 7)]
-
-
-def hidden(octets: bytes) -> bytes:
-    """A FLAC file that does not say how long it is."""
-    changed = bytearray(octets)
-    changed[21] &= 0xF0
-    changed[22:26] = bytes(4)
-    return bytes(changed)
-
-
-def wav(*, channels: int = 1, rate_hz: int = 8000) -> bytes:
-    """A WAV whose header says anything."""
-    header = struct.pack("<HHIIHH", 1, channels, rate_hz, rate_hz * 2, 2, 16)
-    return b"RIFF\x24\x3f\0\0WAVEfmt \x10\0\0\0" + header + b"data\0\x3f\0\0" + bytes(0x3F00)
-
-
-def bombs() -> dict[str, tuple[bytes, type[Exception]]]:
-    silence = np.zeros(48_000 * 600, np.int16)
-    long = file_of(silence, 48_000, container="flac", codec="flac")
-    m4a = file_of(tone(44100, 2000), 44100, container="ipod", codec="aac")
-    times = m4a.index(b"stts") + 8
-    return {
-        "ten minutes of silence in 100 KB": (long, TooLarge),
-        "the same, its length not told": (hidden(long), TooLarge),
-        "one sample a second": (wav(rate_hz=1), TooLarge),
-        "two thousand million samples a second": (wav(rate_hz=2**31 - 1), InvalidRequest),
-        "no samples a second": (wav(rate_hz=0), InvalidRequest),
-        "65535 channels": (wav(channels=65535), InvalidRequest),
-        "no channel": (wav(channels=0), InvalidRequest),
-        "a table of a thousand million entries": (
-            m4a[:times] + b"\x3f\xff\xff\xff" + m4a[times + 4 :],
-            InvalidRequest,
-        ),
-        "nothing": (b"", InvalidRequest),
-        "a header": (wav()[:44], InvalidRequest),
-        "zeros": (bytes(20_000_000), InvalidRequest),
-        "noise": (random.Random(1).randbytes(5_000_000), InvalidRequest),
-        "text": (b"All work and no play makes Jack a dull boy.\n" * 50_000, InvalidRequest),
-        "boxes in boxes": (
-            b"".join(struct.pack(">I4s", 8 * n, b"moov") for n in range(40_000, 0, -1)),
-            InvalidRequest,
-        ),
-        "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(1000), InvalidRequest),
-        "a zip": (b"PK\x03\x04" + bytes(1000), InvalidRequest),
-    }
-
-
-BOMBS = bombs()
 
 
 @pytest.mark.parametrize("name", BOMBS)
