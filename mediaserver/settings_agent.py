@@ -134,6 +134,11 @@ class AgentTerms(Table):
     transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
     is_test: bool = False
     llm: LlmSettings | None = None
+def _asks_the_model(script: Mapping[str, Any]) -> bool:
+    steps = script.get("step")
+    return isinstance(steps, list) and any(isinstance(step, Mapping) and "llm" in step for step in steps)
+
+
     script: Options | None = None
     stt: EngineChain = EngineChain(engine="pocketsphinx")
     tts: EngineChain = EngineChain(engine="espeak-ng")
@@ -154,8 +159,9 @@ class AgentTerms(Table):
 
     @model_validator(mode="after")
     def _one_mind(self) -> Self:
-        if (self.llm is None) == (self.script is None):
-            raise ValueError("llm: an agent has either [agent.llm] or [agent.script]")
+        asks = self.script is not None and _asks_the_model(self.script)
+        if (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
+            raise ValueError("llm: an agent has either [agent.llm] or [agent.script]; both if a step asks it")
         if self.direction == "inbound" and self.phone_number is None:
             raise ValueError("phone_number: an inbound agent needs the number that it is called at")
         if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):

@@ -191,7 +191,8 @@ def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:
 
 def _mind(agent: AgentSettings) -> EngineChoice:
     if agent.script is not None:
-        return EngineChoice("agent", "script", dict(agent.script))
+        model = {} if agent.llm is None else {"llm": _llm_options(agent, agent.llm)}
+        return EngineChoice("agent", "script", {**agent.script, **model})
     if agent.llm is None:
         raise AssertionError("settings let an agent through that has neither a script nor a model")
     return EngineChoice("agent", "llm", _llm_options(agent, agent.llm))
