@@ -118,7 +118,7 @@ async def test_a_greeting_needs_no_model() -> None:
 async def test_without_a_greeting_the_model_speaks_first() -> None:
     chat = FakeChat(["Hello Sara."])
     assert words(await acts_of(joined(chat), CallOpened())) == "Hello Sara."
-    assert "answered" in chat.last[-1]["content"]
+    assert "speak first" in chat.last[-1]["content"]
 
 
 async def test_keys_and_silence_are_told() -> None:

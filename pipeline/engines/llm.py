@@ -13,12 +13,14 @@ from pipeline.engines.llm_builtin import offered
 from pipeline.engines.llm_chat import Chat, ChatEndpoint
 from pipeline.engines.llm_client import ToolClient
 from pipeline.engines.llm_conversation import LlmConversation
+from pipeline.engines.llm_errand import Guest, invite
 from pipeline.engines.llm_http_tool import HttpTool
 from pipeline.engines.llm_mcp import McpServer
 from pipeline.engines.llm_settings import LlmPlan, read_settings
 from pipeline.engines.llm_tools import Tool
 from pipeline.engines.llm_web import Web
 from pipeline.engines.openai_http import ModelEndpoint
+from pipeline.engines.script_errand import Errand
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -60,11 +62,19 @@ class Llm:
 
     def join(self, context: AgentContext) -> LlmConversation:
         """A conversation for one call."""
+        self.look_around()
+        return LlmConversation(self._mind, context)
+
+    def look_around(self) -> None:
+        """A call begins: MCP servers that were away are asked again, beside it."""
         if any(not server.is_open for server in self._servers) and (
             self._opening is None or self._opening.done()
         ):
             self._opening = asyncio.create_task(self._open_servers())
-        return LlmConversation(self._mind, context)
+
+    def invite(self, errand: Errand, context: AgentContext, said: str) -> Guest:
+        """The model for one step of a script, which has `said` something."""
+        return invite(self._mind, errand, context, said)
 
     async def close(self) -> None:
         """Closes all connections."""

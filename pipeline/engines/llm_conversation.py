@@ -41,15 +41,15 @@ AHEAD: Final = 64
 UNHEARD: Final = 2
 """Words of a question that a caller may talk over and still be answering it."""
 
-OPENED: Final = "[The call is answered. You speak first.]"
+OPENED: Final = "[The caller is on the line. You speak first.]"
 SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
 
 
 class LlmConversation:
-    """One call."""
+    """One call. `said` is what the caller has heard already, of somebody who went before."""
 
-    def __init__(self, mind: Mind, context: AgentContext) -> None:
+    def __init__(self, mind: Mind, context: AgentContext, *, said: str = "") -> None:
         self._mind = mind
         self._context = context
         self._state = State(
@@ -61,6 +61,8 @@ class LlmConversation:
         )
         self._asked: Pending | None = None  # what waited for a yes before the caller's last words
         self._opening = opening_messages(mind.prompt, context)
+        if said:
+            self._was_said(said, said)
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         """See `Conversation.respond`."""
@@ -94,8 +96,11 @@ class LlmConversation:
     def _greet(self) -> Say:
         text = fill(self._context.greeting, self._context.variables)
         spoken = speakable(text, self._state.language)
-        self._state.history.begin(None).rounds.append(Round([Segment(text, spoken)]))
+        self._was_said(text, spoken)
         return Say(spoken)
+
+    def _was_said(self, text: str, spoken: str) -> None:
+        self._state.history.begin(None).rounds.append(Round([Segment(text, spoken)]))
 
     def _take_in(self, event: AgentEvent) -> Turn:
         """Brings the history up to what the caller heard, and begins the turn."""

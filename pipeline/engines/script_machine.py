@@ -41,10 +41,11 @@ from pipeline.agent import (
 )
 from pipeline.engines.script_answers import value_of
 from pipeline.engines.script_digits import gathered
+from pipeline.engines.script_errand import Errand
 from pipeline.engines.script_lexicon import Lexicon, lexicon
-from pipeline.engines.script_slots import shown_answers, spoken_answers
+from pipeline.engines.script_slots import label_in, shown_answers, spoken_answers, summary
 from pipeline.engines.script_steps import Plan, Retry, Step, fill
-from pipeline.engines.wording import folded, plain_words
+from pipeline.engines.wording import plain_words
 from pipeline.errors import LocalError
 from pipeline.speech import Expected
 
@@ -60,7 +61,7 @@ class ScriptState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Everything that an answer can change: taken back when the answer turns out to be half of one."""
 
     state: ScriptState
@@ -86,7 +87,7 @@ class ScriptRun:
         self.state = ScriptState.OPENING
         self.answers: dict[str, str] = {}
         self._plan = plan
-        self._language = language
+        self.language = language
         self._greeting = greeting
         self._variables = dict(variables or {})
         self._step = plan.steps[plan.start]
@@ -95,7 +96,7 @@ class ScriptRun:
         self._disposition = ""
         self._reached_goal = False
         self._ending: AgentAct | None = None
-        self._before_said: _Place | None = None
+        self._before_said: Place | None = None
         self._partial = ""  # of the digits asked for
         self._confirming = ""  # the label of the answer that the caller is asked to confirm
 
@@ -103,21 +104,45 @@ class ScriptRun:
         """Moves on `event` and gives what to do now, in order."""
         if isinstance(event, UserSaid):
             if event.continues and self._before_said is not None:
-                self._return_to(self._before_said)
-            self._before_said = self._place()
+                self.return_to(self._before_said)
+            self._before_said = self.place()
         try:
             transition = _TRANSITIONS[self.state, type(event)]
         except KeyError:
             raise LocalError(f"no transition from {self.state} on {type(event).__name__}") from None
         return list(transition(self, event))
 
+    @property
+    def errand(self) -> Errand | None:
+        """What a model is to do now, in the place of the script."""
+        return self._step.llm if self.state is ScriptState.ASKING else None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the step has words of its own."""
+        return bool(self._step.say)
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """The answers so far, without those that nobody may see."""
+        return shown_answers(self._plan, self.answers)
+
+    def hand_back(self, errand: Errand, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
+        """The model is through with it: the script goes on."""
+        self.answers |= answers
+        return list(self._enter(self._step.next if done or not errand.failed else errand.failed))
+
     def report(self) -> AgentReport:
         """What came of it so far."""
         return AgentReport(
             disposition=self._disposition or ("" if self.state is ScriptState.OPENING else "incomplete"),
             reached_goal=self._reached_goal if self._plan.has_goal else None,
-            answers=shown_answers(self._plan, self.answers),
-            summary=self._summary(),
+            answers=dict(self.known),
+            summary=summary(
+                f"{self.state.value} at step {self._step.id}",
+                self._reached_goal if self._plan.has_goal else None,
+                self.known,
+            ),
         )
 
     # transitions
@@ -176,10 +201,8 @@ class ScriptRun:
         expected = self._step.expected
         if expected is None or not text:
             return "", ""
-        padded = f" {folded(text)} "
-        heard = [phrase for phrase in self._step.labels if f" {folded(phrase)} " in padded]
-        if heard:
-            label = self._step.labels[max(heard, key=len)]
+        label = label_in(text, self._step.labels)
+        if label:
             return label, label
         for kind in expected.kinds:
             if kind == "digits" and self._dictates:
@@ -193,7 +216,7 @@ class ScriptRun:
 
     @property
     def _lexicon(self) -> Lexicon:
-        return lexicon(self._language)
+        return lexicon(self.language)
 
     @property
     def _dictates(self) -> bool:
@@ -260,23 +283,25 @@ class ScriptRun:
             self._disposition = retry.disposition
             yield self._end(HangUp(retry.disposition))
 
-    def _place(self) -> _Place:
-        return _Place(
+    def place(self) -> Place:
+        """Where the conversation stands, to `return_to`."""
+        return Place(
             self.state,
             self._step,
             dict(self.answers),
             (self._nomatches, self._silences),
             (self._disposition, self._reached_goal),
             self._ending,
-            (self._partial, self._confirming, self._language),
+            (self._partial, self._confirming, self.language),
         )
 
-    def _return_to(self, place: _Place) -> None:
+    def return_to(self, place: Place) -> None:
+        """What has happened since did not happen."""
         self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
         self._nomatches, self._silences = place.counts
         self._disposition, self._reached_goal = place.outcome
         self._ending = place.ending
-        self._partial, self._confirming, self._language = place.dictation
+        self._partial, self._confirming, self.language = place.dictation
 
     def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
         """Goes to a step and on through those that do not listen, up to the next question or the end."""
@@ -325,9 +350,9 @@ class ScriptRun:
 
     def _switched(self, step: Step) -> list[AgentAct]:
         """From this step on its language is spoken, until another step has one."""
-        if not step.language or step.language == self._language:
+        if not step.language or step.language == self.language:
             return []
-        self._language = step.language
+        self.language = step.language
         return [SwitchLanguage(step.language)]
 
     def _ending_of(self, step: Step) -> AgentAct:
@@ -347,19 +372,6 @@ class ScriptRun:
 
     def _fill(self, text: str) -> str:
         return fill(text, {**self._variables, **self.answers})
-
-    def _summary(self) -> str:
-        known = ", ".join(
-            f"{slot}: {value}" for slot, value in shown_answers(self._plan, self.answers).items()
-        )
-        goal = (
-            ""
-            if not self._plan.has_goal
-            else " goal reached;"
-            if self._reached_goal
-            else " goal not reached;"
-        )
-        return f"{self.state.value} at step {self._step.id};{goal} answers: {known or 'none'}"
 
 
 _Transition = Callable[[ScriptRun, AgentEvent], Iterator[AgentAct]]

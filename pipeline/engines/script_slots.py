@@ -1,4 +1,4 @@
-"""What a script has collected, as it is said to the caller and as it is shown to others."""
+"""What a script is answered and has collected: as it is understood, said to the caller, shown to others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipeline.engines.script_steps import LAST_FOUR, Plan
+from pipeline.engines.wording import folded
 from pipeline.masking import masked
 
 SHOWN_OF: Final = 8
@@ -22,3 +23,17 @@ def spoken_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
 def shown_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
     """As people who read the call's record may see them."""
     return {slot: masked(value) if slot in plan.masked else value for slot, value in answers.items()}
+
+
+def summary(place: str, reached_goal: bool | None, known: Mapping[str, str]) -> str:
+    """A line on how far it got."""
+    goal = {None: "", True: " goal reached;", False: " goal not reached;"}[reached_goal]
+    answers = ", ".join(f"{slot}: {value}" for slot, value in known.items())
+    return f"{place};{goal} answers: {answers or 'none'}"
+
+
+def label_in(text: str, labels: Mapping[str, str]) -> str:
+    """The label of the longest phrase that stands in `text`, "" where none does."""
+    padded = f" {folded(text)} "
+    heard = [phrase for phrase in labels if f" {folded(phrase)} " in padded]
+    return labels[max(heard, key=len)] if heard else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.engines.options import Options
 from pipeline.engines.script_answers import KINDS
+from pipeline.engines.script_errand import Errand, read_errand
 from pipeline.engines.wording import plain_words
 from pipeline.errors import SettingsRefused
 from pipeline.speech import Expected
@@ -61,6 +62,7 @@ class Step:
     language: str = ""
     partial: str = ""
     confirm: str = ""
+    llm: Errand | None = None
 
     def follows(self) -> Iterator[tuple[str, str]]:
         """Every (key, step name) this step can lead to."""
@@ -68,6 +70,8 @@ class Step:
             yield "next", self.next
         for label, name in self.on.items():
             yield f"on.{label}", name
+        if self.llm is not None and self.llm.failed:
+            yield "llm.failed", self.llm.failed
         if self.nomatch.next:
             yield "nomatch.next", self.nomatch.next
         if self.silence.next:
@@ -97,7 +101,8 @@ class Plan:
     @property
     def slots(self) -> frozenset[str]:
         """Names that answers are collected under."""
-        return frozenset(step.collect for step in self.steps.values() if step.collect)
+        found = frozenset(name for step in self.steps.values() if step.llm for name in step.llm.collect)
+        return found | {step.collect for step in self.steps.values() if step.collect}
 
     @property
     def masked(self) -> frozenset[str]:
@@ -183,6 +188,9 @@ def _read_step(table: Options) -> Step:
     if not name:
         table.wrong("id", "a step needs a name")
     expected, labels = _read_expected(table)
+    errand = read_errand(table)
+    if errand is not None:
+        expected = Expected(kinds=("free",))  # the caller answers the model
     step = Step(
         id=name,
         say=table.text("say"),
@@ -202,6 +210,7 @@ def _read_step(table: Options) -> Step:
         language=table.text("language"),
         partial=table.text("partial"),
         confirm=table.text("confirm"),
+        llm=errand,
     )
     table.check_unknown()
     for key, reason in _faults(step):
