@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rooms": "bench.rooms:main",
     "store": "bench.store:main",
     "post": "bench.post:main",
+    "conversation": "bench.conversation:main",
     "all": "bench.everything:main",
 }
 

@@ -14,6 +14,7 @@ SHORT: Final = {
     "rooms": ["--short"],
     "store": ["--short"],
     "post": ["--short"],
+    "conversation": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

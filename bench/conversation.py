@@ -1,0 +1,107 @@
+"""`python -m bench conversation`: eighteen scenarios of turn-taking, measured from what was on the wire.
+
+Scripted callers with exact ground truth talk to the session on a virtual clock, thousands of calls in a few
+minutes, and to a running server over SIP and RTP; a VAD-only conversation has the same calls. What the
+figures mean is in bench/README.md."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
+from typing import Any, Final
+
+import click
+
+from bench import conversation_report, conversation_turns, report
+from bench.conversation_clock import Taped, converse
+from bench.conversation_figures import Outcome, outcome, summary
+from bench.conversation_plot import draw
+from bench.conversation_scenarios import PHRASES, SCENARIOS, Dice, Script
+from bench.conversation_sounds import Phrasebook
+
+CALLS: Final = 300
+SHORT_CALLS: Final = 12
+_BATCH: Final = 25
+
+
+@cache
+def phrasebook() -> Phrasebook:
+    """Once a process."""
+    return Phrasebook(PHRASES)
+
+
+def script(name: str, seed: int) -> Script:
+    """Call number `seed` of a scenario."""
+    return SCENARIOS[name].make(Dice(phrasebook(), name, seed))
+
+
+def call(name: str, seed: int, *, vad_only: bool = False) -> tuple[Taped, Outcome]:
+    """One call on the virtual clock, and what came of it."""
+    played = script(name, seed)
+    taped = converse(played, seed, vad_only=vad_only)
+    return taped, outcome(played, taped)
+
+
+def calls(name: str, seeds: Sequence[int], *, vad_only: bool) -> list[Outcome]:
+    """Several."""
+    logging.disable(logging.ERROR)  # broken engines are meant to be
+    return [call(name, seed, vad_only=vad_only)[1] for seed in seeds]
+
+
+def measure(names: Sequence[str], count: int) -> dict[str, Any]:
+    """Every scenario, with the session and with the baseline."""
+    figures: dict[str, Any] = {"calls": count, "session": {}, "vad_only": {}, "first_bad": {}}
+    batches = [range(first, min(first + _BATCH, count)) for first in range(0, count, _BATCH)]
+    processes = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for name in names:
+            click.echo(f"measuring: {name}", err=True)
+            for label, vad_only in (("session", False), ("vad_only", True)):
+                found = [
+                    each
+                    for part in pool.map(partial(calls, name, vad_only=vad_only), batches)
+                    for each in part
+                ]
+                figures[label][name] = summary(found)
+                if not vad_only:
+                    figures["first_bad"][name] = [seed for seed, each in enumerate(found) if not each.good][
+                        :5
+                    ]
+    return figures
+
+
+def pictures(names: Sequence[str]) -> Mapping[str, str]:
+    """One of each scenario, the first call."""
+    drawn = {}
+    for name in names:
+        taped, found = call(name, 0)
+        path = draw(name, taped, "as wanted" if found.good else found.why)
+        drawn[name] = str(path.relative_to(report.RESULTS))
+    return drawn
+
+
+@click.command()
+@click.option(
+    "--calls", "count", default=CALLS, show_default=True, type=click.IntRange(1), help="Per scenario."
+)
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="These scenarios; saves nothing."
+)
+@click.option("--short", is_flag=True, help="A minute; saves nothing.")
+def main(count: int, only: Sequence[str], short: bool) -> None:
+    """Turn-taking: how fast it answers and yields, and what it lets itself be disturbed by."""
+    names = list(only or SCENARIOS)
+    figures = measure(names, SHORT_CALLS if short else count)
+    if not only:
+        figures["end_of_turn"] = conversation_turns.measure(phrasebook(), SHORT_CALLS * 4 if short else count)
+    conversation_report.show(figures)
+    click.echo(f"first calls that were not as wanted: {figures['first_bad']}")
+    if only or short:
+        return
+    report.save("conversation", figures)
+    page = report.RESULTS / "conversation.md"
+    page.write_text(conversation_report.page(figures, pictures(names)) + "\n", encoding="utf-8")

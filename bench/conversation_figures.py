@@ -1,0 +1,314 @@
+"""What was on the wire, in figures: every call's outcome from its two recordings, every metric from outcomes.
+
+A recording is what the caller's socket sent and got. The system's own account is asked twice: for the words
+that it believes were heard, to compare them with those that were, and for the cause of a long silence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from bench.conversation_caller import FRAME, LOUD
+from bench.conversation_clock import Taped
+from bench.conversation_scenarios import Script, Wanted
+from bench.conversation_sounds import RATE_HZ, Sound, agent_words
+from pipeline.agent import CallOpened, UserKeyed, UserSaid
+from pipeline.audio import Pcm
+from pipeline.transcript import Role
+
+TAIL_S: Final = 0.4
+"""The end of a text that has to be found in the recording for the text to have been finished."""
+
+GAP_S: Final = 2.0
+"""Longer silences in our turn want a cause."""
+
+STOP_S: Final = 0.5
+LOWERED: Final = 10 ** (-10 / 20)
+_ALIKE: Final = 0.5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One call. `good`: the agent did what was wanted; else `why` not. Times in ms, None where there is none.
+
+    `response_ms`: from the caller's last sample to the agent's first; `yield_ms`: from the caller's first
+    sample to the agent's last, and `lowered_ms` to where it was 10 dB lower; `server_ms`: the server's own
+    part, by its account. `turns`: of the caller; `cut_in`: how often the agent began within one. `words_off`:
+    words that the agent believes were heard more or less than were."""
+
+    good: bool = True
+    why: str = ""
+    response_ms: list[float] = field(default_factory=list)
+    server_ms: list[float] = field(default_factory=list)
+    yield_ms: float | None = None
+    lowered_ms: float | None = None
+    turns: int = 0
+    cut_in: int = 0
+    words_off: int | None = None
+    unexplained: int = 0
+    seconds: float = 0.0
+
+    def fail(self, why: str) -> None:
+        """The first reason stands."""
+        self.good, self.why = False, self.why or why
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The agent's sound without a pause of `STOP_S`, seconds."""
+
+    start_s: float
+    end_s: float
+
+
+def outcome(script: Script, taped: Taped) -> Outcome:
+    """What came of one call."""
+    found = Outcome(seconds=taped.heard.size / RATE_HZ)
+    greeting = agent_words(script.part.greeting)
+    spoken = stretches(taped.heard)
+    _turns(found, script, taped, spoken)
+    if taped.result is not None:
+        found.server_ms = [turn.latency.server_ms for turn in taped.result.turns if turn.latency is not None]
+    _JUDGES[script.wanted](found, script, taped, spoken)
+    if script.wanted is Wanted.YIELDS and taped.result is not None:
+        _count_words(found, taped, greeting)
+    _silences(found, taped, spoken)
+    return found
+
+
+def stretches(heard: Pcm) -> list[Stretch]:
+    """Where the agent was heard."""
+    frames = heard[: heard.size // FRAME * FRAME].reshape(-1, FRAME).astype(np.float32)
+    loud = np.flatnonzero(np.sqrt((frames**2).mean(axis=1)) >= LOUD)
+    found: list[Stretch] = []
+    for index in loud:
+        start_s = float(index) * FRAME / RATE_HZ
+        if found and start_s - found[-1].end_s < STOP_S:
+            found[-1] = Stretch(found[-1].start_s, start_s + 0.02)
+        else:
+            found.append(Stretch(_edge(heard, int(index)), start_s + 0.02))
+    return found
+
+
+def _edge(heard: Pcm, frame: int) -> float:
+    first = max(0, frame - 1) * FRAME
+    return (first + int(np.argmax(np.abs(heard[first : first + 2 * FRAME]) >= LOUD / 2))) / RATE_HZ
+
+
+# What was wanted --------------------------------------------------------------------------------------------
+
+
+def _turns(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    """Answers, and answers that came too early, for every turn of the caller's that was one."""
+    if script.wanted is Wanted.GOES_ON:
+        return
+    for placed in taped.placed:
+        if placed.cue.sound is None:
+            continue
+        found.turns += 1
+        if any(placed.start_s + 0.05 < each.start_s < placed.end_s for each in spoken):
+            found.cut_in += 1
+            continue
+        after = [each.start_s for each in spoken if each.start_s >= placed.end_s - 1e-3]
+        if after:
+            found.response_ms.append((after[0] - placed.end_s) * 1000)
+
+
+def _answered(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    if found.cut_in:
+        found.fail("spoke into the caller's turn")
+    if not found.response_ms:
+        found.fail("no answer")
+
+
+def _dictated(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    _answered(found, script, taped, spoken)
+    said = [event for event in taped.events if isinstance(event, UserSaid)]
+    sound = taped.placed[0].cue.sound if taped.placed else None
+    wanted = " ".join(word.text for word in sound.words) if sound is not None else ""
+    if not said or said[-1].text != wanted:
+        found.fail("digits split")
+
+
+def _yielded(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    if not taped.placed:
+        found.fail("the agent did not speak")
+        return
+    start_s = taped.placed[0].start_s
+    greeting = agent_words(script.part.greeting)
+    if completed(greeting, taped.heard):
+        found.fail("did not stop")
+        return
+    broke = broke_off(greeting, taped.heard, start_s)
+    if broke.at_s < start_s:
+        found.fail("stopped before the caller spoke")
+        return
+    found.yield_ms = (broke.at_s - start_s) * 1000
+    found.lowered_ms = (broke.lowered_s - start_s) * 1000
+    if len(found.response_ms) < len(taped.placed):
+        found.fail("no answer" if not found.cut_in else "spoke into the caller's turn")
+
+
+def _went_on(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    if not completed(agent_words(script.part.greeting), taped.heard):
+        found.fail("stopped")
+    if any(not isinstance(event, CallOpened) for event in _settled(taped)):
+        found.fail("answered")
+    gaps = [later.start_s - each.end_s for each, later in pairwise(spoken)]
+    if any(gap > 1.0 for gap in gaps):
+        found.fail("paused for more than 1 s")
+
+
+def _settled(taped: Taped) -> list[Any]:
+    """Events whose answer was heard: a guess that was thrown away was no turn."""
+    if taped.result is None:
+        return list(taped.events)
+    answered = [turn for turn in taped.result.turns[1:] if turn.agent_text]
+    return list(answered)
+
+
+def _rescued(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    if found.cut_in:
+        found.fail("spoke into the caller's turn")
+    if script.cues and not found.response_ms:
+        found.fail("nothing was heard any more")
+
+
+def _keyed(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    keys = script.cues[0].keys.strip("#")
+    got = [event.digits for event in taped.events if isinstance(event, UserKeyed)]
+    if got != [keys]:
+        found.fail("keys lost")
+
+
+_JUDGES: Final = {
+    Wanted.ANSWERS: _answered,
+    Wanted.DICTATION: _dictated,
+    Wanted.YIELDS: _yielded,
+    Wanted.GOES_ON: _went_on,
+    Wanted.RESCUES: _rescued,
+    Wanted.KEYED: _keyed,
+}
+
+
+# Words and silences -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokeOff:
+    """How many samples of a sound were heard in one go, and at which second of the recording that ended.
+    `lowered_s`: from when on it was 10 dB lower, or gone."""
+
+    samples: int
+    at_s: float
+    lowered_s: float
+
+
+def broke_off(sound: Sound, heard: Pcm, from_s: float = 0.0) -> BrokeOff:
+    """Where `sound`, which is the recording's first, ends in it; it is compared frame by frame, whatever its
+    level. `from_s`: a lower level counts from there on."""
+    start = _find(sound.samples[: RATE_HZ // 2], heard[: 6 * RATE_HZ])
+    last, lowered = 0, -1
+    for first in range(0, sound.samples.size - FRAME, FRAME):
+        piece = sound.samples[first : first + FRAME].astype(np.float64)
+        there = heard[start + first : start + first + FRAME].astype(np.float64)
+        if there.size < FRAME or float(np.abs(piece).mean()) < LOUD:
+            continue
+        product = float(piece @ there)
+        if product / (np.linalg.norm(piece) * np.linalg.norm(there) + 1e-9) > _ALIKE:
+            last = first + FRAME
+        elif first - last > STOP_S * RATE_HZ:
+            break
+        low = product < LOWERED * float(piece @ piece)
+        if lowered < 0 and low and start + first >= from_s * RATE_HZ:
+            lowered = first
+    at_s = (start + last) / RATE_HZ
+    return BrokeOff(last, at_s, min(at_s, (start + lowered) / RATE_HZ) if lowered >= 0 else at_s)
+
+
+def completed(sound: Sound, heard: Pcm) -> bool:
+    """The end of `sound` was heard."""
+    tail = sound.samples[-round(TAIL_S * RATE_HZ) :].astype(np.float64)
+    at = _find(tail, heard)
+    there = heard[at : at + tail.size].astype(np.float64)
+    if there.size < tail.size:
+        return False
+    return bool(tail @ there / (np.linalg.norm(tail) * np.linalg.norm(there) + 1e-9) > _ALIKE)
+
+
+def _find(piece: Any, heard: Pcm) -> int:
+    """Where `piece` fits best, whatever its level."""
+    wanted = np.asarray(piece, np.float64)
+    there = heard.astype(np.float64)
+    size = 1 << (there.size + wanted.size).bit_length()
+    product = np.fft.irfft(np.fft.rfft(there, size) * np.conj(np.fft.rfft(wanted, size)), size)[: there.size]
+    energy = np.cumsum(np.concatenate(([0.0], there**2)))
+    last = np.minimum(np.arange(there.size) + wanted.size, there.size)
+    local = np.sqrt(energy[last] - energy[: there.size]) + 1000.0
+    return int(np.argmax(product / local))
+
+
+def _count_words(found: Outcome, taped: Taped, greeting: Sound) -> None:
+    """The transcript's account of the first words against the recording."""
+    assert taped.result is not None
+    entry = next((each for each in taped.result.transcript if each.role is Role.AGENT), None)
+    if entry is None or not entry.interrupted:
+        return
+    heard_s = broke_off(greeting, taped.heard).samples / RATE_HZ
+    were = sum((word.start_s + word.end_s) / 2 <= heard_s for word in greeting.words)
+    found.words_off = abs(len(entry.text.split()) - were)
+
+
+def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
+    """Silences above 2 s after a turn of the caller's, without a fault, a filler or a cause on the record."""
+    result = taped.result
+    explained = result is not None and (
+        bool(result.faults) or any(turn.fillers or turn.silences for turn in result.turns)
+    )
+    for placed in taped.placed:
+        after = [each.start_s for each in spoken if each.start_s >= placed.end_s]
+        until_s = after[0] if after else taped.heard.size / RATE_HZ
+        speaking = any(each.start_s < placed.end_s < each.end_s for each in spoken)
+        others = [each.start_s for each in taped.placed if each.start_s > placed.start_s]
+        if not speaking and not explained and min([until_s, *others]) - placed.end_s > GAP_S:
+            found.unexplained += 1
+
+
+# All of them ------------------------------------------------------------------------------------------------
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Of one scenario."""
+    yields = [each.yield_ms for each in outcomes if each.yield_ms is not None]
+    words = [each.words_off for each in outcomes if each.words_off is not None]
+    reasons = [each.why for each in outcomes if each.why]
+    return {
+        "calls": len(outcomes),
+        "as_wanted": round(sum(each.good for each in outcomes) / len(outcomes), 4),
+        "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
+        "response_ms": percentiles([ms for each in outcomes for ms in each.response_ms]),
+        "server_ms": percentiles([ms for each in outcomes for ms in each.server_ms]),
+        "yield_ms": percentiles(yields),
+        "lowered_ms": percentiles([each.lowered_ms for each in outcomes if each.lowered_ms is not None]),
+        "turns": sum(each.turns for each in outcomes),
+        "cut_in": sum(each.cut_in for each in outcomes),
+        "words_compared": len(words),
+        "words_within_1": sum(off <= 1 for off in words),
+        "unexplained": sum(each.unexplained for each in outcomes),
+        "minutes": round(sum(each.seconds for each in outcomes) / 60, 1),
+    }
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """p50, p95 and how many."""
+    if not values:
+        return {"count": 0}
+    return {
+        "count": len(values),
+        "p50": round(float(np.percentile(values, 50)), 1),
+        "p95": round(float(np.percentile(values, 95)), 1),
+    }

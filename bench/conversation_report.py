@@ -1,0 +1,222 @@
+"""The table of targets, the table of scenarios, and the page that holds both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bench import report
+from bench.conversation_scenarios import SCENARIOS
+
+Scenes = Mapping[str, Mapping[str, Any]]
+"""Of each scenario: `bench.conversation_figures.summary`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A row: what is measured, the most or the least it may be, and how to read it from the figures of the
+    scenarios (None: not measured)."""
+
+    name: str
+    limit: float
+    read: Callable[[Scenes], float | None]
+    at_least: bool = False
+    unit: str = "ms"
+
+    def met(self, value: float) -> bool:
+        """The target is reached."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def _percentile(scenario: str, figure: str, name: str) -> Callable[[Scenes], float | None]:
+    def read(scenes: Scenes) -> float | None:
+        value = scenes.get(scenario, {}).get(figure, {}).get(name)
+        return None if value is None else float(value)
+
+    return read
+
+
+def _worst(metric: str, figure: str, name: str) -> Callable[[Scenes], float | None]:
+    def read(scenes: Scenes) -> float | None:
+        found = [_percentile(each, figure, name)(scenes) for each in _of(metric)]
+        return max((value for value in found if value is not None), default=None)
+
+    return read
+
+
+def _good(metric: str) -> Callable[[Scenes], float | None]:
+    def read(scenes: Scenes) -> float | None:
+        found = [scenes[each] for each in _of(metric) if each in scenes]
+        calls = sum(each["calls"] for each in found)
+        return sum(each["as_wanted"] * each["calls"] for each in found) / calls if calls else None
+
+    return read
+
+
+def _sum(figure: str, metrics: Sequence[str], *, per: str = "") -> Callable[[Scenes], float | None]:
+    def read(scenes: Scenes) -> float | None:
+        found = [scenes[each] for metric in metrics for each in _of(metric) if each in scenes]
+        if not found:
+            return None
+        total = sum(each[figure] for each in found)
+        below = sum(each[per] for each in found) if per else 1
+        return float(total / below) if below else None
+
+    return read
+
+
+def _bad_calls(metric: str) -> Callable[[Scenes], float | None]:
+    def read(scenes: Scenes) -> float | None:
+        found = [scenes[each] for each in _of(metric) if each in scenes]
+        return float(sum(round((1 - each["as_wanted"]) * each["calls"]) for each in found)) if found else None
+
+    return read
+
+
+def _loss_costs(scenes: Scenes) -> float | None:
+    clean = _percentile("clean turn", "response_ms", "p95")(scenes)
+    lossy = _percentile("loss and jitter", "response_ms", "p95")(scenes)
+    return None if clean is None or lossy is None else lossy - clean
+
+
+def _of(metric: str) -> list[str]:
+    return [name for name, scenario in SCENARIOS.items() if scenario.metric == metric]
+
+
+_EVERY_TURN: Final = ("response", "cut-off", "digits", "yield", "loss")
+_ALL: Final = tuple(dict.fromkeys(scenario.metric for scenario in SCENARIOS.values()))
+TARGETS: Final = (
+    Target("response on the wire, p50", 500, _percentile("clean turn", "response_ms", "p50")),
+    Target("response on the wire, p95", 700, _percentile("clean turn", "response_ms", "p95")),
+    Target("server's own part, p95", 30, _percentile("clean turn", "server_ms", "p95")),
+    Target("digit dictations split", 0, _bad_calls("digits"), unit="calls"),
+    Target("yield rate", 1.0, _good("yield"), at_least=True, unit=""),
+    Target("silent after an interruption, p50", 350, _worst("yield", "yield_ms", "p50")),
+    Target("silent after an interruption, p95", 600, _worst("yield", "yield_ms", "p95")),
+    Target("10 dB lower after an interruption, p95", 350, _worst("yield", "lowered_ms", "p95")),
+    Target("selectivity: backchannel", 0.98, _good("backchannel"), at_least=True, unit=""),
+    Target('selectivity: cough, thump, keyboard, "um"', 0.99, _good("noise"), at_least=True, unit=""),
+    Target("selectivity: talk to someone else", 0.95, _good("aside"), at_least=True, unit=""),
+    Target("agent interrupts the caller, per turn", 0.01, _sum("cut_in", _EVERY_TURN, per="turns"), unit=""),
+    Target(
+        "histories at most 1 word off",
+        0.99,
+        _sum("words_within_1", ("yield",), per="words_compared"),
+        at_least=True,
+        unit="",
+    ),
+    Target("self-interruptions by echo", 0, _bad_calls("echo"), unit="calls"),
+    Target("5 % loss and 40 ms jitter cost, p95", 100, _loss_costs),
+    Target("silences above 2 s without a cause", 0, _sum("unexplained", _ALL), unit=""),
+)
+
+
+def target_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Target, reached, baseline, met or missed."""
+    rows: list[tuple[str, ...]] = []
+    for target in TARGETS:
+        value, beside = target.read(figures["session"]), target.read(figures["vad_only"])
+        if value is None:
+            continue
+        sign = "≥" if target.at_least else "≤"
+        limit = f"{sign} {target.limit:g} {target.unit}".strip()
+        rows.append(
+            (target.name, limit, _text(value), _text(beside), "met" if target.met(value) else "missed")
+        )
+    for budget, share in ((300, 0.05), (600, 0.01)):
+        point = figures.get("end_of_turn", {}).get(f"at_{budget}_ms")
+        if point is not None:
+            met = "met" if point["cut_off"] <= share else "missed"
+            name = f"false cut-offs at a mean delay of {budget} ms"
+            rows.append((name, f"≤ {share:g}", _text(point["cut_off"]), _text(point["fixed_silence"]), met))
+    return rows
+
+
+def scenario_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Every scenario: calls, as wanted, response, yield; the baseline's share beside."""
+    rows: list[tuple[str, ...]] = []
+    for name, ours in figures["session"].items():
+        beside = figures["vad_only"].get(name, {})
+        rows.append(
+            (
+                name,
+                str(ours["calls"]),
+                _text(ours["as_wanted"]),
+                _text(beside.get("as_wanted")),
+                _pair(ours["response_ms"]),
+                _pair(beside.get("response_ms", {})),
+                _pair(ours["yield_ms"]),
+                "; ".join(f"{reason}: {count}" for reason, count in ours["reasons"].items()),
+            )
+        )
+    return rows
+
+
+_TARGET_HEAD: Final = ("what", "target", "reached", "VAD only", "")
+_SCENE_HEAD: Final = (
+    "scenario", "calls", "as wanted", "VAD only",
+    "response p50 / p95 ms", "VAD only", "yield p50 / p95 ms", "else",
+)  # fmt: skip
+_WIRE_HEAD: Final = ("scenario", "codec", "calls", "as wanted", "response p50 ms", "virtual", "apart")
+
+
+def wire_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The wire beside the virtual clock."""
+    return [
+        (
+            each["scenario"],
+            each["codec"],
+            str(each["calls"]),
+            _text(each["as_wanted"]),
+            _text(each.get("wire_p50")),
+            _text(each.get("virtual_p50")),
+            _text(each.get("apart_ms")),
+        )
+        for each in figures.get("wire", ())
+    ]
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """On the terminal."""
+    report.show("conversations: targets", _TARGET_HEAD, target_rows(figures))
+    report.show("conversations: scenarios", _SCENE_HEAD, scenario_rows(figures))
+    if figures.get("wire"):
+        report.show("conversations: the wire", _WIRE_HEAD, wire_rows(figures))
+
+
+def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+    """results/conversation.md."""
+    parts = [
+        "# Conversations",
+        "",
+        "**All voices are synthetic** (espeak-ng in four voices, noises made of numbers), and the models are",
+        "stand-ins with fixed budgets. What is measured is turn-taking: read it as a comparison, not as a",
+        "promise about people. Definitions are in [bench/README.md](../README.md#conversations).",
+        "",
+        *_table(_TARGET_HEAD, target_rows(figures)),
+        "",
+        *_table(_SCENE_HEAD, scenario_rows(figures)),
+        "",
+    ]
+    if figures.get("wire"):
+        parts += ["The same callers over SIP and RTP against a running server:", ""]
+        parts += [*_table(_WIRE_HEAD, wire_rows(figures)), ""]
+    for name, path in pictures.items():
+        parts += [f"![{name}]({path})", ""]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = "|---|" + "---:|" * (len(head) - 1)
+    return ["| " + " | ".join(head) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.3f}"
+
+
+def _pair(figures: Mapping[str, float]) -> str:
+    return f"{figures['p50']:.0f} / {figures['p95']:.0f}" if figures.get("count") else ""

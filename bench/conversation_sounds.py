@@ -1,0 +1,240 @@
+"""What scripted callers say and what disturbs them, with the exact place of every word.
+
+All voices are synthetic: espeak-ng in several voices and at several speeds, and noises made of numbers. That
+makes the truth exact and the caller patient; how people sound it does not show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio import Pcm
+from pipeline.engines.espeak import Espeak, EspeakSettings
+from pipeline.resample import resample
+from pipeline.speech import SpokenWord
+
+RATE_HZ: Final = 8000
+VOICES: Final = (("en-us", 165), ("en-gb", 150), ("en-us+f3", 180), ("en-us+m3", 200))
+"""A caller's voice, and its speed in words a minute."""
+
+AGENT_VOICE: Final = ("en-us+f2", 160)
+SPEECH_DBOV: Final = -22.0
+_LAST_SOUND_DB: Final = -30.0  # below the loudest 20 ms: what is quieter is the room, not the voice
+_READING: Final = (
+    "Thank you for calling the service line, where we look after orders, deliveries and invoices for you. "
+    "Your parcel left the warehouse early this morning and is expected at the front door before the evening. "
+    "The driver carries a small telephone and will ring you shortly before arriving at the given address. "
+    "Please keep some form of identity ready, because several items in the shipment need your signature. "
+    "Should nobody be present, a neighbour may accept the package, or we bring everything back on Thursday. "
+    "Our office opens every weekday at seven and closes late, so there is always somebody to talk with. "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TruthWord:
+    """A word, and from when to when it sounds, in seconds from the start of its sound."""
+
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """Something a caller sends. `samples` at 8 kHz, without silence around them. `confidence` is what the
+    recogniser makes of the words at best."""
+
+    samples: Pcm
+    words: tuple[TruthWord, ...] = ()
+    confidence: float = 0.95
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts."""
+        return self.samples.size / RATE_HZ
+
+    def then(self, gap_s: float, other: Sound) -> Sound:
+        """This, a pause, and `other`."""
+        at = self.seconds + gap_s
+        gap = np.zeros(round(gap_s * RATE_HZ), np.int16)
+        later = tuple(TruthWord(word.text, word.start_s + at, word.end_s + at) for word in other.words)
+        return Sound(np.concatenate((self.samples, gap, other.samples)), (*self.words, *later))
+
+    def cut(self, words: int) -> tuple[Sound, Sound]:
+        """Before and after its first `words`: a sentence that somebody interrupts themselves in keeps the
+        melody of one that goes on."""
+        at_s = self.words[words].start_s
+        at = round(at_s * RATE_HZ)
+        first, second = self.samples[:at], self.samples[at:]
+        spoken = slice(_bounds(first)[0], _bounds(first)[1])
+        later = tuple(
+            TruthWord(word.text, word.start_s - at_s, word.end_s - at_s) for word in self.words[words:]
+        )
+        return Sound(first[spoken], self.words[:words]), Sound(second, later)
+
+    def quieter(self, by_db: float, *, confidence: float) -> Sound:
+        """From further away."""
+        far = np.convolve(self.samples.astype(np.float64), np.hanning(7) / np.hanning(7).sum(), "same")
+        return Sound(_pcm(far * 10 ** (-by_db / 20)), self.words, confidence)
+
+
+class Phrasebook:
+    """Every phrase of every voice, synthesised once; `agent` is a long reading, cut at its words."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        texts = sorted(set(phrases))
+        self._sounds: dict[tuple[str, int], Sound] = {}
+        said = asyncio.run(_synthesise([(text, *voice) for voice in VOICES for text in texts]))
+        for number in range(len(VOICES)):
+            for place, text in enumerate(texts):
+                self._sounds[text, number] = said[number * len(texts) + place]
+
+    def __call__(self, text: str, voice: int) -> Sound:
+        """`text` in one of the voices. Raises KeyError for a text that was not announced."""
+        return self._sounds[text, voice % len(VOICES)]
+
+
+@lru_cache(maxsize=1)
+def reading() -> Sound:
+    """A minute of the agent's voice."""
+    sound = asyncio.run(_synthesise([(_READING, *AGENT_VOICE)]))[0]
+    return sound
+
+
+def agent_words(text: str) -> Sound:
+    """What the agent's stand-in voice makes of `text`: as many words of the reading, from a place that hangs
+    on the text. Whatever is to be said takes no time to make, and every word's place is known."""
+    spoken = reading().words
+    wanted = text.split()
+    start = sum(map(ord, text)) % max(1, len(spoken) - 60)
+    samples: list[Pcm] = []
+    words: list[TruthWord] = []
+    at = 0
+    for place, word in enumerate(wanted):
+        index = (start + place) % (len(spoken) - 1)
+        first = round(spoken[index].start_s * RATE_HZ)
+        last = round(spoken[index + 1].start_s * RATE_HZ)
+        piece = reading().samples[first : min(last, first + RATE_HZ // 2)]
+        words.append(TruthWord(word, at / RATE_HZ, (at + piece.size) / RATE_HZ))
+        samples.append(piece)
+        at += piece.size
+    return Sound(np.concatenate(samples) if samples else np.zeros(0, np.int16), tuple(words))
+
+
+async def _synthesise(wanted: Sequence[tuple[str, str, int]]) -> list[Sound]:
+    sounds: list[Sound] = []
+    engines: dict[tuple[str, int], Espeak] = {}
+    try:
+        for text, voice, wpm in wanted:
+            engine = engines.get((voice, wpm))
+            if engine is None:
+                engine = engines[voice, wpm] = Espeak(EspeakSettings(voice=voice, rate_wpm=wpm))
+                await engine.start()
+            sounds.append(await _say(engine, text))
+    finally:
+        for engine in engines.values():
+            await engine.close()
+    return sounds
+
+
+async def _say(engine: Espeak, text: str) -> Sound:
+    pieces: list[Pcm] = []
+    places: list[SpokenWord] = []
+    async with aclosing(engine.speak(text, language="en")) as chunks:
+        async for chunk in chunks:
+            pieces.append(chunk.samples)
+            places += chunk.words
+    whole = at_level(resample(np.concatenate(pieces), engine.rate_hz, RATE_HZ), SPEECH_DBOV)
+    first, last = _bounds(whole)
+    ratio = 1 / engine.rate_hz
+    shift = first / RATE_HZ
+    words = tuple(
+        TruthWord(
+            place.text.strip(".,?!").lower(),
+            max(0.0, place.start * ratio - shift),
+            min(place.end * ratio - shift, (last - first) / RATE_HZ),
+        )
+        for place in places
+    )
+    return Sound(whole[first:last], words)
+
+
+def _bounds(samples: Pcm) -> tuple[int, int]:
+    """The first and the last 10 ms with a voice in them."""
+    n = RATE_HZ // 100
+    frames = samples[: samples.size // n * n].reshape(-1, n).astype(np.float64)
+    power = (frames**2).mean(axis=1)
+    loud = np.flatnonzero(power > power.max() * 10 ** (_LAST_SOUND_DB / 10))
+    return int(loud[0]) * n, int(loud[-1] + 1) * n
+
+
+# Noises -----------------------------------------------------------------------------------------------------
+
+
+def cough(rng: np.random.Generator) -> Sound:
+    """Two bursts of noise, the second one voiced at its end; 0.3 to 0.45 s."""
+    first, second = rng.uniform(0.08, 0.14), rng.uniform(0.16, 0.24)
+    wave = np.concatenate([_burst(rng, first, 900), np.zeros(400), _burst(rng, second, 600)])
+    return Sound(at_level(wave, -18.0))
+
+
+def thump(rng: np.random.Generator) -> Sound:
+    """Something is put on the table: 70 Hz, dying away within 0.15 s."""
+    time_s = np.arange(round(0.15 * RATE_HZ)) / RATE_HZ
+    return Sound(at_level(np.sin(2 * np.pi * rng.uniform(60, 90) * time_s) * np.exp(-time_s * 25), -14.0))
+
+
+def keyboard(rng: np.random.Generator) -> Sound:
+    """Somebody types for 1.5 s, six to ten strokes a second."""
+    wave = np.zeros(round(1.5 * RATE_HZ))
+    at = 0.0
+    while at < 1.4:
+        stroke = rng.standard_normal(160) * np.exp(-np.arange(160) / 25)
+        place = round(at * RATE_HZ)
+        wave[place : place + 160] += stroke[: wave.size - place] * rng.uniform(0.5, 1.0)
+        at += rng.uniform(0.1, 0.17)
+    return Sound(_pcm(wave * 2500))
+
+
+def steady(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
+    """Noise that falls by 3 dB an octave: a car, a fan."""
+    size = round(seconds * RATE_HZ)
+    spectrum = np.fft.rfft(rng.standard_normal(size))
+    spectrum[1:] /= np.sqrt(np.arange(1, spectrum.size))
+    spectrum[: round(100 * seconds)] = 0
+    return at_level(np.fft.irfft(spectrum, size), dbov)
+
+
+def babble(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
+    """Six people talk at once, somewhere behind."""
+    size = round(seconds * RATE_HZ)
+    source = reading().samples.astype(np.float64)
+    wave = np.zeros(size)
+    for _ in range(6):
+        shift = int(rng.integers(source.size))
+        wave += np.resize(np.roll(source, shift), size) * rng.uniform(0.6, 1.0)
+    return at_level(wave, dbov)
+
+
+def at_level(wave: npt.ArrayLike, dbov: float) -> Pcm:
+    """The same at `dbov`, RMS over what is not silence."""
+    values = np.asarray(wave, np.float64)
+    loud = values[np.abs(values) > np.abs(values).max() * 0.02]
+    return _pcm(values * (32768 * 10 ** (dbov / 20) / np.sqrt((loud**2).mean())))
+
+
+def _burst(rng: np.random.Generator, seconds: float, decay: float) -> npt.NDArray[np.float64]:
+    size = round(seconds * RATE_HZ)
+    wave = np.convolve(rng.standard_normal(size), np.hanning(9), "same")
+    return np.asarray(wave * np.exp(-np.arange(size) / decay), np.float64)
+
+
+def _pcm(wave: npt.ArrayLike) -> Pcm:
+    return np.clip(np.round(np.asarray(wave)), -32768, 32767).astype(np.int16)
