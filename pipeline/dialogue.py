@@ -151,7 +151,8 @@ class Dialogue:
     def heard(self, sound: Sound, now: float) -> None:
         """The caller's voice began, ended, or lasts."""
         state = self._turns.state
-        self._watch.sound(self._ears.silent_since() if sound is Sound.STOPPED else now)
+        spoken_until = self._ears.silent_since() if sound is Sound.STOPPED else now
+        self._watch.sound(spoken_until)
         if sound is Sound.SUSTAINED:
             if state is State.HEARING or state in _DEAF or self._protected():
                 return
@@ -163,7 +164,9 @@ class Dialogue:
                 self._hearing.open(self.answering.expected)
             self.receive(SpeechStarted(), now)
         else:
-            self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
+            if state is State.HEARING:
+                self._watch.phase("endpointing", spoken_until)
+            self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
