@@ -1,6 +1,7 @@
 """What happens to calls, on its way to the database: in order, and never on the media path.
 
-A call notes an event by a synchronous, immediate `note`; one task writes them in the order noted. While the
+A call notes an event by a synchronous, immediate `note`; one task writes those of a call in the order noted,
+and of several calls together what each has next: a database commits them for the price of one. While the
 database is away the calls go on and the events wait, at most `limit` of them: beyond that, events that only
 inform (a turn) are given up and counted, while those that decide what a call became (`essential`) are kept,
 of which every live call has at most a handful.
@@ -14,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from mediaserver.errors import StoreUnavailable
 
@@ -24,11 +26,17 @@ Write = Callable[[], Awaitable[object]]
 LIMIT = 20_000
 """Events kept while the database is away: 100 calls with a turn every four seconds for over ten minutes."""
 
+TOGETHER = 16
+"""Calls whose next event is written at the same time."""
+
+LOOK_AHEAD = 128
+"""How far among what waits they are looked for."""
+
 RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts; the last one repeats."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """One event to be written: `write` may run more than once, until it has returned or failed for good."""
 
@@ -81,15 +89,38 @@ class Journal:
 
     async def run(self) -> None:
         """Writes until cancelled."""
+        attempt = 0
         while True:
             await self._noted.wait()
             while self._entries:
-                await self._write(self._entries[0])
-                entry = self._entries.popleft()
-                if entry.done is not None:
-                    entry.done()
+                following = self._following()
+                written = await asyncio.gather(*(self._write(entry) for entry in following))
+                for entry, done in zip(following, written, strict=True):
+                    if done:
+                        self._over(entry)
+                if all(written):
+                    attempt, self.failing = 0, False
+                    continue
+                self.failing = True
+                await asyncio.sleep(self._retry_s[min(attempt, len(self._retry_s) - 1)])
+                attempt += 1
             self._noted.clear()
             self._empty.set()
+
+    def _following(self) -> list[Entry]:
+        """What is written next: the first event of each of some calls, or a single one to see whether the
+        database is back."""
+        firsts: dict[str, Entry] = {}
+        for entry in islice(self._entries, 1 if self.failing else LOOK_AHEAD):
+            firsts.setdefault(entry.call_id, entry)
+            if len(firsts) == TOGETHER:
+                break
+        return list(firsts.values())
+
+    def _over(self, entry: Entry) -> None:
+        self._entries.remove(entry)
+        if entry.done is not None:
+            entry.done()
 
     async def flush(self, timeout_s: float) -> bool:
         """Waits until everything noted so far is written; False when `timeout_s` was not enough."""
@@ -98,23 +129,18 @@ class Journal:
                 await self._empty.wait()
         return self._empty.is_set()
 
-    async def _write(self, entry: Entry) -> None:
-        attempt = 0
-        while True:
-            try:
-                await entry.write()
-            except StoreUnavailable:
-                if not self.failing:
-                    log.exception("database away, call events wait", extra=self._fields(entry))
-                self.failing = True
-                await asyncio.sleep(self._retry_s[min(attempt, len(self._retry_s) - 1)])
-                attempt += 1
-            except Exception:
-                log.exception("call event lost", extra=self._fields(entry))
-                return
-            else:
-                self.failing = False
-                return
+    async def _write(self, entry: Entry) -> bool:
+        """Whether it was written, or given up for good; False: later."""
+        try:
+            await entry.write()
+        except StoreUnavailable:
+            if not self.failing:
+                log.exception("database away, call events wait", extra=self._fields(entry))
+            self.failing = True
+            return False
+        except Exception:
+            log.exception("call event lost", extra=self._fields(entry))
+        return True
 
     def _fields(self, entry: Entry) -> dict[str, object]:
         return {"call_id": entry.call_id, "event": entry.name, "waiting": len(self._entries)}

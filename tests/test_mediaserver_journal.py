@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from mediaserver.errors import LocalError, StoreUnavailable
-from mediaserver.journal import Journal
+from mediaserver.journal import TOGETHER, Journal
 
 
 class Database:
@@ -90,3 +91,44 @@ async def test_an_event_that_can_never_be_written_does_not_hold_up_the_rest() ->
         note(journal, database, "good")
         assert await journal.flush(5)
     assert (done, database.written) == (["bad"], ["good"])
+
+
+async def test_what_several_calls_have_next_is_written_together_and_each_call_keeps_its_order() -> None:
+    at_once, most, written = 0, 0, []
+
+    async def write(call: str, name: str) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        for _ in range(int(call)):  # some take longer than others
+            await asyncio.sleep(0)
+        at_once -= 1
+        written.append((call, name))
+
+    journal = Journal()
+    for name in ("dialling", "answered", "finish"):
+        for call in range(40):
+            journal.note(str(call), name, partial(write, str(call), name))
+    async with kept(journal):
+        assert await journal.flush(5)
+    assert most == TOGETHER
+    assert len(written) == 120
+    for call in range(40):
+        own = [name for noted, name in written if noted == str(call)]
+        assert own == ["dialling", "answered", "finish"]
+
+
+async def test_an_outage_in_the_middle_of_several_calls_loses_and_repeats_nothing() -> None:
+    database = Database()
+    async with kept(Journal(retry_s=(0.001,))) as journal:
+        for name in ("a", "b"):
+            for call in range(30):
+                journal.note(str(call), name, partial(database.write, f"{call}{name}"))
+        while len(database.written) < 20:
+            await asyncio.sleep(0)
+        database.away = True
+        while not journal.failing:
+            await asyncio.sleep(0)
+        database.away = False
+        assert await journal.flush(5)
+    assert sorted(database.written) == sorted(f"{call}{name}" for name in "ab" for call in range(30))
