@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.debriefing import debriefed
@@ -27,16 +27,14 @@ from mediaserver.settings_tools import PreCallTool
 from mediaserver.store import Store
 from pipeline.agent import AgentContext, Conversation
 from pipeline.leg import Leg
+from pipeline.line_stage import LineStage
 from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnRecord
 from pipeline.recording import Recording, RecordingWriter
 from pipeline.session import Session
 from pipeline.transcript import TranscriptEntry
-from pipeline.turn_judge import TurnJudge
 from sip.call import Call
 
 log = logging.getLogger(__name__)
-
-_JUDGE: Final = TurnJudge()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +93,8 @@ class LiveConversation(SessionObserver):
         self.began = 0.0
         """When the conversation did, on the loop's clock."""
         self.stopped = False
+        self.line: LineStage | None = None
+        """Who or what answers is not taken for granted: on calls that we place."""
         self._session: Session | None = None
         self._agent: Conversation | None = None
         self._ended_at_ms = 0
@@ -156,7 +156,8 @@ class LiveConversation(SessionObserver):
             phrases=cast.phrases,
             recording=self._open_recording(leg.rate_hz),
             observer=self,
-            judge=_JUDGE,
+            line=self.line,
+            judge=cast.judge,
         )
         self.conversing()
         return await self._session.run()

@@ -13,23 +13,29 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 from weakref import WeakSet
 
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
 from pipeline.engines.guard import EngineHealth, Guard, GuardedVoice, RemoteEngine
+from pipeline.engines.smart_turn import load as load_turn_model
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.phrases import Phrases
 from pipeline.reach import Reach, reaching
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
+from pipeline.turn_judge import TurnJudge
 
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 """A model that is not loaded after this will not be: the server says so instead of waiting."""
+
+BUILT_IN: Final = TurnJudge()
+"""Judges the ends of turns where an agent has no model for it."""
 
 Load = Callable[[str, str, Mapping[str, Any]], Any]
 """Makes an engine from its kind, its name and its options."""
@@ -71,6 +77,8 @@ class AgentChoice:
     stt_fallback: tuple[EngineChoice, ...] = ()
     tts_fallback: tuple[EngineChoice, ...] = ()
     session: SessionSettings
+    line: LineSettings = TALK_TO_ALL
+    turn_model: str = ""
 
     @property
     def engines(self) -> tuple[EngineChoice, ...]:
@@ -88,6 +96,8 @@ class Cast:
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
     session: SessionSettings
+    line: LineSettings = TALK_TO_ALL
+    judge: TurnJudge = BUILT_IN
     uses: frozenset[str] = frozenset()
 
 
@@ -112,6 +122,7 @@ class Engines:
         self._missing: dict[str, str] = {}
         self._guards: dict[str, Guard] = {}
         self._ears: dict[tuple[str, ...], FallbackEars] = {}
+        self._judges: dict[str, TurnJudge] = {}
         self._casts: dict[str, Cast] = {}
         self._in_use: WeakSet[Cast] = WeakSet()
         self._changing = asyncio.Lock()
@@ -250,6 +261,9 @@ class Engines:
             self._missing[choice.agent_id] = f"{choice.tts.name}: {error}"
             self._casts.pop(choice.agent_id, None)
             return
+        judge = await self._judge(choice)
+        if judge is None:
+            return
         made = Cast(
             agent=cast(Agent, self._running[choice.agent.identity]),
             stt=ears,
@@ -257,10 +271,26 @@ class Engines:
             fallback_tts=tuple(voices[1:]),
             phrases=phrases,
             session=choice.session,
+            line=choice.line,
+            judge=judge,
             uses=frozenset(engine.identity for engine in _all_engines(choice)),
         )
         self._in_use.add(made)
         self._casts[choice.agent_id] = made
+
+    async def _judge(self, choice: AgentChoice) -> TurnJudge | None:
+        """Who judges the ends of turns; None where the agent's model is missing, and the agent with it."""
+        path = choice.turn_model
+        if not path:
+            return BUILT_IN
+        try:
+            if path not in self._judges:
+                self._judges[path] = TurnJudge(await asyncio.to_thread(load_turn_model, path))
+            return self._judges[path]
+        except EngineMissing as error:
+            self._missing[choice.agent_id] = str(error)
+            self._casts.pop(choice.agent_id, None)
+            return None
 
     def _hearing(self, choice: AgentChoice) -> FallbackEars:
         """The recognisers of an agent that run; agents with the same ones share them."""

@@ -22,6 +22,7 @@ from mediaserver.handing import hand_over, handed_on
 from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.bridge import Bridge
+from pipeline.line_stage import EarlyEar, LineStage
 from sip.call import Call, CallFailed
 from sip.errors import SipError
 from sip.states import CallState, Direction, HangupCause
@@ -111,6 +112,8 @@ class LiveCall(LiveConversation):
             log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
             self._finish(Outcome(status=CallStatus.FAILED, cause=HangupCause.UNREACHABLE, error=str(error)))
         else:
+            self.line = LineStage(self.part.cast.line)
+            call.attach(EarlyEar(self.line), None)
             await self._follow(call)
 
     async def _arm(self) -> bool:
@@ -190,6 +193,7 @@ class LiveCall(LiveConversation):
             ended_at_ms=self.now_ms(),
             # A 487 answers our own CANCEL; other local ends are an INVITE that nobody answered.
             definite=call.ended_by == "remote" or failure.code == _CANCELLED,
+            analysis={"line": self.line.early} if self.line is not None and self.line.early else {},
         )
 
     def _finish(self, outcome: Outcome) -> None:

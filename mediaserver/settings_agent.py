@@ -79,7 +79,23 @@ class SessionSettings(Table):
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
     record_masked: bool = False
+    turn_model: str = ""
     rescue: str = ""
+
+
+class LineSettings(Table):
+    """[agent.line]: what an outbound agent does when a machine answers, or music."""
+
+    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
+    message: str = Field(default="", max_length=2000)
+    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
+    hold_s: float = Field(default=120.0, ge=5, le=3600)
+
+    @model_validator(mode="after")
+    def _worded(self) -> Self:
+        if self.answering_machine == "leave_message" and not self.message.strip():
+            raise ValueError("message: leave_message needs the words to leave")
+        return self
 
 
 def _target(value: str) -> str:
@@ -118,6 +134,11 @@ _TEXTS: Mapping[str, Mapping[str, str]] = {
 """By language, where the configuration says nothing."""
 
 
+def _asks_the_model(script: Mapping[str, Any]) -> bool:
+    steps = script.get("step")
+    return isinstance(steps, list) and any(isinstance(step, Mapping) and "llm" in step for step in steps)
+
+
 class AgentTerms(Table):
     """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
     at."""
@@ -134,16 +155,12 @@ class AgentTerms(Table):
     transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
     is_test: bool = False
     llm: LlmSettings | None = None
-def _asks_the_model(script: Mapping[str, Any]) -> bool:
-    steps = script.get("step")
-    return isinstance(steps, list) and any(isinstance(step, Mapping) and "llm" in step for step in steps)
-
-
     script: Options | None = None
     stt: EngineChain = EngineChain(engine="pocketsphinx")
     tts: EngineChain = EngineChain(engine="espeak-ng")
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
+    line: LineSettings = LineSettings()
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None

@@ -25,6 +25,7 @@ from mediaserver.settings import (
 )
 from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
+from pipeline.line_stage import LineSettings
 from pipeline.phrases import Phrase, standard
 from pipeline.settings import SessionSettings
 from sip import endpoint, trunk
@@ -40,6 +41,19 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         stt_fallback=_fallbacks("stt", agent.stt, agent.language),
         tts_fallback=_fallbacks("tts", agent.tts, agent.language, agent.tts_fallback),
         session=session_settings(agent),
+        line=line_settings(agent),
+        turn_model=agent.session.turn_model,
+    )
+
+
+def line_settings(agent: AgentSettings) -> LineSettings:
+    """What an agent does about a machine that answers."""
+    line = agent.line
+    return LineSettings(
+        answering_machine=line.answering_machine,
+        message=line.message,
+        hold_music=line.hold_music,
+        hold_s=line.hold_s,
     )
 
 

@@ -48,6 +48,9 @@ class LineSettings:
             raise ValueError("hold_s: must be above 0")
 
 
+TALK_TO_ALL: Final = LineSettings()
+
+
 class Verdict(Enum):
     """What to do about the line."""
 
@@ -179,6 +182,23 @@ class LineStage:
     def _decide(self, verdict: Verdict) -> Verdict:
         self._state, self.verdict = _State.DECIDED, verdict
         return verdict
+
+
+class EarlyEar:
+    """Hears a call before it is answered (a `LegListener`)."""
+
+    def __init__(self, stage: LineStage) -> None:
+        self._stage = stage
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """Early media."""
+        self._stage.heard_early(frame, now)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """Nobody keys anything yet."""
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """It was not answered."""
 
 
 class LineAgent:

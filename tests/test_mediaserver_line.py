@@ -1,0 +1,135 @@
+"""Machines that answer, over the wire: a PJSIP telephone with a greeting and a beep, and a carrier that says
+before the answer why there will be none."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sip.endpoint import Endpoint, EndpointSettings
+from sip.trunk import TrunkSettings
+from tests.support.callers import at_level, spoken
+from tests.support.lines import RATE_HZ, Wave, quiet, tone
+from tests.support.models import fake_models
+from tests.support.server import (
+    FAKE_ENGINES,
+    KEY,
+    NUMBER,
+    Site,
+    bearer,
+    free_rtp_ports,
+    running,
+    until_final,
+    write_site,
+)
+from tests.support.softphone import SoftphoneProcess
+from tests.support.tones import write_wav
+
+CALLER = "0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c77"
+MESSAGE = "Please call the clinic back."
+AGENT = """
+[[agent]]
+id = "{id}"
+company = "acme"
+trunk = "carrier"
+phone_number = "+14155550100"
+{engines}
+[agent.line]
+answering_machine = "leave_message"
+message = "{message}"
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Good morning. Goodbye."
+action = "hang_up"
+"""
+ESPEAK = '[agent.tts]\nengine = "espeak-ng"\n[agent.stt]\nengine = "pocketsphinx"'
+
+
+def site_of(directory: Path, carrier: int, engines: str = FAKE_ENGINES) -> Site:
+    site = write_site(directory, more=AGENT.format(id=CALLER, engines=engines, message=MESSAGE))
+    site.path.write_text(site.path.read_text().replace(f":{site.carrier};", f":{carrier};"))
+    return site
+
+
+@pytest.fixture
+def machine() -> Wave:
+    """What the machine says, and its beep."""
+    said = spoken(("Hello, this is the voice mail of John Baker. Please leave a message after the tone.",))[0]
+    return np.concatenate([quiet(0.3), at_level(said, -18), quiet(0.6), tone((1000,), 0.4, 6000)])
+
+
+async def place(client: Any) -> str:
+    body = {"agentId": CALLER, "phoneNumber": NUMBER}
+    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+        assert answer.status == 200, await answer.text()
+        return str((await answer.json())["data"]["callTaskId"])
+
+
+@pytest.mark.peer
+async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep(
+    tmp_path: Path, machine: Wave
+) -> None:
+    file = write_wav(tmp_path / "machine.wav", machine.astype(np.int16), RATE_HZ)
+    (tmp_path / "phone").mkdir()
+    async with SoftphoneProcess(tmp_path / "phone", answer_after_s=0.1) as phone:
+        async with running(site_of(tmp_path, phone.port, ESPEAK)) as (_, client):
+            call_id = await place(client)
+            await phone.event("media", active=True)
+            phone.do("play", line=0, file=str(file))
+            call = await until_final(client, call_id)
+    heard, rate_hz = phone.heard()
+    loud = np.flatnonzero(np.abs(heard.astype(np.int32)) > 500) / rate_hz
+    assert call["status"] == "COMPLETED"
+    assert call["analysis"]["disposition"] == "message_left"
+    assert call["analysis"]["line"] == "answering_machine"
+    assert [entry["text"] for entry in call["transcript"]] == [MESSAGE]
+    assert loud[0] >= len(machine) / RATE_HZ - 0.1  # nothing over the greeting, nor into the beep
+    assert loud[-1] - loud[0] > 1.0  # and all of the message
+
+
+class Announcement:
+    """An `AudioSource` that says one thing, once."""
+
+    def __init__(self, wave: Wave) -> None:
+        self._frames = list(wave.astype(np.int16)[: len(wave) // 160 * 160].reshape(-1, 160))
+
+    @property
+    def over(self) -> bool:
+        return not self._frames
+
+    def read(self) -> Any:
+        return self._frames.pop(0) if self._frames else None
+
+    def sent(self, now: float) -> None: ...
+
+    def on_ready(self, wake: Any) -> None: ...
+
+
+async def test_what_a_carrier_says_before_the_answer_is_on_the_record(tmp_path: Path) -> None:
+    tones = [tone((hz,), 0.33) for hz in (950, 1400, 1800)]
+    words = Announcement(np.concatenate([quiet(0.2), *tones, quiet(0.5)]))
+    site = write_site(tmp_path, more=AGENT.format(id=CALLER, engines=FAKE_ENGINES, message=MESSAGE))
+    first, last = map(int, free_rtp_ports(160).split("-"))
+    settings = EndpointSettings(udp=f"127.0.0.1:{site.carrier}", rtp_ports=(first + 80, last))
+    with fake_models():
+        async with Endpoint(settings) as carrier:
+            uri = f"sip:127.0.0.1:{site.sip};transport=udp"
+            carrier.add_trunk(TrunkSettings(id="us", uri=uri, allow_from=("127.0.0.1/32",)))
+            async with running(site) as (_, client):
+                call_id = await place(client)
+                incoming = await anext(carrier.incoming())
+                incoming.attach(None, words)
+                await incoming.ring(early_media=True)
+                async with asyncio.timeout(30):
+                    while not words.over:
+                        await asyncio.sleep(0.02)
+                await incoming.reject(480)
+                call = await until_final(client, call_id)
+    assert call["status"] == "NO_ANSWER"
+    assert call["analysis"]["line"] == "not_in_service"
