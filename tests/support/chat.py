@@ -168,7 +168,7 @@ async def serving_chat(chat: FakeChat) -> AsyncIterator[ChatServer]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", completions)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -33,7 +33,7 @@ async def shop() -> AsyncIterator[Shop]:
 
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", anything)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
