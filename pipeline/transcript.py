@@ -13,6 +13,7 @@ from typing import Final
 from pipeline.speech import SpokenWord
 
 _CHARACTERS_PER_S: Final = 14.0  # spoken English and Arabic, for an engine without word times cut off midway
+_SLOWEST_CHARACTERS_PER_S: Final = 11.0
 
 
 class Role(StrEnum):
@@ -65,7 +66,13 @@ class Transcript:
 
 
 def placed_words(
-    text: str, spoken: Sequence[SpokenWord], *, samples: int, rate_hz: int, complete: bool
+    text: str,
+    spoken: Sequence[SpokenWord],
+    *,
+    samples: int,
+    rate_hz: int,
+    complete: bool,
+    slowest: bool = False,
 ) -> tuple[SpokenWord, ...]:
     """The words of `text`, each with the samples at `rate_hz` in which it sounds.
 
@@ -73,18 +80,19 @@ def placed_words(
     `complete` whether that is all. Engine words as many as those of `text` (fewer while incomplete) are
     taken with the text's own spelling and punctuation; other engine words stand as they are (it said
     "twenty one" for "21"). Where the engine has none, the words are spread over the samples by their
-    length, or over the usual speed of speech while the length is not known."""
+    length, or over the usual speed of speech (the `slowest`, if asked) while the length is not known."""
     written = text.split()
     if not spoken:
-        return _spread(written, samples=samples if complete else 0, rate_hz=rate_hz)
+        per_s = _SLOWEST_CHARACTERS_PER_S if slowest else _CHARACTERS_PER_S
+        return _spread(written, samples=samples if complete else 0, by_speed=rate_hz / per_s)
     if len(spoken) == len(written) or (not complete and len(spoken) < len(written)):
         return tuple(SpokenWord(word, at.start, at.end) for word, at in zip(written, spoken, strict=False))
     return tuple(spoken)
 
 
-def _spread(written: Sequence[str], *, samples: int, rate_hz: int) -> tuple[SpokenWord, ...]:
+def _spread(written: Sequence[str], *, samples: int, by_speed: float) -> tuple[SpokenWord, ...]:
     total = sum(len(word) + 1 for word in written)
-    per_character = samples / total if samples and total else rate_hz / _CHARACTERS_PER_S
+    per_character = samples / total if samples and total else by_speed
     placed: list[SpokenWord] = []
     characters = 0
     for word in written:

@@ -61,9 +61,14 @@ class Utterance:
             self._pieces[-1].complete = True
 
     def break_piece(self) -> str:
-        """The voice broke off: keeps the words that are in the audio, returns those that are not."""
+        """The voice broke off: keeps the words that are in the audio, returns those that are not, which are
+        to be said again. Of a voice without word times the slowest speech is assumed: a word that is said
+        twice is understood, one that is never said is not."""
+        return self._broken(slowest=True)
+
+    def _broken(self, *, slowest: bool) -> str:
         piece = self._pieces[-1]
-        kept = heard_words(self._placed(piece), self.samples)
+        kept = heard_words(self._placed(piece, slowest=slowest), self.samples)
         # All of a word but its last 20 ms counts as whole: the resampler still holds a little back.
         kept = tuple(word for word in kept if word.end <= self.samples + self.rate_hz // 50)
         words = piece.text.split()
@@ -75,7 +80,7 @@ class Utterance:
     def interject(self, text: str, samples: int) -> None:
         """`samples` that say `text` come between what was written and the rest of the piece under way."""
         piece = self._pieces[-1] if self._pieces and not self._pieces[-1].complete else None
-        rest = self.break_piece() if piece is not None else ""
+        rest = self._broken(slowest=False) if piece is not None else ""
         self.begin_piece(text)
         self.add(samples)
         self.end_piece()
@@ -117,9 +122,14 @@ class Utterance:
         paused = sum(pause for begin, pause in self._pauses if begin <= samples)
         return self.started_at + samples / self.rate_hz + paused
 
-    def _placed(self, piece: _Piece) -> tuple[SpokenWord, ...]:
+    def _placed(self, piece: _Piece, *, slowest: bool = False) -> tuple[SpokenWord, ...]:
         placed = placed_words(
-            piece.text, piece.spoken, samples=piece.samples, rate_hz=self.rate_hz, complete=piece.complete
+            piece.text,
+            piece.spoken,
+            samples=piece.samples,
+            rate_hz=self.rate_hz,
+            complete=piece.complete,
+            slowest=slowest,
         )
         return tuple(
             SpokenWord(word.text, piece.start + word.start, piece.start + word.end) for word in placed
