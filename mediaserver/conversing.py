@@ -264,7 +264,7 @@ class LiveConversation(SessionObserver):
         if claim.phone_number:
             self.note(
                 "do_not_call",
-                lambda: store.add_do_not_call(claim.company_id, (claim.phone_number,), reason=reason),
+                lambda: store.bar(claim.company_id, claim.phone_number, reason=reason),
             )
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mediaserver.db import Tx
-from mediaserver.errors import LocalError
+from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.numbers import normalise
 from mediaserver.queueing import DoNotCall, DoNotCallPage
 
 PAGE_LIMIT = 200
@@ -20,6 +21,16 @@ def add(tx: Tx, *, company_id: str, numbers: tuple[str, ...], reason: str) -> in
     return sum(
         tx.run(_ADD, company_id=company_id, phone_number=number, reason=reason) for number in sorted(numbers)
     )
+
+
+def bar(tx: Tx, *, company_id: str, phone_number: str, reason: str) -> bool:
+    """See `Store.bar`."""
+    company = tx.row("SELECT country FROM companies WHERE id = :company_id", company_id=company_id)
+    try:
+        number = normalise(phone_number, company["country"] or None if company is not None else None)
+    except InvalidNumber:
+        return False
+    return add(tx, company_id=company_id, numbers=(number,), reason=reason) > 0
 
 
 def remove(tx: Tx, *, company_id: str, phone_number: str) -> bool:

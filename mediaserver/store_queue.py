@@ -136,6 +136,12 @@ class Queue:
             partial(do_not_call.add, company_id=company_id, numbers=tuple(numbers), reason=reason)
         )
 
+    async def bar(self, company_id: str, phone_number: str, *, reason: str = "") -> bool:
+        """Puts a number on the company's list as a trunk gave it; False: it is none, or was there already."""
+        return await self._db.write(
+            partial(do_not_call.bar, company_id=company_id, phone_number=phone_number, reason=reason)
+        )
+
     async def remove_do_not_call(self, company_id: str, phone_number: str) -> bool:
         """Takes a number off the list; False: it was not on it."""
         return await self._db.write(

@@ -141,6 +141,9 @@ class WebCall(LiveConversation):
         super().transcript_added(entry)
         self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
 
+    def do_not_call(self, reason: str, now: float) -> None:
+        """See `SessionObserver`. Nobody was called: a visitor's name is no telephone number."""
+
     def turn_completed(self, turn: TurnRecord) -> None:
         """See `SessionObserver`."""
         super().turn_completed(turn)
