@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from mediaserver.demo.micro_whisper import MODEL_DIR
+from mediaserver.settings import load
+from mediaserver.wiring import engine_problems
 from pipeline.engines.espeak import Espeak
 from sip.call import Call as PhoneCall
 from sip.call import CallFailed
@@ -37,6 +39,7 @@ from tests.support.shop import Shop, shop
 from tests.support.softphone import SoftphoneProcess
 from tests.support.tones import write_wav
 
+EXAMPLE = Path(__file__).parents[1] / "examples" / "llm_agent.toml"
 AGENT_ID = "0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c01"
 
 AGENT = """
@@ -102,6 +105,16 @@ async def place(client: Any) -> str:
     async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
         assert answer.status == 200, await answer.text()
         return str((await answer.json())["data"]["callTaskId"])
+
+
+def test_the_example_agent_loads(tmp_path: Path) -> None:
+    path = tmp_path / "example.toml"
+    path.write_text(
+        '[[company]]\nid = "acme"\n[[trunk]]\nid = "t"\ncompany = "acme"\nuri = "sip:127.0.0.1"\n'
+    )
+    path.write_text(path.read_text() + EXAMPLE.read_text())
+    settings = load(path, environment={}, checks=[engine_problems])
+    assert settings.agents[0].llm is not None
 
 
 # A call as it should be -------------------------------------------------------------------------------------

@@ -230,6 +230,13 @@ def test_arguments_that_do_not_fit_are_refused(text: str) -> None:
     assert len(str(caught.value)) < 500
 
 
+def test_formats_are_checked() -> None:
+    schema = Schema({"properties": {"day": {"type": "string", "format": "date"}}})
+    assert schema.read('{"day": "2026-03-04"}') == {"day": "2026-03-04"}
+    with pytest.raises(Misfit):
+        schema.read('{"day": "soon"}')
+
+
 def test_arguments_that_fit() -> None:
     assert BOOKING.read('{"day": "monday"}') == {"day": "monday"}
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, best_match
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -19,6 +19,7 @@ from referencing.exceptions import Unresolvable
 MAX_SCHEMA: Final = 20_000  # characters
 PATTERN_LIMIT: Final = 200
 REPEATS_LIMIT: Final = 4
+_FORMATS: Final = FormatChecker(("date", "email", "uuid", "ipv4"))
 _REPEATS: Final = re.compile(r"[*+{]")
 _NESTED: Final = re.compile(r"\)[*+?{]|\(\?(?!:)|\\[1-9]")
 
@@ -46,7 +47,7 @@ class Schema:
         for reason in _dangers(document):
             raise ValueError(reason)
         self.document: Mapping[str, Any] = document
-        self._validator = Draft202012Validator(document, registry=Registry())
+        self._validator = Draft202012Validator(document, registry=Registry(), format_checker=_FORMATS)
 
     @property
     def properties(self) -> Mapping[str, Any]:
