@@ -84,7 +84,7 @@ class Answering:
             written = action.silent_since is None
             if written:
                 minutes.caller_wrote(event.text, now)
-            else:
+            elif not action.presumed:
                 caller = self._hearing.take(now)
             event = replace(
                 event,
@@ -105,8 +105,10 @@ class Answering:
             reply.event = replace(event, settled=reply.settled)
         reply.task = tasks.create_task(self._answer(reply))
 
-    def settle(self) -> None:
+    def settle(self, endpoint_due: float, now: float) -> None:
         """The turn that was presumed to be over is."""
+        caller = self._hearing.take(now)
+        self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
         if self.reply is not None:
             self.reply.settle()
 

@@ -328,8 +328,7 @@ class Dialogue:
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
-            judged = self._turns.state is State.ENDPOINTING
-            self._hearing.decode(action.turn, self._tasks, judged=judged)
+            self._hearing.decode(action.turn, self._tasks, judged=True)
 
     def _listen_in(self, action: ListenIn, now: float) -> None:
         self._check_voice(action, now)
@@ -341,7 +340,7 @@ class Dialogue:
             self.answering.start(action, now, self._tasks)
 
     def _settle(self, action: Settle, now: float) -> None:
-        self.answering.settle()
+        self.answering.settle(action.endpoint_due, now)
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
         self.answering.interrupt(now)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from pipeline.ears import Ears
 from pipeline.endpointing import TurnEvidence
@@ -17,6 +18,8 @@ from pipeline.turn_events import Overheard, Understood
 from pipeline.turn_judge import TurnJudge
 
 log = logging.getLogger(__name__)
+
+ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
 
 
 class Hearing:
@@ -41,6 +44,7 @@ class Hearing:
         self._loop = asyncio.get_running_loop()
         self._hypothesis = Hypothesis("")
         self._task: asyncio.Task[None] | None = None
+        self._asked_at = 0.0
         self._taken = False  # the open utterance has become a turn
 
     def open(self, expected: Expected | None) -> None:
@@ -69,6 +73,7 @@ class Hearing:
         """Asks for the words so far, and with `judged` whether they are all; a request under way is
         superseded."""
         self.cancel()
+        self._asked_at = self._loop.time()
         self._task = tasks.create_task(self._understand(turn, judged=judged))
 
     def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
@@ -76,7 +81,7 @@ class Hearing:
         partial = self._ears.partial()
         if partial:
             self._tell(Overheard(turn, partial), self._loop.time())
-        if self._task is None and self._ears.is_open:
+        if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
             self.decode(turn, tasks)
 
     def cancel(self) -> None:

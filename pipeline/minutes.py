@@ -80,6 +80,14 @@ class Minutes:
         caller went on, and `caller` is the whole of what they said."""
         self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
 
+    def confirm(self, caller: TranscriptEntry | None, *, endpoint_due: float, words_known: float) -> None:
+        """What is being answered was said in these words, and the turn is over."""
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.caller = caller
+            if exchange.clock is not None:
+                exchange.clock.endpoint_due, exchange.clock.words_known = endpoint_due, words_known
+
     def sounded(self, now: float, *, agent_s: float, tts_s: float) -> None:
         """A frame of the answer was handed to the wire; the first one counts."""
         exchange = self._exchange

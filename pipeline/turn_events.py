@@ -85,13 +85,15 @@ class TextWritten:
 @dataclass(frozen=True, slots=True)
 class Understood:
     """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's.
-    `p_eot`: how probable it is that the caller is done; None where nobody judges more than the words."""
+    `p_eot`: how probable it is that the caller is done; None where nobody judges more than the words.
+    Not `final`: taken from a partial result."""
 
     turn: int
     text: str
     confidence: float = 0.0
     failed: bool = False
     p_eot: float | None = None
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,9 @@ class Inner(Enum):
     TALKED_TOO_LONG = auto()
     DECODE_DUE = auto()
     WORDS_OVERDUE = auto()
+    GUESS_DUE = auto()
     TURN_LIKELY = auto()
+    TURN_CHANGED = auto()  # the words were others than those that are being answered
     TURN_TAKEN = auto()
     NOISE_HEARD = auto()
     OVERLAP_CHECK_DUE = auto()
@@ -205,9 +209,11 @@ class StartReply:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The presumed turn is over: its answer may be heard, and may do things."""
+    """The presumed turn is over: its answer may be heard, and may do things. `endpoint_due`: when the policy
+    wanted that."""
 
     turn: int
+    endpoint_due: float
 
 
 @dataclass(frozen=True, slots=True)

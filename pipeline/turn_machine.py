@@ -26,6 +26,7 @@ from pipeline.turn_events import (
 from pipeline.turn_table import TRANSITIONS, Effect, Kind
 
 VOICE_CHECK_S: Final = 0.5
+_NO_TURN: Final = -1
 
 
 class TurnMachine(ABC):
@@ -52,6 +53,8 @@ class TurnMachine(ABC):
         self._words: Understood | None = None
         self._overheard = ""  # of the voice over the agent, so far
         self._answered = ""  # the words whose answer nobody has heard yet
+        self._guessed_from = _NO_TURN  # whose words are still awaited, though they are being answered
+        self._overdue_at = now  # when they are not waited for any more
         self._language = settings.language
         self._keys = ""
         self._reprompt_at = now
@@ -63,7 +66,8 @@ class TurnMachine(ABC):
     def receive(self, event: Event, now: float) -> None:
         """Something happened. An event of an older turn is dropped. Raises `LocalError` for one that cannot
         happen in this state."""
-        if getattr(event, "turn", self.turn) != self.turn:
+        turn = getattr(event, "turn", self.turn)
+        if turn != self.turn and not (isinstance(event, Understood) and turn == self._guessed_from):
             return
         self._step(type(event), event, now)
         self._catch_up(now)
@@ -113,6 +117,11 @@ class TurnMachine(ABC):
             inner = self._timer[1]
             self._timer = None
             self._step(self._judge(inner, now), None, now)
+
+    def _next_turn(self) -> None:
+        """What was under way is irrelevant from now on."""
+        self.turn += 1
+        self._guessed_from = _NO_TURN
 
     def _arm(self, at: float, inner: Inner) -> None:
         self._timer = (at, inner)

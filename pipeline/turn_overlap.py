@@ -24,8 +24,8 @@ from pipeline.turn_events import (
 )
 from pipeline.turn_machine import VOICE_CHECK_S, TurnMachine
 
-CHECK_S: Final = 0.1
-"""Between two questions to the recogniser about a voice over the agent: a word takes 200 to 400 ms."""
+CHECK_S: Final = 0.04
+"""Between two looks at what the recogniser makes of a voice over the agent."""
 
 ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
 
@@ -63,10 +63,12 @@ class Overlaps(TurnMachine, ABC):
         self._arm(now + CHECK_S, Inner.OVERLAP_CHECK_DUE)
 
     def _suspect(self, event: Event | None, now: float) -> None:
-        """A partial result: the same twice is believed."""
+        """A partial result: a word that asks for the floor is believed at once, others the second time; what
+        is done about it can be undone."""
         assert isinstance(event, Overheard)
         before, self._overheard = self._overheard, event.text
-        if self._wants_floor(event.text, paused=False) and self._wants_floor(before, paused=False):
+        stop = judge_overlap(event.text, self._language).kind is OverlapKind.STOP
+        if stop or all(self._wants_floor(text, paused=False) for text in (event.text, before)):
             self._step(Inner.ALARMED, None, now)
 
     def _insist(self, event: Event | None, now: float) -> None:
@@ -137,7 +139,7 @@ class Overlaps(TurnMachine, ABC):
     def _interrupt_with_words(self, event: Event | None, now: float) -> None:
         """They have already said what they want."""
         self._actions.append(Interrupt())
-        self.turn += 1
+        self._next_turn()
         if self._words is not None:
             self._words = replace(self._words, turn=self.turn)
         self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
@@ -155,7 +157,7 @@ class Overlaps(TurnMachine, ABC):
         self._hear_on(event, now)
 
     def _hear_on(self, event: Event | None, now: float) -> None:
-        self.turn += 1  # words decoded so far are not the whole any more
+        self._next_turn()  # words decoded so far are not the whole any more
         self._words = None
         self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
 

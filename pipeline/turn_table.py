@@ -21,9 +21,10 @@ Why the states are these:
   under one timer: wait a little (`speculate_ms`), ask the recogniser, wait until the words' own delay
   (`Endpointing.delay_ms`) has passed since the last voiced sample. So decoding costs no time when it is
   faster than the silence, and the words decide how long the silence must be.
-- PRESUMING: the words are there, and the turn is probably over. The agent is asked already, so that what is
-  left of the silence is spent on the answer; nothing of it is heard or done before the end-point, and if
-  the voice goes on it is as if it had not been.
+- PRESUMING: the words are there (or a partial result that does not change any more), and the turn is
+  probably over. The agent is asked already, so that what is left of the silence is spent on the answer;
+  nothing of it is heard or done before the end-point, and if the voice goes on, or the words turn out to be
+  others, it is as if it had not been.
 - WAITING: the agent said that it would be silent. Nobody reprompts, nothing fills; the caller's voice ends
   it.
 - REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
@@ -117,7 +118,11 @@ class Effect(Enum):
     FIRST_KEY = "first_key"
     INTERRUPT_BY_KEY = "interrupt_by_key"
     TAKE_TURN = "take_turn"
+    LISTEN_ON = "listen_on"
+    GUESS = "guess"
     PRESUME = "presume"
+    CONFIRM = "confirm"
+    REVISE = "revise"
     SETTLE = "settle"
     WAIT = "wait"
     TAKE_KEYS = "take_keys"
@@ -199,13 +204,15 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.ENDPOINTING: {
             **_ANYWHERE,
-            **_nothing(S.ENDPOINTING, SpeechStopped, VoiceSustained, BargedIn, Overheard),
+            **_nothing(S.ENDPOINTING, SpeechStopped, VoiceSustained, BargedIn),
             SpeechStarted: (S.HEARING, E.HEAR_ON),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             Understood: (S.ENDPOINTING, E.WEIGH),
             I.DECODE_DUE: (S.ENDPOINTING, E.DECODE),
             I.WORDS_OVERDUE: (S.REPLYING, E.TAKE_TURN),
+            Overheard: (S.ENDPOINTING, E.GUESS),
+            I.GUESS_DUE: (S.ENDPOINTING, E.LISTEN_ON),
             I.TURN_LIKELY: (S.PRESUMING, E.PRESUME),
             I.TURN_TAKEN: (S.REPLYING, E.TAKE_TURN),
             I.NOISE_HEARD: (S.LISTENING, E.DISMISS),
@@ -215,8 +222,11 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_UNDER_WAY,
             **_OVERRIDDEN,
             **_nothing(
-                S.PRESUMING, SpeechStopped, Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut,
+                S.PRESUMING, SpeechStopped, Overheard, WaitBegan, SpeechReady, SpeechRanOut,
             ),
+            Understood: (S.PRESUMING, E.CONFIRM),
+            I.TURN_CHANGED: (S.ENDPOINTING, E.REVISE),
+            I.WORDS_OVERDUE: (S.REPLYING, E.SETTLE),
             SpeechStarted: (S.HEARING, E.INTERRUPT),
             VoiceSustained: (S.HEARING, E.INTERRUPT),
             BargedIn: (S.HEARING, E.INTERRUPT),

@@ -23,6 +23,8 @@ from pipeline.turn_events import (
     Inner,
     Interrupt,
     KeyPressed,
+    ListenIn,
+    Overheard,
     PlayFiller,
     SayLastWords,
     Settle,
@@ -36,6 +38,11 @@ from pipeline.turn_overlap import Overlaps
 from pipeline.turn_table import Effect
 
 _ANYTHING: Final = Expected()
+GUESS_S: Final = 0.04
+"""Between two looks at a partial result."""
+
+GUESSED: Final = 0.8  # what an agent is told of words that are not final
+UNSURE: Final = 0.5  # final words with less are no confirmation
 CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
 
 
@@ -60,6 +67,9 @@ class Turns(Overlaps):
         short = self._voiced_ms < self._settings.min_speech_ms
         noise = short and words is not None and not words.text and not words.failed
         return Inner.NOISE_HEARD if noise else Inner.TURN_TAKEN
+
+    def _judge_patience(self, now: float) -> Inner:
+        return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.GUESS_DUE
 
     def _judge_silence(self, now: float) -> Inner:
         patient = self._silences < self._settings.max_reprompts
@@ -94,7 +104,22 @@ class Turns(Overlaps):
     def _decode(self, event: Event | None, now: float) -> None:
         self._actions.append(Decode(self.turn))
         patience_ms = self._endpointing.base_ms + self._settings.stt_deadline_ms
-        self._arm(self._silent_since + patience_ms / 1000, Inner.WORDS_OVERDUE)
+        self._overdue_at = self._silent_since + patience_ms / 1000
+        self._overheard = ""
+        self._listen_on(event, now)
+
+    def _listen_on(self, event: Event | None, now: float) -> None:
+        self._actions.append(ListenIn(self.turn))
+        self._arm(min(now + GUESS_S, self._overdue_at), Inner.GUESS_DUE)
+
+    def _guess(self, event: Event | None, now: float) -> None:
+        """A partial result: one that no longer changes will be the whole."""
+        assert isinstance(event, Overheard)
+        before, self._overheard = self._overheard, event.text
+        words = Understood(self.turn, event.text, GUESSED, final=False)
+        if event.text == before and self._words is None and self._is_likely(words, now):
+            self._words = words
+            self._step(Inner.TURN_LIKELY, None, now)
 
     def _weigh(self, event: Event | None, now: float) -> None:
         assert isinstance(event, Understood)
@@ -105,24 +130,49 @@ class Turns(Overlaps):
 
     def _is_likely(self, words: Understood, now: float) -> bool:
         """There is time to prepare an answer, and it will probably be wanted."""
-        settings, at = self._settings, self._endpoint_at()
-        if not settings.prepare_early or not words.text or at <= now:
+        settings = self._settings
+        if not settings.prepare_early or not words.text:
             return False
         if words.p_eot is not None:
-            return words.p_eot >= settings.eot_threshold
-        return at - self._silent_since <= settings.endpoint_ms / 1000
+            return words.p_eot >= settings.eot_threshold and now < self._endpoint_at()
+        delay_ms = self._endpointing.delay_ms(words.text, self._expected)
+        in_time = not words.final or now < self._silent_since + delay_ms / 1000
+        return delay_ms <= settings.endpoint_ms and in_time
 
     def _presume(self, event: Event | None, now: float) -> None:
-        assert self._words is not None
-        self.turn += 1
-        self._answered = self._words.text
-        said, due = UserSaid(self._words.text, self._words.confidence), self._endpoint_at()
+        words = self._words
+        assert words is not None
+        guessed_from = self.turn
+        self._next_turn()
+        self._answered = words.text
+        said, due = UserSaid(words.text, words.confidence), self._endpoint_at()
         self._actions.append(StartReply(self.turn, said, self._silent_since, due, presumed=True))
-        self._arm(due, Inner.TURN_TAKEN)
+        if not words.final:
+            self._guessed_from = guessed_from
+            self._arm(self._overdue_at, Inner.WORDS_OVERDUE)
+        else:
+            self._arm(due, Inner.TURN_TAKEN)
+
+    def _confirm(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, Understood)
+        if event.turn != self._guessed_from:
+            return
+        self._guessed_from = self.turn
+        if not event.failed:
+            self._words = event
+        if event.failed or (event.text == self._answered and event.confidence >= UNSURE):
+            self._arm(max(self._endpoint_at(), now), Inner.TURN_TAKEN)
+        else:
+            self._step(Inner.TURN_CHANGED, event, now)
+
+    def _revise(self, event: Event | None, now: float) -> None:
+        self._actions.append(Interrupt())
+        self._next_turn()
+        self._weigh(event, now)
 
     def _settle(self, event: Event | None, now: float) -> None:
         self._silences = 0
-        self._actions.append(Settle(self.turn))
+        self._actions.append(Settle(self.turn, self._endpoint_at()))
         self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
     def _forget(self, event: Event | None, now: float) -> None:
@@ -144,7 +194,7 @@ class Turns(Overlaps):
         self._arm(now if complete else now + pause_s, Inner.KEYS_COMPLETED)
 
     def _first_key(self, event: Event | None, now: float) -> None:
-        self.turn += 1
+        self._next_turn()
         self._keys = ""
         self._actions.append(Discard())
         self._key(event, now)
@@ -159,7 +209,7 @@ class Turns(Overlaps):
         words = self._words or Understood(self.turn, "", failed=True)
         if words.text:
             self._silences = 0
-        self.turn += 1
+        self._next_turn()
         self._answered = words.text
         said = UserSaid(words.text, words.confidence)
         self._actions.append(StartReply(self.turn, said, self._silent_since, self._endpoint_at()))
@@ -168,7 +218,7 @@ class Turns(Overlaps):
     def _take_keys(self, event: Event | None, now: float) -> None:
         self._silences = 0
         self._answered = ""
-        self.turn += 1
+        self._next_turn()
         keys = self._keys or (self._expected or _ANYTHING).terminator
         self._actions.append(StartReply(self.turn, UserKeyed(keys)))
         self._watch(now + self._settings.dead_air_ms / 1000)
@@ -177,7 +227,7 @@ class Turns(Overlaps):
         assert isinstance(event, TextWritten)
         self._silences = 0
         self._answered = ""
-        self.turn += 1
+        self._next_turn()
         self._actions += (Discard(), StartReply(self.turn, UserSaid(event.text, 1.0)))
         self._watch(now + self._settings.dead_air_ms / 1000)
 
@@ -188,7 +238,7 @@ class Turns(Overlaps):
     def _reprompt(self, event: Event | None, now: float) -> None:
         self._silences += 1
         self._answered = ""
-        self.turn += 1
+        self._next_turn()
         self._actions.append(StartReply(self.turn, UserSilent(self._silences)))
         self._watch(now + self._settings.dead_air_ms / 1000)
 
@@ -227,7 +277,7 @@ class Turns(Overlaps):
         self._arm(now + CLOSING_LIMIT_S, Inner.CLOSING_ENDED)
 
     def _close(self, reason: EndReason, now: float) -> None:
-        self.turn += 1
+        self._next_turn()
         self._end_reason = reason
         self._actions.append(SayLastWords(self.turn, reason))
         self._arm(now + CLOSING_LIMIT_S, Inner.CLOSING_ENDED)
@@ -255,6 +305,7 @@ class Turns(Overlaps):
 _JUDGES: Final[Mapping[Inner, Callable[[Turns, float], Inner]]] = MappingProxyType(
     {
         Inner.VOICE_CHECK_DUE: Turns._judge_voice,
+        Inner.GUESS_DUE: Turns._judge_patience,
         Inner.OVERLAP_CHECK_DUE: Turns._judge_overlap,
         Inner.TURN_TAKEN: Turns._judge_words,
         Inner.SILENCE_NOTED: Turns._judge_silence,

@@ -180,7 +180,7 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     turns.receive(SpeechStopped(10.0, 400), 10.05)
     assert turns.timer_at() == pytest.approx(10.1)
     turns.handle_timer(10.1)
-    assert actions(turns) == [Decode(turns.turn)]
+    assert actions(turns) == [Decode(turns.turn), ListenIn(turns.turn)]
     turns.receive(Understood(turns.turn, "hello there", 0.8), 10.3)
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
@@ -189,8 +189,55 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     assert reply.endpoint_due == pytest.approx(10.5)
     assert turns.timer_at() == pytest.approx(10.5)
     turns.handle_timer(10.5)
-    assert actions(turns) == [Settle(turns.turn)]
+    (settle,) = actions(turns)
+    assert isinstance(settle, Settle)
+    assert settle.endpoint_due == pytest.approx(10.5)
     assert turns.state is State.REPLYING
+
+
+def guessed() -> tuple[Turns, int]:
+    """A turn that is presumed to be over by a partial result, and whose words are still awaited."""
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.1)
+    asked = turns.turn
+    turns.receive(Overheard(asked, "hello"), 0.12)
+    turns.receive(Overheard(asked, "hello there"), 0.14)
+    assert turns.state is State.ENDPOINTING
+    actions(turns)
+    turns.receive(Overheard(asked, "hello there"), 0.18)
+    return turns, asked
+
+
+def test_a_partial_result_that_does_not_change_is_answered_before_the_final_one() -> None:
+    turns, asked = guessed()
+    (reply,) = actions(turns)
+    assert isinstance(reply, StartReply)
+    assert (reply.presumed, turns.state) == (True, State.PRESUMING)
+    turns.receive(Understood(asked, "hello there", 0.9), 0.35)
+    assert turns.timer_at() == pytest.approx(0.5)
+    turns.handle_timer(0.5)
+    assert [type(action) for action in actions(turns)] == [Settle]
+
+
+@pytest.mark.parametrize(("text", "confidence"), [("hello bear", 0.9), ("hello there", 0.2)])
+def test_a_guess_is_withdrawn_when_the_final_words_are_others_or_unsure(text: str, confidence: float) -> None:
+    turns, asked = guessed()
+    actions(turns)
+    turns.receive(Understood(asked, text, confidence), 0.35)
+    withdrawn, again = actions(turns)
+    assert withdrawn == Interrupt()
+    assert isinstance(again, StartReply)
+    assert again.event == UserSaid(text, confidence)
+
+
+def test_a_guess_stands_where_the_recogniser_fails_or_is_late() -> None:
+    turns, asked = guessed()
+    turns.receive(Understood(asked, "", failed=True), 0.35)
+    run_until(turns, 0.5)
+    assert turns.state is State.REPLYING
+    late, _ = guessed()
+    run_until(late, 0.5 + SETTINGS.stt_deadline_ms / 1000)
+    assert late.state is State.REPLYING
 
 
 def test_who_goes_on_withdraws_what_was_presumed() -> None:
@@ -249,7 +296,7 @@ def test_going_on_after_a_pause_makes_the_words_stale() -> None:
     turns.receive(Understood(decode, "half of it", 0.8), 0.4)
     turns.receive(SpeechStopped(1.0, 900), 1.1)
     turns.handle_timer(1.2)
-    assert [type(action) for action in actions(turns)] == [Decode, Decode]
+    assert [type(action) for action in actions(turns) if not isinstance(action, ListenIn)] == [Decode] * 2
     assert turns.turn > decode
 
 
@@ -402,17 +449,23 @@ def test_one_word_is_enough_where_it_answers_the_question() -> None:
 
 def test_a_partial_result_is_believed_the_second_time_and_only_silences() -> None:
     turns = at(State.DUCKED)
-    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    turns.receive(Overheard(turns.turn, "tuesday morning"), 0.3)
     states = [turns.state]
-    turns.receive(Overheard(turns.turn, "stop it"), 0.4)
+    turns.receive(Overheard(turns.turn, "tuesday morning please"), 0.4)
     assert [*states, turns.state] == [State.DUCKED, State.HALTED]
     assert Interrupt() not in actions(turns)
 
 
+def test_a_partial_stop_is_believed_at_once() -> None:
+    turns = at(State.DUCKED)
+    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    assert turns.state is State.HALTED
+
+
 def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() -> None:
     turns = at(State.DUCKED)
-    run_until(turns, 0.45)
-    assert actions(turns) == [ListenIn(turns.turn)] * 4
+    run_until(turns, 0.41)
+    assert actions(turns) == [ListenIn(turns.turn)] * 10
 
 
 def test_mere_listening_silences_nobody_however_long_within_reason() -> None:
