@@ -10,64 +10,95 @@ from typing import cast
 
 
 class _Side(asyncio.DatagramProtocol):
-    """One socket of the relay."""
+    """One socket of the relay. `client`: whose datagrams leave on it; None for the one that clients see."""
 
-    def __init__(self, relay: Relay, *, inward: bool) -> None:
+    def __init__(self, relay: Relay, client: tuple[str, int] | None = None) -> None:
         self._relay = relay
-        self._inward = inward
+        self.client = client
         self.transport: asyncio.DatagramTransport | None = None
+        self.early: list[tuple[bytes, tuple[str, int]]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.DatagramTransport, transport)
+        for data, target in self.early:
+            self.transport.sendto(data, target)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self._relay.forward(data, addr, inward=self._inward)
+        self._relay.forward(data, addr, client=self.client)
+
+    async def bind(self, host: str) -> None:
+        """A socket on a free port of `host`."""
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, local_addr=(host, 0))
+
+    def close(self) -> None:
+        """Closes it."""
+        if self.transport is not None:
+            self.transport.close()
 
 
 class Relay:
-    """`loss` is a share of media packets, `jitter_s` the most that one is delayed. `lost` counts."""
+    """`loss` is a share of media packets, `jitter_s` the most that one is delayed. `lost` counts. To the
+    server each client has an address of its own."""
 
     def __init__(self, server: tuple[str, int], *, loss: float, jitter_s: float, seed: int = 1) -> None:
         self.lost = 0
         self.port = 0
         self._server = server
-        self._client: tuple[str, int] | None = None
+        self._host = "127.0.0.1"
         self._loss = loss
         self._jitter_s = jitter_s
         self._rng = random.Random(seed)
-        self._outer = _Side(self, inward=True)
-        self._inner = _Side(self, inward=False)
+        self._outer = _Side(self)
+        self._inner: dict[tuple[str, int], _Side] = {}
+        self._binding: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Binds both sockets."""
-        loop = asyncio.get_running_loop()
-        for side in (self._outer, self._inner):
-            await loop.create_datagram_endpoint(lambda side=side: side, local_addr=("127.0.0.1", 0))  # type: ignore[misc]
+        """Binds the socket that clients send to."""
+        await self._outer.bind("127.0.0.1")
         assert self._outer.transport is not None
         self.port = self._outer.transport.get_extra_info("sockname")[1]
 
     def close(self) -> None:
-        """Closes them."""
-        for side in (self._outer, self._inner):
-            if side.transport is not None:
-                side.transport.close()
+        """Closes all sockets."""
+        for side in (self._outer, *self._inner.values()):
+            side.close()
 
-    def forward(self, data: bytes, addr: tuple[str, int], *, inward: bool) -> None:
-        """One datagram, to the server or back."""
-        if inward:
-            self._client = addr
+    async def move(self, host: str) -> None:
+        """From now on the server sees the clients at other addresses: telephones that changed their
+        network."""
+        self._host = host
+        before, self._inner = self._inner, {client: _Side(self, client) for client in self._inner}
+        for side in self._inner.values():
+            await side.bind(host)
+        for side in before.values():
+            side.close()
+
+    def forward(self, data: bytes, addr: tuple[str, int], *, client: tuple[str, int] | None) -> None:
+        """One datagram, to the server or back to `client`."""
         delay_s = 0.0
         if 127 < data[0] < 192:
             if self._rng.random() < self._loss:
                 self.lost += 1
                 return
             delay_s = self._rng.random() * self._jitter_s
-        asyncio.get_running_loop().call_later(delay_s, self._send, data, inward)
+        side, target = (self._outer, client) if client is not None else (self._of(addr), self._server)
+        if target is not None:
+            asyncio.get_running_loop().call_later(delay_s, self._send, side, data, target)
 
-    def _send(self, data: bytes, inward: bool) -> None:
-        side = self._inner if inward else self._outer
-        target = self._server if inward else self._client
-        if side.transport is not None and not side.transport.is_closing() and target is not None:
+    def _of(self, client: tuple[str, int]) -> _Side:
+        if client not in self._inner:
+            side = self._inner[client] = _Side(self, client)
+            task = asyncio.create_task(side.bind(self._host))
+            self._binding.add(task)
+            task.add_done_callback(self._binding.discard)
+        return self._inner[client]
+
+    def _send(self, side: _Side, data: bytes, target: tuple[str, int]) -> None:
+        if side.client is not None:
+            side = self._inner.get(side.client, side)  # it may have moved meanwhile
+        if side.transport is None:
+            side.early.append((data, target))
+        elif not side.transport.is_closing():
             side.transport.sendto(data, target)
 
 

@@ -1,0 +1,76 @@
+"""LiveKit's SDK on a bad network: packets lost and late, and an address that changes in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mediaserver.rooms import description
+from mediaserver.rooms import port as media_port
+from mediaserver.rooms.person import Person
+from mediaserver.rooms.webcall import WebCallRequest
+from tests.support.models import fake_models
+from tests.support.relay import relay
+from tests.support.rtc import RtcClient
+from tests.support.sdk import sdk_client
+from tests.support.server import running
+from tests.support.transfers import LISTENS, write_transfer_site
+
+
+@pytest.fixture(autouse=True)
+def models() -> Iterator[None]:
+    with fake_models():
+        yield
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def goes_on(person: Person, sdk: RtcClient) -> None:
+    """Both directions: packets of the microphone arrive, and the agent is heard again."""
+    stats = person.audio.stats
+    sounds = sum(each.get("event") == "sound" for each in sdk.events)
+    sdk.tell(text="are you there")
+    await sdk.event("sound", after=sounds)
+    await until(lambda: person.audio.stats.packets_received > stats.packets_received + 50)
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
+async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool
+) -> None:
+    async with running(write_transfer_site(tmp_path)) as (server, client):
+        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        own = server.lobby._port.number
+        async with relay(own, loss=0.05, jitter_s=0.04) as network:
+            told = media_port._candidate
+            # The only way is through the relay: our side does not hear where the client is.
+            monkeypatch.setattr(description, "_works", lambda parts: False)
+            monkeypatch.setattr(
+                media_port, "_candidate", lambda part, host, _: told(part, host, network.port)
+            )
+            url = f"ws://127.0.0.1:{client.port}"
+            async with sdk_client(url=url, token=ticket.token, single=single) as sdk:
+                await sdk.event("microphone")
+                await sdk.event("sound")
+                (person,) = server.lobby._rooms[ticket.room_name].persons.values()
+                await until(lambda: person.audio.stats.packets_received > 100)
+                await goes_on(person, sdk)
+                assert network.lost > 0
+                await network.move("127.0.0.2")
+                await until(lambda: _remotes(person) == {"127.0.0.2"})
+                await goes_on(person, sdk)
+                await sdk.end()
+    assert not [each for each in sdk.events if each.get("event") in ("reconnecting", "disconnected")][:-1]
+
+
+def _remotes(person: Person) -> set[str]:
+    """Where the packets to this person go."""
+    paths = [peer._path for peer in person.peers if peer._path is not None]
+    return {pair.remote_addr[0] for path in paths for pair in path.connection._nominated.values()}
