@@ -42,9 +42,12 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class UserKeyed:
-    """Digits keyed by the caller, collected until the terminator, the expected count or a pause."""
+    """Digits keyed by the caller, collected until the terminator, the expected count or a pause. `heard` and
+    `interrupted` are those of `UserSaid`."""
 
     digits: str
+    heard: str = field(default="", compare=False)
+    interrupted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,15 @@ class DoNotCall:
     reason: str = ""
 
 
-AgentAct = Say | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage | DoNotCall
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something went wrong and was got over; it stands among the call's faults, and the caller hears nothing
+    of it."""
+
+    message: str
+
+
+AgentAct = Say | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage | DoNotCall | Trouble
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
-from pipeline.agent import UserSaid
+from pipeline.agent import UserKeyed, UserSaid
 from pipeline.cast import Cast
 from pipeline.errors import EngineError
 from pipeline.hearing import Hearing
@@ -94,6 +94,8 @@ class Answering:
                 continues=self._unanswered or bool(self._carried),
             )
             self._written, self._carried = event.text if written else "", ""
+        elif isinstance(event, UserKeyed):
+            event = replace(event, heard=self._minutes.heard, interrupted=self._minutes.cut_short)
         if action.silent_since is not None and action.endpoint_due is not None:
             known = self._hearing.words_known
             clock = TurnClock(action.silent_since, action.endpoint_due, known, agent_asked=now)
@@ -239,6 +241,10 @@ class Answering:
         self.do_not_call_reason = reason
         if self._cast.observer is not None:
             self._cast.observer.do_not_call(reason, self._loop.time())
+
+    def fault(self, message: str) -> None:
+        """The agent got over something that belongs on the record."""
+        self._minutes.fault_now("agent", message)
 
     def doing(self, what: str) -> None:
         """What the caller waits for from now on, should they hear nothing."""

@@ -16,6 +16,7 @@ from pipeline.agent import (
     SendDigits,
     SwitchLanguage,
     Transfer,
+    Trouble,
     Wait,
 )
 from pipeline.outcome import EndReason
@@ -44,6 +45,9 @@ class Stage(Protocol):
 
     def do_not_call(self, reason: str) -> None:
         """The caller does not want to be called again."""
+
+    def fault(self, message: str) -> None:
+        """The agent got over something that belongs on the record."""
 
     def doing(self, what: str) -> None:
         """What the caller waits for from now on, should they hear nothing: "agent_late", "tts_late",
@@ -130,6 +134,9 @@ class Reply:
                 return True
             case Expect():
                 self._expect(act)
+                return True
+            case Trouble():
+                self._stage.fault(act.message)
                 return True
         await self.settled()
         return await self._do(act)

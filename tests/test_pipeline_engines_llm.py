@@ -20,6 +20,7 @@ from pipeline.agent import (
     SendDigits,
     SwitchLanguage,
     Transfer,
+    Trouble,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -30,6 +31,7 @@ from pipeline.engines.llm_conversation import LlmConversation
 from pipeline.engines.llm_settings import read_settings
 from pipeline.engines.llm_web import WebAnswer
 from pipeline.errors import EngineError, SettingsRefused
+from pipeline.speakable import speakable
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.chat import Call, FakeChat, Part, acts_of, context
 from tests.support.conversation import play
@@ -149,6 +151,14 @@ async def test_what_was_not_heard_is_not_in_the_history() -> None:
     ]
 
 
+async def test_keys_over_an_answer_cut_it_as_words_do() -> None:
+    chat = FakeChat(["Press one for sales. Press two for help."], ["Fine."])
+    conversation = joined(chat)
+    await acts_of(conversation, said("menu"))
+    await acts_of(conversation, UserKeyed("1", heard="Press one for sales.", interrupted=True))
+    assert {"role": "assistant", "content": "Press one for sales."} in chat.last
+
+
 async def test_a_caller_who_goes_on_has_said_one_thing() -> None:
     chat = FakeChat(["On Monday."], ["On Tuesday."])
     conversation = joined(chat)
@@ -165,7 +175,7 @@ async def test_a_caller_who_goes_on_has_said_one_thing() -> None:
 
 async def test_a_model_that_fails_before_its_first_word_is_asked_once_more() -> None:
     chat = FakeChat([EngineError("gone", retryable=True)], ["Here I am."])
-    assert words(await acts_of(joined(chat), said("hi"))) == "Here I am."
+    assert await acts_of(joined(chat), said("hi")) == [Trouble("gone"), Say("Here I am.")]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +241,7 @@ async def test_another_language_from_the_next_words_on() -> None:
     chat = FakeChat([Call("switch_language", {"language": "ar"})], ["لديك 3 مواعيد."])
     acts = await acts_of(joined(chat, languages=["en", "ar"]), said("arabic please"))
     assert acts[0] == SwitchLanguage("ar")
+    assert words(acts) == speakable("لديك 3 مواعيد.", "ar")
     assert "3" not in words(acts)
 
 

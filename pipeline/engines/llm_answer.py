@@ -11,7 +11,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pipeline.agent import AgentAct, Expect, Say
+from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
 from pipeline.engines.llm_builtin import Builtin, Notebook, Policy
 from pipeline.engines.llm_chat import Chat
 from pipeline.engines.llm_completion import Completion
@@ -171,8 +171,9 @@ class Answer:
         self._state.calls += 1
         return ToolCall(f"call_{self._state.calls}", call.name, call.arguments)
 
-    def _fault(self, reason: str) -> None:
-        log.warning("model asked again", extra={"call_id": self._state.call_id, "reason": reason})
+    async def _fault(self, reason: str) -> None:
+        """The model failed, and is asked again."""
+        await self._acts.put(Trouble(reason))
 
     # Tools --------------------------------------------------------------------------------------------------
 
@@ -214,6 +215,8 @@ class Answer:
     ) -> After:
         effect = builtin.perform(arguments, self._mind.policy, self._state.notes)
         each.results[call.id] = effect.result
+        if isinstance(effect.act, SwitchLanguage):
+            self._state.language = effect.act.language
         if effect.act is not None:
             await self._acts.put(effect.act)
         if effect.ends:

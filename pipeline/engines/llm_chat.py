@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -75,7 +75,7 @@ class Chat:
         *,
         tools: Sequence[Message] = (),
         may_call: bool = True,
-        on_fault: Callable[[str], None] = lambda reason: None,
+        on_fault: Callable[[str], Awaitable[None]],
     ) -> AsyncGenerator[str, None]:
         """The words of the answer; its calls are in `completion` at the end. `on_fault` hears of a failure
         that was got over. Raises `EngineError`."""
@@ -95,7 +95,7 @@ class Chat:
             except EngineError as error:
                 if begun or last or completion.has_calls or not error.retryable:
                     raise
-                on_fault(str(error))
+                await on_fault(str(error))
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _words(self, body: Mapping[str, Any], completion: Completion) -> AsyncGenerator[str, None]:

@@ -60,6 +60,7 @@ class LlmConversation:
             context.call_id,
         )
         self._asked: Pending | None = None  # what waited for a yes before the caller's last words
+        self._spoken = context.language  # what was spoken then
         self._opening = opening_messages(mind.prompt, context)
         if said:
             self._was_said(said, said)
@@ -110,11 +111,13 @@ class LlmConversation:
         granted: Pending | None = None
         if isinstance(event, UserSaid):
             unheard = self._catch_up(event)
-            self._asked, state.pending = state.pending, None
+            self._asked, self._spoken, state.pending = state.pending, state.language, None
             if self._asked is not None and unheard <= UNHEARD and agrees(event.text, state.language):
                 granted = self._asked
-        elif not isinstance(event, UserSilent):
+        elif isinstance(event, UserKeyed):
             state.pending = None
+            if event.interrupted:
+                state.history.heard(event.heard)
         settled = event.settled if isinstance(event, UserSaid) else None
         return Turn(state.history.begin(_told(event)), granted, settled)
 
@@ -123,6 +126,7 @@ class LlmConversation:
         state = self._state
         if event.continues:
             acted = state.history.undo()
+            state.language = self._spoken
             state.pending = None if acted else self._asked
             return 0
         return state.history.heard(event.heard) if event.interrupted else 0
