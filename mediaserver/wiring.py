@@ -64,7 +64,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         language=agent.language,
         endpoint_ms=session.endpoint_ms,
         eot_action_delay_ms=round(0.6 * session.endpoint_ms),
-        eot_timeout_ms=max(1500, 3 * session.endpoint_ms),
+        eot_timeout_ms=max(1600, 3 * session.endpoint_ms),
         duck_ms=session.duck_ms,
         barge_in_ms=session.barge_in_ms,
         rescue=session.rescue,

@@ -29,9 +29,11 @@ class WordLists:
     `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
     words after which more comes. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
     answers to a yes-or-no question. `closing`: last words after which nothing comes; `wanting`: last words
-    that mostly want another ("I need to change"). `asking`: first words of a question; `finished`:
-    endings that are whole although their last word dangles ("turn it on"). `digits`: single word to digit;
-    `homophones`: words that are digits only where digits are expected."""
+    that mostly want another ("I need to change"). `asking`: first words of a question;
+    `conditions`: first words of half a sentence; `finished`: endings that are whole although their last word
+    dangles ("turn it on"); `stranded`: those that may also end a clause which began with one of `relatives`
+    ("what I asked for"). `digits`: single word to digit; `homophones`: words that are digits only where
+    digits are expected."""
 
     backchannels: frozenset[str] = frozenset()
     stops: frozenset[str] = frozenset()
@@ -43,6 +45,9 @@ class WordLists:
     closing: frozenset[str] = frozenset()
     wanting: frozenset[str] = frozenset()
     asking: frozenset[str] = frozenset()
+    conditions: frozenset[str] = frozenset()
+    stranded: frozenset[str] = frozenset()
+    relatives: frozenset[str] = frozenset()
     finished: frozenset[str] = frozenset()
     digits: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
     homophones: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
@@ -137,7 +142,7 @@ _ENGLISH: Final = WordLists(
     closing=_phrases("""
         please, thanks, thank you, goodbye, bye, thats all, thats it, thats right, that is all, that is it,
         fine, great, perfect, thats correct, that is correct, cheers, too, anything else, nothing else,
-        instead, tomorrow, today, already, anymore, no thank you, thank you very much
+        instead, already, anymore, no thank you, thank you very much
     """),
     wanting=_set("""
         need want like have know tell say think send give get make take see find buy book change cancel ask
@@ -149,6 +154,9 @@ _ENGLISH: Final = WordLists(
     asking=_set("""
         what when where who why how which can could would will do does did is are was has may should
     """),
+    conditions=_set("if because unless although since whenever once after before while"),
+    stranded=_set("for about with of from at on in like to"),
+    relatives=_set("what who which where"),
     finished=_phrases("""
         it on, it in, it is, them on, them in, that on, me in, about that, for that, of that, with that,
         like that, do that, to that, after that, know that, want that, have that, i am, you are
@@ -184,6 +192,7 @@ _ARABIC: Final = WordLists(
     wanting=_set("""
         اريد ابغى عايز بدي عندي كان كنت هل متى اين كيف كم ماذا قبل بعد حتى كل بعض غير ليس لم لن سوف قد
     """),
+    conditions=_set("اذا لو لان بعد قبل عندما لما"),
     asking=_set("هل متى اين كيف كم ماذا لماذا من ما ايش شو وين ليش ممكن"),
     digits=_numbered(
         "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "

@@ -16,6 +16,7 @@ _VOICING: Final = 0.5  # normalised autocorrelation of a voiced frame
 _LOUD_DB: Final = 30.0  # a frame this far below the loudest is not the voice
 _ENDING: Final = 12  # voiced frames of 10 ms: the last syllable or so
 _LEAST: Final = 8  # voiced frames before anything is said about the pitch
+_RANGE_ST: Final = 9.0  # around the voice's middle; beyond are wrong octaves, and the hiss after a "t"
 _FLOOR: Final = 1.0
 
 
@@ -53,7 +54,9 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
     at = np.flatnonzero(voiced)
     if len(at) < _LEAST:
         return _SILENT
-    return _measured(12.0 * np.log2(rows[at, 1]), level_db, at)
+    pitch_st = 12.0 * np.log2(rows[at, 1])
+    own = np.abs(pitch_st - np.median(pitch_st)) < _RANGE_ST
+    return _measured(pitch_st[own], level_db, at[own]) if own.sum() >= _LEAST else _SILENT
 
 
 def _measured(

@@ -41,9 +41,9 @@ class SessionSettings:
     endpoint_complete_ms: int = 300
     endpoint_unfinished_ms: int = 1100
     endpoint_digits_ms: int = 1200
-    eot_threshold: float = 0.5
+    eot_threshold: float = 0.6
     eot_action_delay_ms: int = 300
-    eot_timeout_ms: int = 1500
+    eot_timeout_ms: int = 1600
     speculate_ms: int = 100
     prepare_early: bool = True
     stt_deadline_ms: int = 800

@@ -25,14 +25,17 @@ _PRIOR: Final = 0.2
 _UNHEARD: Final = -0.6  # no words yet: doubt
 _CLOSING: Final = 2.0
 _WANTING: Final = -1.6
-_SHORT_ANSWER: Final = 1.0  # a few words to a question
+_SHORT_ANSWER: Final = 0.8  # up to three words to a question
+_CONDITION: Final = -2.0  # "if it rains tomorrow": the other half is missing
 _QUESTION: Final = 0.6  # and its pitch may rise
 _LONE_WORD: Final = -0.5  # "Monday" without having been asked for
-_FALL: Final = 0.55  # for a semitone
-_FALL_MIDDLE_ST: Final = 1.8
-_FALL_LEAST_ST, _FALL_MOST_ST = -1.5, 3.0  # of it; a wrong octave must not decide
+_FALL: Final = 1.1  # for a semitone
+_FALL_MIDDLE_ST: Final = 2.4
+_FALL_LEAST_ST, _FALL_MOST_ST = -1.6, 2.0  # around the middle: no melody alone decides
 _HELD: Final = -0.8  # a long last sound on one pitch: "ummm", "aaand"
 _HELD_MS: Final = 500
+_SHORT_WORDS: Final = 3
+_CONDITION_WORDS: Final = 8
 _TURN_MS: Final = 400  # voiced; a pitch needs a phrase to be measured against
 
 
@@ -74,22 +77,30 @@ def _word_odds(text: str, evidence: TurnEvidence, lists: WordLists) -> float:
     if not text:
         return _UNHEARD
     spoken = text.split()
+    asked = evidence.asked.rstrip().endswith(("?", "؟"))
+    # The first that is so.
+    cases = (
+        (_closes(spoken, lists), _CLOSING),
+        (spoken[-1] in lists.wanting, _WANTING),
+        (spoken[0] in lists.conditions and len(spoken) < _CONDITION_WORDS, _CONDITION),
+        (asked and len(spoken) <= _SHORT_WORDS, _SHORT_ANSWER),
+        (_is_question(text, lists), _QUESTION),
+        (len(spoken) == 1, _LONE_WORD),
+    )
+    return next((odds for so, odds in cases if so), 0.0)
+
+
+def _closes(spoken: list[str], lists: WordLists) -> bool:
     longest = min(_longest_of(lists.closing), len(spoken))
-    if any(" ".join(spoken[-size:]) in lists.closing for size in range(1, longest + 1)):
-        return _CLOSING
-    if spoken[-1] in lists.wanting:
-        return _WANTING
-    if len(spoken) <= 4 and evidence.asked.rstrip().endswith(("?", "؟")):
-        return _SHORT_ANSWER
-    if _is_question(text, lists):
-        return _QUESTION
-    return _LONE_WORD if len(spoken) == 1 else 0.0
+    return any(" ".join(spoken[-size:]) in lists.closing for size in range(1, longest + 1))
 
 
 def _is_question(text: str, lists: WordLists) -> bool:
     """It begins like one, a sound or "so" in front left out, and is long enough to be one."""
-    spoken = [word for word in text.split() if word not in lists.fillers and word not in lists.light]
-    return len(text.split()) >= 4 and bool(spoken) and spoken[0] in lists.asking
+    spoken = text.split()
+    while spoken and spoken[0] not in lists.asking and spoken[0] in lists.light | lists.fillers:
+        del spoken[0]
+    return len(spoken) >= 4 and spoken[0] in lists.asking
 
 
 def _voice_odds(voice: Prosody, *, question: bool) -> float:

@@ -25,10 +25,18 @@ def p_eot(words: str, expected: Expected | None = None, *, asked: str = "", lang
 
 @pytest.mark.parametrize(
     "words",
-    ["my number is", "I want to pay and", "well, um", "because", "it is about my bill and", "let me see"],
+    [
+        "my number is",
+        "I want to pay and",
+        "well, um",
+        "because",
+        "if it rains tomorrow",
+        "it is about my bill and",
+        "let me see",
+    ],
 )
 def test_words_that_ask_for_more(words: str) -> None:
-    assert p_eot(words) < 0.1
+    assert p_eot(words) < 0.15
 
 
 @pytest.mark.parametrize("words", ["رقمي هو", "اريد ان", "نعم لكن", "انا اسمي"])
@@ -44,7 +52,14 @@ def test_words_that_are_over(words: str) -> None:
     assert p_eot(words) > 0.6
 
 
-@pytest.mark.parametrize(("whole", "dangling"), [("turn it on", "turn the"), ("not sure about that", "that")])
+@pytest.mark.parametrize(
+    ("whole", "dangling"),
+    [
+        ("turn it on", "turn the"),
+        ("not sure about that", "that"),
+        ("that is not what i asked for", "i asked for"),
+    ],
+)
 def test_a_dangling_word_may_be_the_end(whole: str, dangling: str) -> None:
     assert p_eot(whole) > 0.3
     assert p_eot(dangling) < 0.1
