@@ -58,11 +58,11 @@ def test_a_good_file_is_checked_with_0(site: Site) -> None:
 
 
 def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> None:
-    text = site.path.read_text().replace('engine = "espeak-ng"', 'engine = "kokoro"')
-    site.path.write_text(text)
+    kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
+    site.path.write_text(site.path.read_text().replace('engine = "espeak-ng"', kokoro))
     assert mediaserver("check", "--config", site.path).returncode == 0
     examined = mediaserver("doctor", "--config", site.path)
-    assert "no tts engine is called 'kokoro'" in examined.stdout
+    assert "kokoro: there is no file absent.pth" in examined.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""Engines behind engines, from the configuration to the metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mediaserver.doctor import engine_findings
+from mediaserver.engines import AgentChoice, EngineChoice, Engines
+from mediaserver.errors import SettingsError
+from mediaserver.metrics import Metrics
+from mediaserver.settings import AgentSettings, Settings, load
+from mediaserver.wiring import agent_choice, engine_problems
+from pipeline.errors import EngineError, EngineMissing
+from pipeline.reach import Reach
+from pipeline.settings import SessionSettings
+from tests.support.models import Ears, Voice
+from tests.support.openai_server import openai_server
+from tests.support.server import write_site
+
+AGENT = {
+    "id": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11",
+    "company": "acme",
+    "script": {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]},
+}
+REMOTE = {"engine": "openai", "base_url": "https://models.example/v1"}
+
+
+def names(choices: tuple[EngineChoice, ...]) -> list[str]:
+    return [choice.name for choice in choices]
+
+
+@pytest.mark.parametrize(
+    ("settings", "stt", "tts"),
+    [
+        ({}, [], []),
+        ({"stt": REMOTE, "tts": REMOTE}, ["pocketsphinx"], ["espeak-ng"]),
+        ({"stt": REMOTE, "tts": REMOTE, "language": "en-GB"}, ["pocketsphinx"], ["espeak-ng"]),
+        ({"stt": REMOTE, "tts": REMOTE, "language": "ar"}, [], ["espeak-ng"]),
+        ({"stt": {**REMOTE, "fallback": []}, "tts": {**REMOTE, "fallback": []}}, [], []),
+        (
+            {"stt": {**REMOTE, "fallback": ["pocketsphinx", "pocketsphinx"]}, "tts": {"engine": "kokoro"}},
+            ["pocketsphinx"],
+            ["espeak-ng"],
+        ),
+        (
+            {
+                "stt": {**REMOTE, "fallback": [{**REMOTE, "model": "other"}, REMOTE, "pocketsphinx"]},
+                "tts": REMOTE,
+                "tts_fallback": {"engine": "espeak-ng", "voice": "en-gb"},
+            },
+            ["openai", "pocketsphinx"],
+            ["espeak-ng"],
+        ),
+    ],
+)
+def test_what_stands_behind_an_engine(settings: dict[str, Any], stt: list[str], tts: list[str]) -> None:
+    choice = agent_choice(AgentSettings.model_validate(AGENT | settings))
+    assert (names(choice.stt_fallback), names(choice.tts_fallback)) == (stt, tts)
+
+
+def test_a_mistake_in_a_fallback_is_told_with_its_key(tmp_path: Path) -> None:
+    text = """
+[agent.stt]
+engine = "pocketsphinx"
+[[agent.stt.fallback]]
+engine = "openai"
+[[agent.stt.fallback]]
+engine = "nobody"
+[[agent.stt.fallback]]
+engine = "pocketsphinx"
+fallback = ["openai"]
+[agent.tts]
+engine = "espeak-ng"
+"""
+    site = write_site(tmp_path, engines=text)
+    with pytest.raises(SettingsError) as refused:
+        load(site.path, checks=[engine_problems])
+    told = str(refused.value)
+    assert "agent[0].stt.fallback[0].base_url" in told
+    assert "agent[0].stt.fallback[1].engine" in told
+    assert "agent[0].stt.fallback[2].fallback" in told
+
+
+def choice(*, stt: str = "ears", behind: tuple[str, ...] = ()) -> AgentChoice:
+    return AgentChoice(
+        agent_id="agent-1",
+        agent=EngineChoice("agent", "mind", {}),
+        stt=EngineChoice("stt", stt, {}),
+        tts=EngineChoice("tts", "voice", {}),
+        stt_fallback=tuple(EngineChoice("stt", name, {}) for name in behind),
+        tts_fallback=tuple(EngineChoice("tts", name, {}) for name in behind),
+        session=SessionSettings(),
+    )
+
+
+def shelf(kind: str, name: str, options: Any) -> Any:
+    if name == "absent":
+        raise EngineMissing("no such thing")
+    return Ears(answer=name) if kind in ("stt", "agent") else Voice()
+
+
+async def test_a_fallback_that_is_missing_is_passed_over() -> None:
+    engines = Engines([choice(behind=("absent", "spare"))], load=shelf)
+    await engines.start()
+    cast = engines.cast("agent-1")
+    assert [each.guard.name for each in cast.stt.ears] == ["ears", "spare"]
+    assert len(cast.fallback_tts) == 1
+    assert engines.missing() == []
+    await engines.close()
+
+
+async def test_an_engine_that_is_missing_is_missed_whatever_stands_behind_it() -> None:
+    engines = Engines([choice(stt="absent", behind=("spare",))], load=shelf)
+    await engines.start()
+    assert engines.missing() == ["agent agent-1: absent: no such thing"]
+    await engines.close()
+
+
+async def test_the_doctor_and_the_metrics_tell_of_a_server_that_is_not_there(tmp_path: Path) -> None:
+    async with openai_server() as fake:
+        text = f"""
+[agent.stt]
+engine = "openai"
+base_url = "{fake.base_url}"
+[agent.tts]
+engine = "openai"
+base_url = "{fake.base_url}"
+api_key = "sk-hidden"
+"""
+        site = write_site(tmp_path, engines=text)
+        closed, settings = load(site.path), opened(site.path)
+        assert not [finding for finding in await engine_findings(settings) if not finding.ok]
+        refused = [finding for finding in await engine_findings(closed) if not finding.ok]
+        assert "not an address that this server connects to" in refused[0].text
+        fake.manners.status = 401
+        unkind = [finding for finding in await engine_findings(settings) if not finding.ok]
+        assert "refuses the api_key" in unkind[0].text
+        assert "sk-hidden" not in unkind[0].text
+
+        fake.manners.status = 500
+        engines, metrics = (
+            Engines([agent_choice(settings.agents[0])], reach=Reach(["127.0.0.0/8"])),
+            Metrics(),
+        )
+        metrics.watch_engines(engines.health)
+        await engines.start()
+        fake.manners.status = 503
+        fake.manners.headers = {"Retry-After": "60"}
+        with pytest.raises(EngineError):
+            async for _ in engines.cast(settings.agents[0].id).tts.speak("one", language="en"):
+                pass
+        exposed = metrics.exposition().decode()
+        await engines.close()
+    assert f'mediaserver_engine_breaker_open{{engine="openai {fake.base_url}",kind="tts"}} 1.0' in exposed
+    assert f'mediaserver_engine_breaker_open{{engine="openai {fake.base_url}",kind="stt"}} 0.0' in exposed
+    assert 'mediaserver_engine_requests_total{engine="espeak-ng",kind="tts"}' in exposed
+
+
+def opened(path: Path) -> Settings:
+    """The same configuration, in which this machine may be connected to."""
+    path.write_text(path.read_text().replace("drain_s = 5", 'drain_s = 5\nallow_networks = ["127.0.0.0/8"]'))
+    return load(path)
