@@ -6,6 +6,7 @@ import asyncio
 import logging
 import wave
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from tests.support.media import speech_like
 from tests.support.models import Ears, Utterance, fake_models
 from tests.support.raw_call import FRAME, SOUND, RawCall
 from tests.support.server import KEY, Site, bearer, running, until_final, write_site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LINE = "+14155550109"
 GREETING = "السلام عليكم، معك عيادة النور."
@@ -74,14 +77,14 @@ disposition = "paid"
 
 @dataclass
 class Plan(Ears):
-    """Hears one text after the other."""
+    """Hears what is asked for."""
 
-    texts: list[str] = field(default_factory=lambda: [SPOKEN_CARD, "لا"])
     languages: list[str] = field(default_factory=list)
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Utterance:
         self.languages.append(language)
-        return Utterance(self.texts.pop(0) if self.texts else "")
+        yes_no = expected is not None and "yes_no" in expected.kinds
+        return Utterance("لا" if yes_no else SPOKEN_CARD)
 
 
 @pytest.fixture
@@ -130,27 +133,40 @@ class Called:
     events: str
 
 
+async def converse(call: RawCall) -> Pcm:
+    """The caller's side; what the greeting sounded like."""
+    await call.answered()
+    greeting = await until_quiet(call)
+    await call.play(speech_like(8000))
+    await until_quiet(call)
+    for key in KEYED_PIN:
+        call.key(int(key))
+        await call.play(np.zeros(5 * FRAME, np.int16))
+    call.key(11)
+    await until_quiet(call)
+    await call.play(speech_like(4000))
+    await call.asked("BYE", patience_s=15)
+    return greeting
+
+
 @pytest.fixture
 async def called(site: Site, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Called]:
+    """A call that went as planned. On a machine that stops for a second in the middle of it the agent asks
+    again, which this caller does not expect: then there is another call."""
     caplog.set_level(logging.DEBUG)
-    ears = Plan()
+    ears, greeting, call_id = Plan(), np.zeros(0, np.int16), ""
     with fake_models(ears=ears):
         async with running(site) as (_, client):
-            async with RawCall(site.sip, LINE) as call:
-                await call.answered()
-                greeting = await until_quiet(call)
-                await call.play(speech_like(8000))
-                await until_quiet(call)
-                for key in KEYED_PIN:
-                    call.key(int(key))
-                    await call.play(np.zeros(5 * FRAME, np.int16))
-                call.key(11)
-                await until_quiet(call)
-                await call.play(speech_like(4000))
-                await call.asked("BYE", patience_s=30)
+            for _ in range(3):
+                async with RawCall(site.sip, LINE) as call:
+                    with suppress(TimeoutError):
+                        greeting = await converse(call)
+                        break
+                    call.send(call.request("BYE"))
             async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-                listed = (await answer.json())["calls"]
-            report = await until_final(client, listed[0]["callTaskId"])
+                calls = (await answer.json())["calls"]
+            call_id = max(calls, key=lambda each: str(each["createdAt"]))["callTaskId"]
+            report = await until_final(client, call_id)
         yield Called(report, greeting, ears, site.data_dir, caplog.text)
 
 
@@ -184,7 +200,7 @@ def assert_found_nowhere(called: Called) -> None:
 
 def assert_silenced(called: Called) -> None:
     """The recording has nothing where the number was said."""
-    (path,) = (called.data_dir / "recordings").rglob("*.wav")
+    path = called.data_dir / "recordings" / f"{called.report['callTaskId']}.wav"
     with wave.open(str(path)) as file:
         frames = np.frombuffer(file.readframes(file.getnframes()), np.int16).reshape(-1, 2)
     hidden = next(entry for entry in called.report["transcript"] if entry["text"] == MASK)
