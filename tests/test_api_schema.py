@@ -18,6 +18,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from api import calls, health, manage, manage_keys, manage_webhooks, queue, rooms, speech, web_calls
 from tests.support.api_site import SERVER_KEY, WEB_KEY, write_api_site
+from tests.support.databases import DATABASES, database_on
 from tests.support.models import fake_models
 from tests.support.server import KEY, SPEECH_KEY, Site, running
 
@@ -65,13 +66,15 @@ class InAThread:
         self._loop.close()
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=DATABASES)
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     limit = "requests_per_minute = 1000000\n"
-    with fake_models(), InAThread(write_api_site(tmp_path_factory.mktemp("schema"), more=limit)) as server:
-        loaded = schemathesis.openapi.from_url(f"{server.url}openapi.json")
-        loaded.config.update(base_url=server.url)
-        yield loaded
+    with fake_models(), database_on(request.param) as database:
+        site = write_api_site(tmp_path_factory.mktemp("schema"), more=limit, database=database)
+        with InAThread(site) as server:
+            loaded = schemathesis.openapi.from_url(f"{server.url}openapi.json")
+            loaded.config.update(base_url=server.url)
+            yield loaded
 
 
 OPERATIONS = [
