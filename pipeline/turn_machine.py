@@ -54,6 +54,7 @@ class TurnMachine(ABC):
         self._overheard = ""  # of the voice over the agent, so far
         self._answered = ""  # the words whose answer nobody has heard yet
         self._guessed_from = _NO_TURN  # whose words are still awaited, though they are being answered
+        self._wrong_guesses = 0  # in a row
         self._overdue_at = now  # when they are not waited for any more
         self._language = settings.language
         self._keys = ""

@@ -20,6 +20,7 @@ from pipeline.turn_events import (
     ListenIn,
     Overheard,
     SpeechStopped,
+    State,
     Understood,
 )
 from pipeline.turn_machine import VOICE_CHECK_S, TurnMachine
@@ -36,6 +37,8 @@ class Overlaps(TurnMachine, ABC):
     # Judgements ---------------------------------------------------------------------------------------------
 
     def _judge_overlap(self, now: float) -> Inner:
+        if self.state in (State.JUDGING, State.DOUBTING):
+            return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.OVERLAP_CHECK_DUE
         lasts = now - self._heard_since >= self._settings.halt_ms / 1000
         return Inner.INTERRUPTED if lasts else Inner.OVERLAP_CHECK_DUE
 
@@ -101,7 +104,8 @@ class Overlaps(TurnMachine, ABC):
         self._note_pause(event, now)
         self._actions.append(Decode(self.turn))
         patience_ms = self._settings.endpoint_ms + self._settings.stt_deadline_ms
-        self._arm(self._silent_since + patience_ms / 1000, Inner.WORDS_OVERDUE)
+        self._overdue_at = self._silent_since + patience_ms / 1000
+        self._listen_in(event, now)
 
     def _spare(self, event: Event | None, now: float) -> None:
         self._arm(self._silent_since + self._settings.overlap_ms / 1000, Inner.OVERLAP_FORGOTTEN)

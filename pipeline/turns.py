@@ -41,6 +41,10 @@ _ANYTHING: Final = Expected()
 GUESS_S: Final = 0.04
 """Between two looks at a partial result."""
 
+GUESS_AFTER_S: Final = 0.18
+"""Silence after which a recogniser that streams has caught up."""
+
+WRONG_GUESSES: Final = 2  # in a row: this one has not
 GUESSED: Final = 0.8  # what an agent is told of words that are not final
 UNSURE: Final = 0.5  # final words with less are no confirmation
 CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
@@ -105,7 +109,6 @@ class Turns(Overlaps):
         self._actions.append(Decode(self.turn))
         patience_ms = self._endpointing.base_ms + self._settings.stt_deadline_ms
         self._overdue_at = self._silent_since + patience_ms / 1000
-        self._overheard = ""
         self._listen_on(event, now)
 
     def _listen_on(self, event: Event | None, now: float) -> None:
@@ -113,11 +116,12 @@ class Turns(Overlaps):
         self._arm(min(now + GUESS_S, self._overdue_at), Inner.GUESS_DUE)
 
     def _guess(self, event: Event | None, now: float) -> None:
-        """A partial result: one that no longer changes will be the whole."""
+        """A partial result: after some silence it will be the whole. Not of a recogniser for which that has
+        not been true in this call."""
         assert isinstance(event, Overheard)
-        before, self._overheard = self._overheard, event.text
         words = Understood(self.turn, event.text, GUESSED, final=False)
-        if event.text == before and self._words is None and self._is_likely(words, now):
+        late = now - self._silent_since >= GUESS_AFTER_S and self._wrong_guesses < WRONG_GUESSES
+        if late and self._words is None and self._is_likely(words, now):
             self._words = words
             self._step(Inner.TURN_LIKELY, None, now)
 
@@ -161,8 +165,10 @@ class Turns(Overlaps):
         if not event.failed:
             self._words = event
         if event.failed or (event.text == self._answered and event.confidence >= UNSURE):
+            self._wrong_guesses = 0
             self._arm(max(self._endpoint_at(), now), Inner.TURN_TAKEN)
         else:
+            self._wrong_guesses += 1
             self._step(Inner.TURN_CHANGED, event, now)
 
     def _revise(self, event: Event | None, now: float) -> None:

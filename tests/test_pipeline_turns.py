@@ -201,14 +201,13 @@ def guessed() -> tuple[Turns, int]:
     turns.handle_timer(0.1)
     asked = turns.turn
     turns.receive(Overheard(asked, "hello"), 0.12)
-    turns.receive(Overheard(asked, "hello there"), 0.14)
     assert turns.state is State.ENDPOINTING
     actions(turns)
     turns.receive(Overheard(asked, "hello there"), 0.18)
     return turns, asked
 
 
-def test_a_partial_result_that_does_not_change_is_answered_before_the_final_one() -> None:
+def test_a_partial_result_is_answered_before_the_final_one() -> None:
     turns, asked = guessed()
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
@@ -228,6 +227,25 @@ def test_a_guess_is_withdrawn_when_the_final_words_are_others_or_unsure(text: st
     assert withdrawn == Interrupt()
     assert isinstance(again, StartReply)
     assert again.event == UserSaid(text, confidence)
+
+
+def test_a_recogniser_whose_partial_results_lag_is_not_believed_again() -> None:
+    turns = at(State.ENDPOINTING)
+    for moment in (0.0, 10.0, 20.0):
+        turns.receive(SpeechStarted(), moment)
+        turns.receive(SpeechStopped(moment + 1.0, 900), moment + 1.05)
+        run_until(turns, moment + 1.1)
+        asked = turns.turn
+        turns.receive(Overheard(asked, "hello"), moment + 1.2)
+        states = turns.state
+        turns.receive(Understood(asked, "hello there", 0.9), moment + 1.3)
+    assert states is State.ENDPOINTING
+
+
+def test_a_partial_stop_after_the_voice_has_ended_silences_too() -> None:
+    turns = at(State.JUDGING)
+    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    assert turns.state is State.DOUBTING
 
 
 def test_a_guess_stands_where_the_recogniser_fails_or_is_late() -> None:
