@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.engines.guard import Guard
-from pipeline.errors import EngineError, EngineResting, EngineTimeout
+from pipeline.errors import EngineBusy, EngineError, EngineResting, EngineTimeout
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
 
 WINDOW_S: Final = 60  # of a longer utterance the end is heard again
@@ -74,6 +74,11 @@ def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
     return FallbackEars(engine.ears, on_fault=once)
 
 
+def passes(error: EngineError) -> bool:
+    """Whether to ask the same engine again at once."""
+    return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
+
+
 class FallbackListening:
     """One utterance. The engine that listens to it changes in one direction only: to the next."""
 
@@ -113,17 +118,20 @@ class FallbackListening:
         return "" if self._listening is None else self._listening.partial()
 
     async def result(self) -> Hypothesis:
-        """The text of what was pushed so far, from the first engine that gives one. Raises `EngineError` when
-        none does."""
+        """The text of what was pushed so far, from the first engine that gives one; the last is asked once
+        more if its failure may pass and cost no wait. Raises `EngineError` when none does."""
+        again = True
         while True:
             guard = self._ears.ears[self._place].guard
             try:
                 return await self._ask(self._listening or await self._replayed(), guard)
             except EngineError as error:
-                if self._is_last or self._closed:
+                if self._closed or (self._is_last and not (again and passes(error))):
                     raise
+                again = not self._is_last
                 self._ears.on_fault(f"{guard.name}: {error}")
-                self._go_on()
+                if again:
+                    self._go_on()
 
     def close(self) -> None:
         """Closes the engine's utterance and frees the audio."""
