@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediaserver.conversing import LiveConversation
-from mediaserver.handover import Handed, Handover
-from mediaserver.lines import Lines
+from mediaserver.handover import Handed, Handover, Visit
+from mediaserver.lines import LineRefused, Lines
 from mediaserver.rooms.bridge import Bridge
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError, RecordingError
@@ -53,6 +53,33 @@ class _Transfer:
         self._told = False
 
     async def run(self, bridge: Bridge) -> None:
+        """Puts everybody in `bridge` through, and tells of it."""
+        people = self._people()
+        handed = await (self._visit(bridge, people) if people is not None else self._call(bridge))
+        self._live.handed = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
+        log.info("transfer over", extra={**self._live.fields(), "outcome": handed.outcome})
+        if not self._told:
+            self._live.tell(EVENT, self._data(handed))
+
+    def _people(self) -> Bridge | None:
+        agent_id = self._live.claim.agent_id
+        try:
+            return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
+        except LineRefused:
+            return None  # said when it is dialled
+
+    async def _visit(self, bridge: Bridge, people: Bridge) -> Handed:
+        """The callers come to a room, whose own recording has them."""
+        visit = Visit(bridge, people)
+        self._live.transfer = visit
+        self._told = True
+        self._live.tell(EVENT, self._data(Handed("answered", ring_ms=0)))
+        try:
+            return await visit.run()
+        finally:
+            self._live.transfer = None
+
+    async def _call(self, bridge: Bridge) -> Handed:
         recording = self._go_on_recording(bridge.rate_hz)
         handover = Handover(bridge, reach=self._reach, regret=self._regret, recording=recording)
         handover.on_answer = self._answered
@@ -60,14 +87,10 @@ class _Transfer:
         if self._live.stopped:
             handover.stop()
         try:
-            handed = await handover.run()
+            return await handover.run()
         finally:
             self._live.transfer = None
             await self._close(recording)
-        self._live.handed = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
-        log.info("transfer over", extra={**self._live.fields(), "outcome": handed.outcome})
-        if not self._told:
-            self._live.tell(EVENT, self._data(handed))
 
     async def _reach(self) -> Call:
         claim, lines = self._live.claim, self._lines

@@ -273,3 +273,42 @@ class Handover:
     def playout_ran_out(self, now: float) -> None:
         """The caller has heard it."""
         self._told.set()
+
+
+class Visit:
+    """Callers (everybody in `bridge`) who join the people of a room, as one more leg there. It ends with the
+    last caller, or with the room, which hangs them up."""
+
+    def __init__(self, bridge: Bridge, people: Bridge) -> None:
+        self._bridge = bridge
+        self._people = people
+        self._over = asyncio.Event()
+        self._ended_by = ""
+
+    async def run(self) -> Handed:
+        """Returns when it is over."""
+        bridge, loop = self._bridge, asyncio.get_running_loop()
+        began = loop.time()
+        bridge.on_left = self._left
+        self._left(None)
+        self._people.add(bridge)
+        try:
+            async with asyncio.timeout(MAX_TALK_S):
+                await self._over.wait()
+        except TimeoutError:
+            self._ended_by = "server"
+        finally:
+            bridge.on_left = None
+            self._people.remove(bridge)
+            bridge.attach(None, None)
+        return Handed("answered", 0, round((loop.time() - began) * 1000), self._ended_by)
+
+    def stop(self) -> None:
+        """Ends it from outside."""
+        self._ended_by = self._ended_by or "server"
+        self._over.set()
+
+    def _left(self, leg: Leg | None) -> None:
+        if not any(seat.speaks for seat in self._bridge.seats):
+            self._ended_by = self._ended_by or "caller"
+            self._over.set()

@@ -11,6 +11,7 @@ from mediaserver.directory import Directory
 from mediaserver.errors import InvalidNumber
 from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.refusals import InvalidRequest
+from mediaserver.rooms.bridge import Bridge
 from mediaserver.settings import AgentSettings
 from mediaserver.store import Store
 from mediaserver.wiring import caller_id
@@ -49,6 +50,8 @@ class Lines:
         self._endpoint = endpoint
         self._store = store
         self._room = room
+        self.rooms: Callable[[str, str], Bridge | None] | None = None
+        """The people in a company's room of that name, where it is open here; set by whoever has the rooms."""
 
     @property
     def pacer(self) -> Pacer:
@@ -66,8 +69,17 @@ class Lines:
             return wanted
         raise LineRefused("the target is not among the agent's transfer_targets")
 
+    def people_in(self, agent_id: str, target: str) -> Bridge | None:
+        """Everybody in the room that `target` is; None where it is a number, or no room of the company's that
+        is open on this node."""
+        if not target.startswith(ROOM) or self.rooms is None:
+            return None
+        return self.rooms(self._agent(agent_id).company, target.removeprefix(ROOM))
+
     async def route(self, agent_id: str, number: str) -> Route:
         """How `number` is called for an agent. Raises `LineRefused` where it may not be."""
+        if number.startswith(ROOM):
+            raise LineRefused("the room is not open on this node")
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
         trunk = self._directory.trunk(agent.trunk) if agent.trunk is not None else None

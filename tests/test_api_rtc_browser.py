@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
+from aiohttp import web as application
+from aiohttp.test_utils import TestClient, TestServer
 from livekit.protocol import models
 
 from api.rtc import SESSIONS
 from mediaserver.server import Server
-from tests.support.livekit_page import NEWEST, OLDER, SdkPage, recognised, sdk_page
+from tests.support.chromium import chromium
+from tests.support.livekit_page import NEWEST, OLDER, SdkPage, livekit_client, recognised, sdk_page
 from tests.support.rooms import invite, microphone, write_web_site
 from tests.support.server import REAL_ENGINES, running
 
@@ -108,4 +110,32 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -
         assert "Signature verification failed" in await page.outcome(f"join({url(client)!r}, {forged!r})")
     async with asyncio.timeout(30):
         while app[SESSIONS]._sessions:
+            await asyncio.sleep(0.05)
+
+
+async def test_the_example_page_talks(web: Web, tmp_path: Path) -> None:
+    server, client = web
+    ticket = invite(server)
+    elsewhere = application.Application()
+    sdk = await livekit_client(NEWEST)
+
+    async def package(_: application.Request) -> application.FileResponse:
+        return application.FileResponse(sdk)
+
+    elsewhere.router.add_get("/livekit-client.umd.js", package)
+    elsewhere.router.add_static("/", Path(__file__).parents[1] / "examples")
+    async with (
+        TestServer(elsewhere) as other,
+        chromium(microphone=microphone(tmp_path / "mic.wav", 60.0)) as page,
+    ):
+        await page.open(f"{other.make_url('/livekit.html')}#url={url(client)}&token={ticket.token}")
+        await page.run("document.getElementById('talk').click()")
+        await page.until("document.getElementById('said').textContent.includes('Hello. Would you')")
+        await page.until("document.getElementById('state').textContent === 'listening'")
+        assert await page.run("document.querySelector('audio').srcObject !== null")
+        await page.run("document.getElementById('talk').click()")
+        await page.until("document.getElementById('state').textContent === 'over'")
+        assert [line for line in page.log if line.startswith("exception")] == []
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
             await asyncio.sleep(0.05)

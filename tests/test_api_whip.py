@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import wave
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
@@ -21,6 +23,7 @@ from tests.support.models import fake_models
 from tests.support.rooms import AGENT, CALLS_KEY, NEEDY, bearing, invite, join, spoken, write_web_site
 from tests.support.rtc import rtc_client
 from tests.support.server import OUTBOUND, REAL_ENGINES, bearer, running
+from tests.support.tones import share_at
 
 Web = tuple[Server, TestClient[Any, Any]]
 SECRET = "a-secret-of-thirty-two-characters"
@@ -133,7 +136,7 @@ async def test_a_second_window_takes_over_from_the_first(web: Web) -> None:
         assert told[-1] == {"type": "ended", "reason": "duplicate_identity"}
 
 
-async def test_a_supervisor_listens_and_is_not_heard(web: Web) -> None:
+async def test_a_supervisor_hears_both_and_is_not_heard(web: Web, tmp_path: Path) -> None:
     server, client = web
     ticket = invite(server)
     grant = Grant(room=ticket.room_name, identity="boss")
@@ -143,15 +146,35 @@ async def test_a_supervisor_listens_and_is_not_heard(web: Web) -> None:
         identity="boss",
         permissions=type(claims.permissions)(publish=False),
     )
-    async with rtc_client(tone=440) as ann, rtc_client(tone=900) as boss:
+    heard = {name: tmp_path / f"{name}.wav" for name in ("ann", "boss")}
+    async with (
+        rtc_client(tone=440, keep=str(heard["ann"])) as ann,
+        rtc_client(tone=900, keep=str(heard["boss"])) as boss,
+    ):
         await join(client, ann, ticket.token)
         await ann.event("connected")
         await join(client, boss, server.lobby.mint(listener))
-        await boss.event("sound")  # ann's tone, or the agent
+        await boss.event("sound")
+        ann.tell(message=json.dumps({"type": "text", "text": "perhaps"}))
+        await asyncio.sleep(2.0)  # the agent asks again, ann hums on
         await ann.end()
         await boss.event("closed")  # the room ends with the last who may speak
+        await boss.end()
         call = await report_of(client, ticket.room_name)
     assert call["status"] == "COMPLETED"
+    shares = {name: [loudest_share(path, hz) for hz in (200, 440, 900)] for name, path in heard.items()}
+    assert min(shares["boss"][:2]) > 0.2  # the agent, whose voice hums at 200 Hz, and ann
+    assert shares["ann"][0] > 0.2
+    assert max(shares["ann"][2], shares["boss"][2]) < 0.1  # nobody hears the supervisor
+
+
+def loudest_share(path: Path, hz: float) -> float:
+    """The most that any half second of a file has of a tone."""
+    with wave.open(str(path)) as file:
+        rate = file.getframerate()
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    pieces = [samples[at : at + rate // 2] for at in range(0, len(samples) - rate // 2, rate // 4)]
+    return max(share_at(piece, rate, hz) for piece in pieces)
 
 
 async def test_what_does_not_open_a_room(web: Web) -> None:

@@ -25,6 +25,16 @@ from tests.support.tones import share_at, tone
 RATE_HZ = 16000
 
 
+def has_ipv6() -> bool:
+    """Whether ::1 is an address of this machine."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 class Listener:
     """Keeps what it hears."""
 
@@ -94,6 +104,28 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
     assert listener.ends == ["hung_up"]
     assert len(port) == 0
     await until(lambda: len(asyncio.all_tasks()) == tasks)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+async def test_a_person_is_heard_and_hears_over_ipv6() -> None:
+    both = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1", "::1"])
+    ann, listener, playout = person(both), Listener(), Playout(RATE_HZ)
+    ann.attach(listener, playout)
+    async with rtc_client(tone=440, hosts=["::1"]) as client:
+        answer = await ann.new_peer().answer((await client.line())["offer"])
+        assert f" ::1 {both.number} typ host" in answer
+        assert f" 127.0.0.1 {both.number} typ host" in answer
+        client.tell(answer=answer)
+        client.follow()
+        await until(lambda: len(listener.frames) > 30)
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 0.5, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        await client.end()
+    assert share_at(np.concatenate(listener.frames[10:]), RATE_HZ, 440) > 0.9
+    await ann.gone("test")
+    both.close()
 
 
 async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort) -> None:

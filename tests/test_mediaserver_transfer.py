@@ -203,7 +203,8 @@ async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(t
         assert lines is not None
         assert lines.target(HANDS_ON, "desk") == DESK
         assert lines.target(HANDS_ON, DESK) == DESK
-        for wanted in ("+14155550199", "room:any", "", "boss"):
+        assert lines.target(HANDS_ON, "room:any") == "room:any"
+        for wanted in ("+14155550199", "any", "", "boss"):
             with pytest.raises(LineRefused, match="transfer_targets"):
                 lines.target(HANDS_ON, wanted)
         assert (await lines.route(HANDS_ON, DESK)).caller_id == "+14155550100"
@@ -271,6 +272,38 @@ async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Pat
     assert call["status"] == "COMPLETED"
     left, _, rate = recorded(site.data_dir / "recordings" / f"{ticket.room_name}.wav")
     assert share_at(left[-rate // 2 :], rate, 900) > 0.5
+
+
+async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path, target="room:{{{{room}}}}")
+    async with running(site) as (server, client):
+        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        variables = {"room": ticket.room_name}
+        caller = server.lobby.invite("desk", WebCallRequest(agent_id=WEB_HANDS_ON, variables=variables))
+        heard = {name: tmp_path / f"{name}.wav" for name in ("boss", "caller")}
+        async with (
+            rtc_client(tone=900, keep=str(heard["boss"])) as boss,
+            rtc_client(tone=500, keep=str(heard["caller"])) as web,
+        ):
+            await join(client, boss, ticket.token)
+            await boss.event("sound")
+            await join(client, web, caller.token)
+            async with asyncio.timeout(30):
+                while len(server.lobby.opened("desk", ticket.room_name).bridge.seats) < 2:
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(2.0)  # both hum
+            await web.end()
+            call = await report(client, caller.room_name, WEB_KEY)
+            assert len(server.lobby.opened("desk", ticket.room_name).bridge.seats) == 1
+            await boss.end()
+        await report(client, ticket.room_name, WEB_KEY)
+    transfer = call["analysis"]["transfer"]
+    assert (transfer["outcome"], transfer["endedBy"]) == ("answered", "caller")
+    for name, hz in (("boss", 500), ("caller", 900)):
+        with wave.open(str(heard[name])) as file:
+            sound = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+        pieces = [sound[at : at + 24000] for at in range(0, len(sound) - 24000, 12000)]
+        assert max(share_at(each, 48000, hz) for each in pieces) > 0.7
 
 
 async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None:

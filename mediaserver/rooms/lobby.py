@@ -75,6 +75,8 @@ class Lobby:
         self._draining = False
         # Goodbyes under way; each is bounded by the closing of its peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
+        if floor.lines is not None:
+            floor.lines.rooms = self._people_in
 
     def __len__(self) -> int:
         """Conversations in progress."""
@@ -161,6 +163,11 @@ class Lobby:
         if opened is None or opened.company_id != company_id:
             raise NotFound(UNKNOWN_ROOM)
         return opened
+
+    def _people_in(self, company_id: str, name: str) -> Bridge | None:
+        opened = self._rooms.get(name)
+        running = opened is not None and opened.company_id == company_id and opened.task is not None
+        return opened.bridge if opened is not None and running else None
 
     def check_open(self) -> None:
         """Raises `Unavailable` where nobody new is taken."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import av
 import numpy as np
+from aioice import ice
 from aiortc import (
     MediaStreamTrack,
     RTCBundlePolicy,
@@ -113,6 +114,8 @@ async def main() -> None:
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     options = json.loads(await lines.readline())
+    if "hosts" in options:
+        ice.get_host_addresses = lambda use_ipv4, use_ipv6: list(options["hosts"])
     pc = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
     heard: list[np.ndarray[Any, np.dtype[np.int16]]] = []
     listening: list[asyncio.Task[None]] = []

@@ -27,7 +27,7 @@ company = "{company}"
 trunk = "{trunk}"
 {phone}
 unreachable = "Nobody is there."
-transfer_targets = {{{{ desk = "+14155550188", far = "+4930123456" }}}}
+transfer_targets = {{{{ desk = "+14155550188", far = "+4930123456", any = "room:*" }}}}
 transfer_ring_s = 20
 {{engines}}
 [agent.script]
