@@ -7,14 +7,19 @@ from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.agent import AgentContext
 from pipeline.engines.espeak import Espeak
+from pipeline.engines.espeak_arabic import vowelled
 from pipeline.engines.script import Script
+from pipeline.engines.wording import plain_words
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import STANDARD, Phrase, Phrases, standard
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
+from pipeline.speakable import speakable
 from pipeline.speech import Expected, SpeechChunk
 from pipeline.transcript import Role
 from tests.support.conversation import FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
@@ -189,3 +194,37 @@ async def test_espeak_speaks_each_language_with_a_voice_that_can(wanted: str) ->
     finally:
         await speaker.close()
         await reference.close()
+
+
+def test_every_word_that_figures_are_put_into_has_its_vowels_for_espeak() -> None:
+    written = (
+        *map(str, range(121)),
+        "1,234,567,890",
+        "2026-12-31",
+        "15:45",
+        "8:20 ص",
+        "99 ريال",
+        "2.5 كم",
+        "7%",
+    )
+    words = {word.strip("،") for each in written for word in speakable(each, "ar").split()}
+    bare = {word for word in words if not any("\u064b" <= sign <= "\u0652" for sign in vowelled(word))}
+    assert bare <= {"آلاف"}
+
+
+@given(st.text(st.sampled_from("أبتخمسةعشرونووصفرَُِّ ،.abc12"), max_size=60))
+def test_vowels_change_no_word_but_its_vowels(text: str) -> None:
+    assert len(vowelled(text).split()) == len(text.split())
+    assert plain_words(vowelled(text)) == plain_words(text)
+
+
+async def test_the_words_that_espeak_has_spoken_are_those_that_were_written() -> None:
+    speaker = Espeak.from_settings({})
+    await speaker.start()
+    try:
+        text = "المبلغ خمسة وعشرون ريالاً، من فضلك."
+        words = [word async for chunk in speaker.speak(text, language="ar") for word in chunk.words]
+    finally:
+        await speaker.close()
+    assert [word.text for word in words] == text.split()
+    assert all(word.start < word.end for word in words)

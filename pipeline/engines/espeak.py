@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pipeline.engines.espeak_arabic import vowelled
 from pipeline.engines.espeak_text import SpeechCutter, sentences
 from pipeline.engines.options import Options
 from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
@@ -102,14 +103,16 @@ class Espeak:
     async def _sentence(self, sentence: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
         assert self._process is not None
         settings = self.settings
+        voice = _voice(settings.voice, language, sentence)
+        spoken = vowelled(sentence) if voice.startswith("ar") else sentence
         request = {
-            "text": sentence,
-            "voice": _voice(settings.voice, language, sentence),
+            "text": spoken,
+            "voice": voice,
             "rate_wpm": settings.rate_wpm,
             "pitch": settings.pitch,
             "volume": settings.volume,
         }
-        cutter = SpeechCutter(sentence, offset=offset)
+        cutter = SpeechCutter(sentence, offset=offset, spoken=spoken)
         async with aclosing(self._process.speak(request)) as payloads:
             async for payload in payloads:
                 raw, events = unpack_chunk(payload)

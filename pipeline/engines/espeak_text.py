@@ -52,8 +52,11 @@ class SpeechCutter:
     neighbours.
     """
 
-    def __init__(self, sentence: str, *, offset: int) -> None:
-        self._tokens = [(match.end(), match.group()) for match in _TOKEN.finditer(sentence)]
+    def __init__(self, sentence: str, *, offset: int, spoken: str = "") -> None:
+        """`spoken`: what the engine was given for `sentence`, word for word, where that is not the same."""
+        given = [match.end() for match in _TOKEN.finditer(spoken or sentence)]
+        shown = [match.group() for match in _TOKEN.finditer(sentence)]
+        self._tokens = list(zip(given, shown, strict=True))
         self._offset = offset
         self._starts: list[int] = []
         """Of the tokens known so far, in samples of the sentence."""
