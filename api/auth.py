@@ -57,6 +57,8 @@ def caller_of(request: web.Request) -> Caller:
 async def open_door(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Lets callers in as the route's `Operation` says; routes without one see to it themselves."""
     operation = operation_of(request.match_info.handler)
+    if any("\0" in value for name, value in request.match_info.items() if name != "phoneNumber"):
+        raise web.HTTPNotFound  # not every database takes the question; numbers have rules of their own
     if operation is not None and operation.scopes:
         request[_CALLER] = await _admit(request, operation)
     return await handler(request)
@@ -109,4 +111,4 @@ def bearer_key(request: web.Request) -> str:
     key = key.strip()
     if scheme.lower() != "bearer" or len(key) > _KEY_LIMIT:
         return ""
-    return key
+    return key.encode(errors="replace").decode()  # octets that are no UTF-8 are in nobody's key

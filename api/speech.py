@@ -266,4 +266,6 @@ async def _take(form: Form, part: aiohttp.BodyPartReader) -> None:
         if len(value) > FIELD_LIMIT:
             raise InvalidRequest(f"{part.name or 'a field'}: too long")
     if part.name in ("job_id", "language") and value:
+        if 0 in value:
+            raise InvalidRequest(f"{part.name}: must not contain NUL characters")
         form.fields[part.name] = value.decode()

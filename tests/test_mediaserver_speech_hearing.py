@@ -7,7 +7,7 @@ import pytest
 
 from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import InvalidRequest
-from mediaserver.speech.hearing import PIECE_S, SHORTEST_S, pieces, together, transcribed
+from mediaserver.speech.hearing import PIECE_S, SHORTEST_S, Transcription, pieces, together, transcribed
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Expected, Hypothesis
@@ -95,6 +95,14 @@ async def test_every_piece_is_heard_once_and_let_go() -> None:
     assert ears.opened == ears.closed == len(seconds) > 1
     assert ears.languages == {"ar"}
     assert outcome.confidence == 0.5
+
+
+async def test_nobody_is_heard_in_silence_whatever_a_recogniser_makes_of_it() -> None:
+    ears = Ears()
+    noise = np.random.default_rng(1).integers(-8, 9, RATE_HZ).astype(np.int16)
+    for silent in (np.zeros(RATE_HZ * 40, np.int16), noise):
+        assert await transcribed(ears, silent, rate_hz=RATE_HZ, language="en") == Transcription("", 0.0)
+    assert ears.opened == 0
 
 
 async def test_what_a_recogniser_cannot_do_is_told() -> None:

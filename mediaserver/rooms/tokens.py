@@ -86,6 +86,8 @@ def verify(token: str, *, key: str, secret: str) -> Grant:
         raise TokenRefused("token has expired") from None
     except jwt.PyJWTError as error:
         raise TokenRefused(f"invalid token: {error}") from None
+    except UnicodeError:
+        raise TokenRefused("invalid token: not text") from None
     return _grant(claims)
 
 

@@ -24,6 +24,10 @@ SHORTEST_S = 10.0
 _BLOCK_MS = 100
 
 
+SILENT = 16
+"""A peak (of 32768) below which nobody speaks: recognisers make words of it all the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transcription:
     """What was said. `confidence` is 0 to 1: the mean over the words, 0 where none was heard."""
@@ -37,6 +41,8 @@ async def transcribed(stt: SpeechToText, samples: Pcm, *, rate_hz: int, language
     `SpeechFailed`."""
     heard = []
     for piece in pieces(samples, rate_hz):
+        if not len(piece) or max(piece.max(), -int(piece.min())) < SILENT:
+            continue
         try:
             heard.append(await _hear(stt, piece, rate_hz=rate_hz, language=language))
         except EngineMissing as error:
