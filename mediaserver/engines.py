@@ -158,16 +158,18 @@ class Engines:
         used.update(choice.identity for each in self._choices for choice in _all_engines(each))
         used.update(identity for cast in tuple(self._in_use) for identity in cast.uses)
         unused = {name: engine for name, engine in self._running.items() if name not in used}
+        guards = [self._guards.pop(name) for name in unused if name in self._guards]
         for name in unused:
             del self._running[name]
-            self._guards.pop(name, None)
         self._ears = {names: ears for names, ears in self._ears.items() if used.issuperset(names)}
+        await asyncio.gather(*(guard.close() for guard in guards))
         await asyncio.gather(*(_close(each) for each in unused.values()))
 
     async def close(self) -> None:
         """Closes everything that was started; a failure of one does not keep the others open."""
         running, self._running = self._running, {}
         self._casts.clear()
+        await asyncio.gather(*(guard.close() for guard in self._guards.values()))
         await asyncio.gather(*(_close(each) for each in running.values()))
 
     def cast(self, agent_id: str) -> Cast:
@@ -322,11 +324,13 @@ class Engines:
         guard = self._guards.get(choice.identity)
         if guard is None:
             engine = self._running[choice.identity]
-            deadline_s = engine.deadline_s if isinstance(engine, RemoteEngine) else None
-            name = (
-                f"{choice.name} {choice.options['base_url']}" if "base_url" in choice.options else choice.name
+            remote = engine if isinstance(engine, RemoteEngine) else None
+            guard = self._guards[choice.identity] = Guard(
+                choice.kind,
+                " ".join((choice.name, str(choice.options.get("base_url", "")))).strip(),
+                deadline_s=remote.deadline_s if remote else None,
+                check=remote.check if remote else None,
             )
-            guard = self._guards[choice.identity] = Guard(choice.kind, name, deadline_s=deadline_s)
         return guard
 
 

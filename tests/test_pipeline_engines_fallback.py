@@ -14,7 +14,14 @@ from pipeline.audio import Pcm
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars, told
 from pipeline.engines.guard import Guard, GuardedVoice
-from pipeline.errors import EngineBusy, EngineError, EngineMissing, EngineRefused, EngineResting
+from pipeline.errors import (
+    EngineBusy,
+    EngineError,
+    EngineMissing,
+    EngineRefused,
+    EngineResting,
+    EngineTimeout,
+)
 from pipeline.outcome import SessionResult
 from pipeline.phrases import Phrases
 from pipeline.session import Session
@@ -329,6 +336,60 @@ def test_a_voice_that_says_nothing_has_failed(silent: bool) -> None:
     guard = Guard("tts", "voice")
     assert play(lambda: spoken(GuardedVoice(Plain(), guard, last=True))) == (0 if silent else 160)
     assert guard.health.errors == silent
+
+
+# Back again -------------------------------------------------------------------------------------------------
+
+
+def test_no_caller_tries_an_engine_that_is_not_there() -> None:
+    """After every pause the engine is looked at beside the calls; the first caller comes when it is back."""
+    looks: list[float] = []
+    dead, other = Ear("hangs"), Ear()
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def check() -> str:
+            looks.append(loop.time())
+            await asyncio.sleep(1.0)
+            return "" if dead.mood == "well" else "it does not answer"
+
+        guard = Guard("stt", "dead", deadline_s=0.7, check=check)
+        fallback = FallbackEars(
+            [GuardedEars(cast(Any, dead), guard), GuardedEars(cast(Any, other), Guard("stt", "other"))]
+        )
+        waits = []
+        for turn in range(120):
+            if turn == 100:
+                dead.mood = "well"
+            began = loop.time()
+            assert await heard(fallback) == "60"
+            waits.append(loop.time() - began)
+            await asyncio.sleep(2.0)
+        assert [wait for wait in waits if wait > 0.01] == [pytest.approx(0.7)]
+        assert guard.health.state is BreakerState.CLOSED
+        await guard.close()
+
+    play(scene)
+    assert 5 <= len(looks) <= 9
+    assert 10 <= dead.asked <= 21
+
+
+def test_a_check_under_way_ends_with_the_guard() -> None:
+    async def scene() -> None:
+        async def check() -> str:
+            await asyncio.sleep(3600)
+            return ""
+
+        guard = Guard("tts", "dead", check=check)
+        guard.failed(EngineTimeout("late"))
+        await asyncio.sleep(6)
+        assert not guard.admits()
+        await asyncio.sleep(0)
+        await guard.close()
+        assert len(asyncio.all_tasks()) == 1
+
+    play(scene)
 
 
 # In a conversation ------------------------------------------------------------------------------------------

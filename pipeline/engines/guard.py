@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineResting, EngineTimeout
@@ -29,6 +29,9 @@ class RemoteEngine(Protocol):
         """ "" if it can be reached, or why not."""
 
 
+Check: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
     """How one engine does."""
@@ -43,9 +46,13 @@ class EngineHealth:
 class Guard:
     """The breaker and the figures of one engine. `name` is for people. `deadline_s`: whoever was kept waiting
     for so long and gave up had a reason that counts against the engine; None for an engine in this machine,
-    which is late when the machine is: all others would be too."""
+    which is late when the machine is: all others would be too. `check`: tells whether the engine is there
+    ("" if it is). With it no caller tries an engine that was left alone before this says so; `close` ends
+    it."""
 
-    __slots__ = ("_breaker", "_errors", "_requests", "deadline_s", "kind", "name")
+    __slots__ = (
+        "_breaker", "_check", "_checked", "_checking", "_errors", "_requests", "deadline_s", "kind", "name",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,11 +60,15 @@ class Guard:
         name: str,
         *,
         deadline_s: float | None = None,
+        check: Check | None = None,
         settings: BreakerSettings | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
         self.deadline_s = deadline_s
+        self._check = check
+        self._checked = False
+        self._checking: asyncio.Task[None] | None = None
         self._breaker = Breaker(settings)
         self._requests = 0
         self._errors = 0
@@ -73,9 +84,35 @@ class Guard:
 
     def admits(self, *, always: bool = False) -> bool:
         """Whether a request may be sent; it is then counted. `always`: there is no other engine to ask."""
-        admitted = self._breaker.admits(_now()) or always
+        admitted = always or (self._may_try() and self._breaker.admits(_now()))
         self._requests += admitted
         return admitted
+
+    async def close(self) -> None:
+        """Ends a check under way."""
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
+
+    def _may_try(self) -> bool:
+        """Whether an engine that was left alone, and may be tried by now, is there at all."""
+        if self._check is None or self._checked or self._breaker.state is BreakerState.CLOSED:
+            return True
+        if self._checking is None and not self._breaker.rests(_now()):
+            self._checking = asyncio.create_task(self._look(self._check), name="engine check")
+        return False
+
+    async def _look(self, check: Check) -> None:
+        try:
+            reason = await check()
+        except Exception as error:  # a task's boundary, around somebody else's code
+            reason = repr(error)
+        self._checking = None
+        if not reason:
+            self._checked = True
+        elif self._breaker.admits(_now()):
+            self._breaker.failed(_now(), slow=True)
 
     def succeeded(self) -> None:
         """The engine answered."""
@@ -89,6 +126,7 @@ class Guard:
             self._breaker.succeeded()
             return
         self._errors += 1
+        self._checked = False
         before = self._breaker.state
         rest_s = error.retry_after_s if isinstance(error, EngineBusy) else 0.0
         self._breaker.failed(_now(), slow=isinstance(error, EngineTimeout), rest_s=rest_s)
