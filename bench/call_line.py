@@ -11,6 +11,10 @@ T1_NS: Final = 500_000_000
 GIVE_UP_NS: Final = 8_000_000_000
 """A caller that has waited so long for a final answer counts the call as failed."""
 
+PCMU: Final = "0 PCMU/8000"
+OPUS: Final = "111 opus/48000/2"
+"""What a caller offers, as `a=rtpmap` says it; one format each."""
+
 Address = tuple[str, int]
 
 
@@ -28,7 +32,16 @@ class Line:
     """One call to `server` from `contact` (host and port of the generator's socket). `receive` says what to
     send back; `overdue` what to send again."""
 
-    def __init__(self, server: Address, contact: Address, *, call_id: str, caller: str, called: str) -> None:
+    def __init__(
+        self,
+        server: Address,
+        contact: Address,
+        *,
+        call_id: str,
+        caller: str,
+        called: str,
+        codec: str = PCMU,
+    ) -> None:
         self.state = LineState.CALLING
         self.call_id = call_id
         self.caller = caller
@@ -39,6 +52,7 @@ class Line:
         self._contact = contact
         self._target = self._uri = f"sip:{called}@{server[0]}:{server[1]}"
         self._to_tag = ""
+        self._codec = codec
         self._pending = b""
         self._resend_ns = self._wait_ns = 0
 
@@ -47,7 +61,8 @@ class Line:
         host, port = media
         body = (
             f"v=0\r\no=- 1 1 IN IP4 {host}\r\ns=-\r\nc=IN IP4 {host}\r\nt=0 0\r\n"
-            f"m=audio {port} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\na=ptime:20\r\n"
+            f"m=audio {port} RTP/AVP {self._codec.partition(' ')[0]}\r\n"
+            f"a=rtpmap:{self._codec}\r\na=ptime:20\r\n"
         )
         self.invited_ns = now_ns
         return self._first(self._request("INVITE", 1, body), now_ns)

@@ -143,7 +143,7 @@ class ServerUnderTest(Target):
         command = [sys.executable, "-m", "bench.call_server", "serve", "--config", str(config)]
         cache = str(directory / "kernels")
         super().__init__(command, ("127.0.0.1", sip), directory / "server.log", NUMBA_CACHE_DIR=cache)
-        self._wait_ready()
+        wait_ready(self, f"http://127.0.0.1:{self.http}/readyz")
         self.started_s = time.monotonic() - began
 
     def get(self, path: str) -> Any:
@@ -165,19 +165,21 @@ class ServerUnderTest(Target):
             if not cursor:
                 return
 
-    def _wait_ready(self) -> None:
-        end = time.monotonic() + _READY_TIMEOUT_S
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the server ended: {self.log.read_text()[-2000:]}")
-            try:
-                self.get("/readyz")
-            except (URLError, OSError):
-                time.sleep(0.01)
-            else:
-                return
-        self.close()
-        raise RuntimeError(f"the server is not ready: {self.log.read_text()[-2000:]}")
+
+def wait_ready(target: Target, url: str) -> None:
+    """Returns when `url` says so. Raises RuntimeError with the server's last words when it does not."""
+    end = time.monotonic() + _READY_TIMEOUT_S
+    while time.monotonic() < end:
+        if target.process.poll() is not None:
+            raise RuntimeError(f"the server ended: {target.log.read_text()[-2000:]}")
+        try:
+            urlopen(url, timeout=10).close()
+        except (URLError, OSError):
+            time.sleep(0.01)
+        else:
+            return
+    target.close()
+    raise RuntimeError(f"the server is not ready: {target.log.read_text()[-2000:]}")
 
 
 @contextmanager

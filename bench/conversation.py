@@ -16,15 +16,29 @@ from typing import Any, Final
 
 import click
 
-from bench import conversation_report, conversation_turns, report
+from bench import conversation_report, conversation_turns, conversation_wire, report
 from bench.conversation_clock import Taped, converse
 from bench.conversation_figures import Outcome, outcome, summary
 from bench.conversation_plot import draw
 from bench.conversation_scenarios import PHRASES, SCENARIOS, Dice, Script
 from bench.conversation_sounds import Phrasebook
+from bench.conversation_wire import CODECS_OFFERED
 
 CALLS: Final = 300
 SHORT_CALLS: Final = 12
+WIRE: Final = (
+    "clean turn",
+    "interruption, middle",
+    "pause inside an utterance",
+    "slow digits",
+    "backchannel",
+    "cough",
+    "echo",
+    "loss and jitter",
+)
+"""Scenarios that are held over SIP and RTP, too."""
+
+WIRE_CALLS: Final = 8
 _BATCH: Final = 25
 
 
@@ -74,6 +88,23 @@ def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     return figures
 
 
+def wire(count: int, names: Sequence[str] = WIRE) -> list[dict[str, Any]]:
+    """Some scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
+    keys = [(name, codec, seed) for name in names for codec in CODECS_OFFERED for seed in range(count)]
+    click.echo(f"measuring: {len(keys)} calls over SIP and RTP", err=True)
+    played = [script(name, seed) for name, _, seed in keys]
+    jobs = [(each, codec, seed) for each, (_, codec, seed) in zip(played, keys, strict=True)]
+    tapes = conversation_wire.measure(jobs)
+    rows = []
+    for name in names:
+        virtual = [call(name, seed)[1] for seed in range(count)]
+        for codec in CODECS_OFFERED:
+            of_it = [place for place, key in enumerate(keys) if key[:2] == (name, codec)]
+            found = [outcome(played[place], tapes[place]) for place in of_it]
+            rows.append(conversation_wire.compared(name, codec, found, virtual))
+    return rows
+
+
 def pictures(names: Sequence[str]) -> Mapping[str, str]:
     """One of each scenario, the first call."""
     drawn = {}
@@ -97,6 +128,7 @@ def main(count: int, only: Sequence[str], short: bool) -> None:
     names = list(only or SCENARIOS)
     figures = measure(names, SHORT_CALLS if short else count)
     if not only:
+        figures["wire"] = wire(1, WIRE[:2]) if short else wire(WIRE_CALLS)
         figures["end_of_turn"] = conversation_turns.measure(phrasebook(), SHORT_CALLS * 4 if short else count)
     conversation_report.show(figures)
     click.echo(f"first calls that were not as wanted: {figures['first_bad']}")

@@ -95,9 +95,9 @@ class Caller:
 
     # What is heard ------------------------------------------------------------------------------------------
 
-    def hears(self, frame: Pcm, now_s: float) -> None:
-        """A frame of the agent's arrived."""
-        self.heard.append((now_s, frame))
+    def hears(self, frame: Pcm, now_s: float, *, place_s: float | None = None) -> None:
+        """A frame of the agent's arrived. `place_s`: where it belongs by its timestamp, free of jitter."""
+        self.heard.append((now_s if place_s is None else place_s, frame))
         if float(np.sqrt(np.mean(frame.astype(np.float32) ** 2))) < LOUD:
             return
         if self.began_s is None:

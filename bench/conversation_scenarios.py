@@ -70,10 +70,16 @@ ASIDES: Final = (
     "I am on the phone, just a minute.",
 )
 UMS: Final = ("Um.", "Uh.")
-LONG: Final = " ".join(TURNS[:4])
+STORY: Final = (
+    "I ordered three chairs on the first of March.",
+    "They were delivered to my neighbour by mistake.",
+    "He brought them over on Monday evening.",
+    "Then I saw that one of them was broken.",
+    "So I would like to send that one back.",
+)
 PHRASES: Final = (
     *TURNS, *(" ".join(pair) for pair in (*HALVES, *FILLED, *GROWING)),
-    *DIGITS, *BACKCHANNELS, *INTERRUPTIONS, *ASIDES, *UMS, LONG,
+    *DIGITS, *BACKCHANNELS, *INTERRUPTIONS, *ASIDES, *UMS, *STORY,
 )  # fmt: skip
 
 SPEECH: Final = Part(
@@ -241,7 +247,10 @@ def _silent(dice: Dice) -> Script:
 
 
 def _monologue(dice: Dice) -> Script:
-    return replace(_answer(dice, dice.say(LONG)), limit_s=45.0)
+    whole = dice.say(STORY[0])
+    for sentence in STORY[1:]:
+        whole = whole.then(dice.between(0.1, 0.35), dice.say(sentence))
+    return replace(_answer(dice, whole), limit_s=45.0)
 
 
 def _lossy(dice: Dice) -> Script:
