@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.dtmf import DtmfDetector
+from pipeline.foreground import Foreground
 from pipeline.latency import MediaClock
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
 from pipeline.vad import EnergyVad, VadFrame, VadSettings
@@ -44,9 +45,10 @@ class Ears:
     comes, beginning with the pre-roll."""
 
     __slots__ = (
-        "_active", "_end", "_heard_from", "_listening", "_masked_until", "_n", "_own", "_preroll", "_run",
-        "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
-        "_voiced_end", "_written", "clock", "language", "last_frame_at", "rate_hz", "voiced_samples",
+        "_active", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_n", "_own",
+        "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
+        "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
+        "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +77,7 @@ class Ears:
         self._utterance_voiced = 0
         self._masked_until = 0
         self._tones = DtmfDetector(rate_hz)
+        self._foreground = Foreground()
 
     # Every frame ----------------------------------------------------------------------------------------
 
@@ -91,6 +94,7 @@ class Ears:
             self._skip_tone(frame)
             return None
         verdict = self._vad.push(frame)
+        echo = echo or self._foreground.is_background(frame, voiced=verdict.voiced)
         active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
         sound = None
         if active is not self._active:

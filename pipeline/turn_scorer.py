@@ -36,6 +36,8 @@ _HELD: Final = -0.8  # a long last sound on one pitch: "ummm", "aaand"
 _HELD_MS: Final = 500
 _SHORT_WORDS: Final = 3
 _CONDITION_WORDS: Final = 8
+_STORY_WORDS: Final = 8
+_STORY: Final = 0.59  # just below the usual threshold: between two sentences people pause 0.3 to 0.45 s
 _TURN_MS: Final = 400  # voiced; a pitch needs a phrase to be measured against
 
 
@@ -56,7 +58,8 @@ class BuiltInScorer:
         odds = _PRIOR + _word_odds(text, evidence, lists)
         asks = _is_question(text, lists)
         odds += _voice_odds(prosody_of(evidence.audio, evidence.rate_hz), question=asks)
-        return 1.0 / (1.0 + math.exp(-odds))
+        p = 1.0 / (1.0 + math.exp(-odds))
+        return min(p, _STORY) if _may_be_a_story(text, lists) else p
 
 
 def by_words(evidence: TurnEvidence, lists: WordLists | None = None) -> float | None:
@@ -88,6 +91,13 @@ def _word_odds(text: str, evidence: TurnEvidence, lists: WordLists) -> float:
         (len(spoken) == 1, _LONE_WORD),
     )
     return next((odds for so, odds in cases if so), 0.0)
+
+
+def _may_be_a_story(text: str, lists: WordLists) -> bool:
+    """A long sentence that asks nothing: whoever says one often says another."""
+    spoken = text.split()
+    asks = bool(lists.asking.intersection(spoken[:1])) or _is_question(text, lists)
+    return len(spoken) >= _STORY_WORDS and not asks and not _closes(spoken, lists)
 
 
 def _closes(spoken: list[str], lists: WordLists) -> bool:

@@ -1,0 +1,74 @@
+"""The caller's voice, and voices behind them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.audio import Pcm
+from pipeline.foreground import Foreground
+from pipeline.vad import EnergyVad
+from tests.support.callers import at_level, spoken
+
+CALLER = "I would like to change the address of my last order, please."
+ROOM = "Honey, did you feed the dog this morning?"
+
+
+def judged(line: Foreground, said: Pcm) -> tuple[int, int]:
+    """Voiced frames of `said`, and how many of them were background."""
+    vad = EnergyVad(8000)
+    voiced = background = 0
+    for start in range(0, len(said) // 160 * 160, 160):
+        frame = said[start : start + 160]
+        verdict = vad.push(frame)
+        behind = line.is_background(frame, voiced=verdict.voiced)
+        voiced += verdict.voiced
+        background += behind
+    return voiced, background
+
+
+def voice(text: str, dbfs: float, name: str = "en-us") -> Pcm:
+    return at_level(spoken((text,), name)[0], dbfs).astype(np.int16)
+
+
+@pytest.mark.parametrize("name", ["en-us", "en-gb", "en-us+f3", "en-us+m3"])
+def test_a_voice_far_below_the_callers_is_background(name: str) -> None:
+    line = Foreground()
+    voiced, background = judged(line, voice(CALLER, -22, name))
+    assert background < 0.06 * voiced
+    voiced, background = judged(line, voice(ROOM, -40))
+    assert voiced > 50
+    assert background > 0.8 * voiced
+    voiced, background = judged(line, voice(CALLER, -22, name))
+    assert background < 0.06 * voiced
+
+
+def test_a_caller_who_speaks_more_softly_is_still_the_caller() -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -22))
+    voiced, background = judged(line, voice(CALLER, -30))
+    assert background < 0.1 * voiced
+
+
+def test_who_is_heard_first_is_not_background() -> None:
+    assert judged(Foreground(), voice(ROOM, -40))[1] == 0
+
+
+def test_one_loud_noise_does_not_make_a_stranger_of_the_caller() -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -30))
+    thump = np.full(160, 20000, np.int16)
+    for _ in range(3):
+        line.is_background(thump, voiced=True)
+    voiced, background = judged(line, voice(CALLER, -30))
+    assert background < 0.15 * voiced
+
+
+def test_a_caller_who_has_moved_away_is_heard_again() -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -20))
+    softly = voice(CALLER, -38)
+    first = judged(line, softly)[1]
+    for _ in range(15):
+        judged(line, softly)
+    assert judged(line, softly)[1] < 0.4 * first
