@@ -48,6 +48,8 @@ async def make(request: web.Request) -> web.Response:
         agent = server.directory.agent(agent_id.lower())
         if agent is None or agent.company != company_id:
             raise InvalidRequest("agentIds: Agent not found or does not belong to your company")
+    if wanted.agentIds and Scope.ADMIN in wanted.scopes:
+        raise InvalidRequest("agentIds: a key that manages the company is for all of its agents")
     new = NewKey(frozenset(wanted.scopes), frozenset(each.lower() for each in wanted.agentIds), wanted.name)
     made, secret = await server.store.make_key(company_id, new)
     return answer(view(made, secret), status=201)

@@ -27,7 +27,7 @@ async def test_a_call_that_was_cancelled_does_not_ring_a_thousand_times(tmp_path
     site.path.write_text(text)
     with fake_models():
         async with trap_at(site.carrier) as trap, running(site) as (_, client):
-            race = Race(client.request, latest_s=0.02)
+            race = Race(client.request)
             await race.run([f"+1415555{place:04d}" for place in range(TIMES)])
             await race.settled()
     assert len(race.placed) == TIMES

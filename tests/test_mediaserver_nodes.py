@@ -77,7 +77,7 @@ def to(number: str) -> dict[str, Any]:
 
 
 async def test_a_call_that_is_cancelled_at_one_node_is_not_dialled_by_the_other(nodes: Nodes) -> None:
-    race = Race(among(*nodes.sessions), latest_s=0.04)
+    race = Race(among(*nodes.sessions))
     await race.run([f"+1415555{place:04d}" for place in range(200)])
     await race.settled()
     race.check(nodes.trap)

@@ -45,6 +45,6 @@ def nodes_of(sites: Sequence[Site], kernels: Path) -> Iterator[list[ServerProces
         nodes = []
         for site in sites:  # one after the other: the first compiles, the others find it done
             node = stack.enter_context(serving(site, cwd=site.path.parent))
-            node.wait_ready()
+            node.wait_ready(180.0)
             nodes.append(node)
         yield nodes
