@@ -51,7 +51,7 @@ class Lines:
         self._store = store
         self._room = room
         self.rooms: Callable[[str, str], Bridge | None] | None = None
-        """The people in a company's room of that name, where it is open here; set by whoever has the rooms."""
+        """The people in a company's room of that name, where it is open here; set by who has the rooms."""
 
     @property
     def pacer(self) -> Pacer:

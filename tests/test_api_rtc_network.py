@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool
 ) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
         own = server.lobby._port.number
         async with relay(own, loss=0.05, jitter_s=0.04) as network:
             told = media_port._candidate
@@ -56,18 +57,24 @@ async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversa
                 media_port, "_candidate", lambda part, host, _: told(part, host, network.port)
             )
             url = f"ws://127.0.0.1:{client.port}"
-            async with sdk_client(url=url, token=ticket.token, single=single) as sdk:
+            async with sdk_client(url=url, token=ticket.token, single=single, tone=440) as sdk:
                 await sdk.event("microphone")
                 await sdk.event("sound")
                 (person,) = server.lobby._rooms[ticket.room_name].persons.values()
                 await until(lambda: person.audio.stats.packets_received > 100)
                 await goes_on(person, sdk)
                 assert network.lost > 0
+                await until(lambda: any("ann" in each.get("who", ()) for each in told_of(sdk, "speakers")))
                 await network.move("127.0.0.2")
                 await until(lambda: _remotes(person) == {"127.0.0.2"})
                 await goes_on(person, sdk)
                 await sdk.end()
     assert not [each for each in sdk.events if each.get("event") in ("reconnecting", "disconnected")][:-1]
+
+
+def told_of(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
+    """What the client said so far of one kind."""
+    return [each for each in sdk.events if each.get("event") == name]
 
 
 def _remotes(person: Person) -> set[str]:

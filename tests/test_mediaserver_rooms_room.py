@@ -20,6 +20,7 @@ from mediaserver.rooms.room import (
     RoomState,
     Words,
 )
+from mediaserver.rooms.speakers import Speakers
 from mediaserver.rooms.tokens import LIFETIME_S, Grant, mint, verify
 
 SECRET = "a-secret-of-thirty-two-characters"
@@ -261,3 +262,23 @@ def test_a_token_is_good_for_a_quarter_of_an_hour() -> None:
 def test_without_a_secret_there_are_no_rooms() -> None:
     with pytest.raises(TokenRefused):
         verify(jwt.encode(GOOD, SECRET, algorithm="HS256"), key="devkey", secret="")
+
+
+# Who speaks ------------------------------------------------------------------------------------------------
+
+
+def test_a_person_speaks_from_the_first_loud_moment_until_a_pause_that_is_no_pause_between_words() -> None:
+    ann, bob, speakers = Participant("ann"), Participant("bob"), Speakers()
+
+    def look(*levels: float) -> list[tuple[str, bool]]:
+        changes = speakers.look(zip((ann, bob), levels, strict=False))
+        return [(each.participant.identity, each.active) for each in changes]
+
+    assert look(0.001, 0.0) == []
+    assert look(0.2, 0.0) == [("ann", True)]
+    assert look(0.1, 0.3) == [("bob", True)]
+    assert look(0.0, 0.3) == look(0.0, 0.3) == []
+    assert look(0.1, 0.3) == []
+    assert [look(0.0, 0.3) for _ in range(3)] == [[], [], [("ann", False)]]
+    assert look(0.0) == []  # bob is gone
+    assert look(0.0, 0.3) == [("bob", True)]

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
+from pipeline.kernels import rms
 from pipeline.leg import AudioSource, Leg, LegListener
 from pipeline.pacer import Pace, Pacer
 from pipeline.resample import Resampler
@@ -31,10 +32,24 @@ MAX_HELD: Final = 6
 lost."""
 
 
+_MEASURED: Final = 5
+
+
 class Seat:
     """One leg in the mix: its listener and its source. `speaks`: others hear it."""
 
-    __slots__ = ("_bridge", "_held", "_in", "_last", "_out", "_ready", "leg", "speaks", "waiting")
+    __slots__ = (
+        "_bridge",
+        "_frames",
+        "_held",
+        "_in",
+        "_loudest",
+        "_out",
+        "_ready",
+        "leg",
+        "speaks",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, bridge: Bridge, leg: Leg, *, speaks: bool) -> None:
         self._bridge = bridge
@@ -43,6 +58,8 @@ class Seat:
         self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed, not yet pulled by the leg's clock
         self._held: deque[Pcm] = deque(maxlen=MAX_HELD)
         self._ready = False
+        self._frames = 0
+        self._loudest = 0.0
         same = leg.rate_hz == bridge.rate_hz
         self._in = None if same else Resampler(leg.rate_hz, bridge.rate_hz)
         self._out = None if same else Resampler(bridge.rate_hz, leg.rate_hz)
@@ -58,6 +75,17 @@ class Seat:
         self._ready = False
         return None
 
+    def measure(self, frame: Pcm) -> None:
+        """Every fifth frame tells how loud the leg is."""
+        self._frames += 1
+        if not self._frames % _MEASURED:
+            self._loudest = max(self._loudest, rms(frame))
+
+    def loudness(self) -> float:
+        """The loudest since this was last asked: root mean square, 1 is full scale."""
+        loudest, self._loudest = self._loudest, 0.0
+        return loudest / 32768
+
     def give(self, frame: Pcm) -> None:
         """What the leg hears next."""
         self.waiting.append(frame if self._out is None else self._out(frame).copy())
@@ -65,6 +93,7 @@ class Seat:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """See `LegListener`."""
         if self.speaks:
+            self.measure(frame)
             self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
 
     def digit_received(self, digit: str, now: float) -> None:
@@ -98,6 +127,7 @@ class _Direct:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         if self._seat.speaks:
+            self._seat.measure(frame)
             self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
     def digit_received(self, digit: str, now: float) -> None:

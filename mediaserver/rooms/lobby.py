@@ -36,6 +36,7 @@ from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
+from mediaserver.rooms.speakers import LOOK_S
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
@@ -77,6 +78,7 @@ class Lobby:
         self._goodbyes: set[asyncio.Task[None]] = set()
         if floor.lines is not None:
             floor.lines.rooms = self._people_in
+        self._look = self._loop.call_later(LOOK_S, self._look_around)
 
     def __len__(self) -> int:
         """Conversations in progress."""
@@ -96,9 +98,9 @@ class Lobby:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
         `InvalidRequest`, `Unavailable`."""
         self.check_open()
-        self._check(company_id, request)
+        name = self._check(company_id, request)
         now = self._loop.time()
-        agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=self._name(request))
+        agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
         room = Room(str(uuid.uuid4()), agent=agent, now=now)
         bridge = Bridge(self._pacer, rate_hz=RATE_HZ)
         self._rooms[room.name] = OpenRoom(room, company_id, request, bridge)
@@ -164,6 +166,12 @@ class Lobby:
             raise NotFound(UNKNOWN_ROOM)
         return opened
 
+    def _look_around(self) -> None:
+        self._look = self._loop.call_later(LOOK_S, self._look_around)
+        for opened in self._rooms.values():
+            if opened.task is not None:
+                opened.look(self._loop.time())
+
     def _people_in(self, company_id: str, name: str) -> Bridge | None:
         opened = self._rooms.get(name)
         running = opened is not None and opened.company_id == company_id and opened.task is not None
@@ -211,6 +219,7 @@ class Lobby:
     async def close(self) -> None:
         """Ends every room and closes the port."""
         self._draining = True
+        self._look.cancel()
         for opened in list(self._rooms.values()):
             await self._close(opened, LeaveReason.SERVER_SHUTDOWN)
         tasks = [each.task for each in self._rooms.values() if each.task is not None]
@@ -327,7 +336,7 @@ class Lobby:
 
     # What a request is checked against ----------------------------------------------------------------------
 
-    def _check(self, company_id: str, request: WebCallRequest) -> None:
+    def _check(self, company_id: str, request: WebCallRequest) -> str:
         company = self._directory.company(company_id)
         if company is None or not company.web_calls:
             raise ScopeMissing(NO_WEB_CALLS)
@@ -339,10 +348,7 @@ class Lobby:
         except EngineMissing as missing:
             raise Unavailable(f"Agent's engine is not available: {missing}") from None
         check_agent(self._engines, agent, request.variables, request.metadata)
-
-    def _name(self, request: WebCallRequest) -> str:
-        agent = self._directory.agent(request.agent_id)
-        return agent.name if agent is not None else ""
+        return agent.name
 
     def server_url(self) -> str:
         """Where clients connect to."""

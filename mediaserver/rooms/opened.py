@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.guests import Guest
+from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.person import Person
 from mediaserver.rooms.room import Room
+from mediaserver.rooms.speakers import Speakers
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
+from pipeline.leg import Leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,18 @@ class OpenRoom:
     bridge: Bridge
     persons: dict[str, Person] = field(default_factory=dict)  # by participant sid
     guests: dict[str, Guest] = field(default_factory=dict)  # by participant sid
+    speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
+
+    def look(self, now: float) -> None:
+        """Tells the room who began and who ceased to speak."""
+        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
+        who |= {guest.call: guest.participant for guest in self.guests.values()}
+        seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
+        changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
+        if changes:
+            self.room.speaking(changes, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ told at once. A room knows nothing of protobufs, HTTP or WebRTC.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -27,6 +27,7 @@ from mediaserver.rooms.participant import (
     Track,
     new_sid,
 )
+from mediaserver.rooms.speakers import Speaking
 
 MAX_PARTICIPANTS = 50
 """A call with listeners, not a conference hall: everybody is told of everybody."""
@@ -101,6 +102,9 @@ class RoomObserver:
 
     def message_sent(self, message: Message, now: float) -> None:
         """Data; the observer decides whether it is for its own participant."""
+
+    def speakers_changed(self, changes: Sequence[Speaking], now: float) -> None:
+        """People began or ceased to speak; of the agent, its state tells."""
 
     def room_closed(self, reason: LeaveReason, now: float) -> None:
         """The room is over; nothing follows."""
@@ -247,6 +251,11 @@ class Room:
         """Passes the latency of a turn on."""
         for observer in tuple(self._observers):
             observer.turn_taken(latency_ms, now)
+
+    def speaking(self, changes: Sequence[Speaking], now: float) -> None:
+        """Passes on who began and who ceased to speak."""
+        for observer in tuple(self._observers):
+            observer.speakers_changed(changes, now)
 
     def send(self, message: Message, now: float) -> None:
         """Passes data on. Raises `RoomError` without the permission."""

@@ -28,6 +28,7 @@ from mediaserver.rooms.description import AudioSection
 from mediaserver.rooms.errors import BadSignal, RoomError
 from mediaserver.rooms.participant import AGENT_STATE, Participant, Track, new_sid
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
+from mediaserver.rooms.speakers import Speaking
 
 log = logging.getLogger(__name__)
 
@@ -322,6 +323,12 @@ class Signalling(RoomObserver):
             if speaks != self._agent_spoke:
                 self._agent_spoke = speaks
                 self.send(messages.speakers(participant, speaks))
+
+    def speakers_changed(self, changes: Sequence[Speaking], now: float) -> None:
+        """See `RoomObserver`."""
+        for each in changes:
+            if not each.participant.permissions.hidden:
+                self.send(messages.speakers(each.participant, each.active, level=each.level))
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """See `RoomObserver`."""

@@ -122,9 +122,9 @@ def request_response(
     )
 
 
-def speakers(participant: Participant, active: bool) -> rtc.SignalResponse:
+def speakers(participant: Participant, active: bool, *, level: float = 1.0) -> rtc.SignalResponse:
     """Somebody begins or ceases to speak."""
-    info = models.SpeakerInfo(sid=participant.sid, level=1.0 if active else 0.0, active=active)
+    info = models.SpeakerInfo(sid=participant.sid, level=level if active else 0.0, active=active)
     return rtc.SignalResponse(speakers_changed=rtc.SpeakersChanged(speakers=[info]))
 
 
