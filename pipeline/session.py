@@ -67,23 +67,15 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._leg = leg
         self._agent = agent if line is None else LineAgent(agent, line)
-        self._line = line
+        self._line, self._recording = line, recording
         self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
         self._call_id = call_id
-        self._recording = recording
-        self._mutes = not settings.record_masked
-        self._silence = silence(leg.rate_hz)
+        self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._leg_reason = ""
         self._ended = 0.0
         self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
-        sustained_ms = min(settings.duck_ms, settings.barge_in_ms)
-        self._ears = Ears(
-            told(stt, partial(self._minutes.fault_now, "stt")),
-            rate_hz=leg.rate_hz,
-            language=settings.language,
-            sustained_ms=sustained_ms,
-            kept_ms=PREROLL_MS if judge is None else round(EVIDENCE_S * 1000),
-        )
+        heard_by = told(stt, partial(self._minutes.fault_now, "stt"))
+        self._ears = _ears(heard_by, settings, rate_hz=leg.rate_hz, judged=judge is not None)
         cast = Cast(
             leg=leg,
             agent=self._agent,
@@ -146,8 +138,8 @@ class Session:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """A frame of the caller's."""
         if self._recording is not None:
-            hidden = self._mutes and self._minutes.masking.covers(now)
-            self._recording.caller(self._silence if hidden else frame, position, now)
+            hidden = self._hidden if self._minutes.masking.covers(now) else None
+            self._recording.caller(frame if hidden is None else hidden, position, now)
         if self._line is not None:
             self._look_at(self._line, frame, now)
         if not self._dialogue.begun:
@@ -236,3 +228,14 @@ class Session:
         except RecordingError as error:
             self._minutes.fault_now("recording", str(error))
             return None
+
+
+def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> Ears:
+    """What a conversation hears with; where turns are judged by the voice, it remembers enough of it."""
+    return Ears(
+        stt,
+        rate_hz=rate_hz,
+        language=settings.language,
+        sustained_ms=min(settings.duck_ms, settings.barge_in_ms),
+        kept_ms=round(EVIDENCE_S * 1000) if judged else PREROLL_MS,
+    )
