@@ -20,10 +20,11 @@ from mediaserver.errors import StoreError
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.port import own_addresses
-from mediaserver.settings import AgentSettings, Settings, split_address, split_ports
+from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.reach import Reach
 
 SYNTHETIC_MODEL = "micro_whisper"
@@ -75,7 +76,8 @@ async def engine_findings(settings: Settings) -> list[Finding]:
     for agent in settings.agents:
         engines = Engines([agent_choice(agent)], reach=reach)
         await engines.start()
-        missing, unreachable = engines.missing(), await engines.unreachable()
+        missing = engines.missing()
+        unreachable = await engines.unreachable() + await _model_away(agent, reach)
         await engines.close()
         name = f"agent {agent.name or agent.id}"
         if missing:
@@ -90,6 +92,16 @@ async def engine_findings(settings: Settings) -> list[Finding]:
         ]
         findings += hearing_findings(agent, name)
     return findings
+
+
+async def _model_away(agent: AgentSettings, reach: Reach) -> list[str]:
+    """Why the agent's language model cannot be reached, if it has one that cannot."""
+    if agent.llm is None:
+        return []
+    endpoint = ModelEndpoint(agent.llm.base_url, api_key=reveal(agent.llm.api_key) or "", allowed=reach)
+    reason = await endpoint.check()
+    await endpoint.close()
+    return [f"llm {agent.llm.base_url}: {reason}"] if reason else []
 
 
 def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:

@@ -46,7 +46,9 @@ async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
         findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
     missing = named(findings, "agent Reminder")[0]
     assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
-    assert "no-such-model" in named(findings, "agent Modelled")[0].text
+    first, *others = named(findings, "agent Modelled")
+    assert "no-such-model" in first.text
+    assert [each.ok for each in others if each.text.startswith("llm http://127.0.0.1:9/v1: ")] == [False]
 
 
 async def test_ports_in_use(tmp_path: Path) -> None:
