@@ -19,6 +19,7 @@ from mediaserver.settings_values import (
     Table,
     resolve_env,
 )
+from pipeline.language_lists import EXTENSIBLE
 
 
 class EngineSettings(Table):
@@ -161,6 +162,7 @@ class AgentTerms(Table):
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
     line: LineSettings = LineSettings()
+    words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None
@@ -173,6 +175,14 @@ class AgentTerms(Table):
             return table
         texts = _TEXTS.get(str(table.get("language", "")).split("-")[0], {})
         return {**texts, **table}
+
+    @field_validator("words")
+    @classmethod
+    def _listed(cls, words: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        unknown = sorted(set(words) - set(EXTENSIBLE))
+        if unknown:
+            raise ValueError(f"{unknown[0]}: not one of {', '.join(EXTENSIBLE)}")
+        return words
 
     @model_validator(mode="after")
     def _one_mind(self) -> Self:

@@ -68,6 +68,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         duck_ms=session.duck_ms,
         barge_in_ms=session.barge_in_ms,
         rescue=session.rescue,
+        words=agent.words,
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,
         max_duration_s=session.max_duration_s,

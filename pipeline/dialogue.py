@@ -102,7 +102,7 @@ class Dialogue:
         self._settings = settings
         self._ears = ears
         self._minutes = minutes
-        self._hearing = Hearing(ears, minutes, self._understood, cast.judge)
+        self._hearing = Hearing(ears, minutes, self._understood, cast.judge, words=settings.words)
         self.answering = Answering(
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )

@@ -30,7 +30,8 @@ class TurnEvidence:
 
     `audio`: the caller's last 8 s at most, at `rate_hz`, up to now, so that it ends in `silence_ms` of
     silence. `words`: of this turn so far, "" for none. `asked`: the agent's last words; `expected`: what it
-    expects as an answer. `voiced_ms`: voice in the utterance so far."""
+    expects as an answer. `voiced_ms`: voice in the utterance so far. `lists`: instead of the
+    language's own."""
 
     audio: Pcm
     rate_hz: int
@@ -40,6 +41,7 @@ class TurnEvidence:
     silence_ms: int = 0
     voiced_ms: int = 0
     language: str = "en"
+    lists: WordLists | None = None
 
 
 class EndOfTurnScorer(Protocol):
@@ -137,7 +139,7 @@ class Endpointing:
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._words = Completeness(word_lists(settings.language))
+        self._words = Completeness(word_lists(settings.language, settings.words))
 
     @property
     def base_ms(self) -> int:

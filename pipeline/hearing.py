@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.ears import Ears
 from pipeline.endpointing import TurnEvidence
 from pipeline.errors import EngineError
+from pipeline.language_lists import word_lists
 from pipeline.minutes import Minutes
 from pipeline.speech import Expected, Hypothesis
 from pipeline.transcript import TranscriptEntry
@@ -26,7 +27,7 @@ class Hearing:
     """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
 
     `words_known`: when the last words were there (loop time). A failure is noted and told as words that
-    nobody understood; the conversation goes on."""
+    nobody understood; the conversation goes on. `words`: see `SessionSettings`."""
 
     def __init__(
         self,
@@ -34,12 +35,15 @@ class Hearing:
         minutes: Minutes,
         tell: Callable[[Understood | Overheard, float], None],
         judge: TurnJudge | None = None,
+        *,
+        words: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.words_known = 0.0
         self._ears = ears
         self._minutes = minutes
         self._tell = tell
         self._judge = judge
+        self._words = words
         self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
         self._hypothesis = Hypothesis("")
@@ -160,6 +164,7 @@ class Hearing:
             silence_ms=ears.silence_ms,
             voiced_ms=ears.voiced_ms,
             language=ears.language,
+            lists=word_lists(ears.language, self._words),
         )
         return await self._judge.p_eot(evidence)
 

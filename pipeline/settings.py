@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class SessionSettings:
     `record_masked`: the recording holds the caller's voice also while they give an answer that is masked.
     `rescue`: after the apology for something broken the caller is handed on to this number or room instead
     of being hung up on; "": there is nobody.
+    `words`: more entries for the lists of `pipeline.language_lists`, by the name of the list.
     `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
     "" for none (a short tone stands for it).
     """
@@ -63,6 +65,7 @@ class SessionSettings:
     linger_ms: int = 160
     record_masked: bool = False
     rescue: str = ""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     filler: str = "One moment, please."
     apology: str = "I am sorry, something went wrong. Please call again later."
     goodbye: str = "Goodbye."

@@ -12,6 +12,7 @@ from typing import Final
 from pipeline.agent import CallOpened
 from pipeline.endpointing import EndOfTurn, Endpointing
 from pipeline.errors import LocalError
+from pipeline.language_lists import word_lists
 from pipeline.outcome import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
@@ -57,6 +58,7 @@ class TurnMachine(ABC):
         self._wrong_guesses = 0  # in a row
         self._overdue_at = now  # when they are not waited for any more
         self._language = settings.language
+        self._lists = word_lists(settings.language, settings.words)
         self._keys = ""
         self._reprompt_at = now
         self._silences = 0  # reprompts in a row
@@ -97,6 +99,7 @@ class TurnMachine(ABC):
     def speak(self, language: str) -> None:
         """Both sides speak `language` from now on."""
         self._language = language
+        self._lists = word_lists(language, self._settings.words)
         self._endpointing = Endpointing(replace(self._settings, language=language))
 
     # The machine --------------------------------------------------------------------------------------------

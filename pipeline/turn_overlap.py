@@ -44,7 +44,7 @@ class Overlaps(TurnMachine, ABC):
 
     def _wants_floor(self, text: str, *, paused: bool) -> bool:
         """Words over an agent that speaks."""
-        meant = judge_overlap(text, self._language)
+        meant = judge_overlap(text, self._language, self._lists)
         if meant.kind is OverlapKind.STOP:
             return True
         expected = self._expected
@@ -52,7 +52,7 @@ class Overlaps(TurnMachine, ABC):
         return meant.kind is OverlapKind.CONTENT and (meant.content_words >= ENOUGH_WORDS or answers)
 
     def _only_listens(self, text: str) -> bool:
-        return judge_overlap(text, self._language).kind is OverlapKind.BACKCHANNEL
+        return judge_overlap(text, self._language, self._lists).kind is OverlapKind.BACKCHANNEL
 
     # The agent speaks ---------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Overlaps(TurnMachine, ABC):
         is done about it can be undone."""
         assert isinstance(event, Overheard)
         before, self._overheard = self._overheard, event.text
-        stop = judge_overlap(event.text, self._language).kind is OverlapKind.STOP
+        stop = judge_overlap(event.text, self._language, self._lists).kind is OverlapKind.STOP
         if stop or all(self._wants_floor(text, paused=False) for text in (event.text, before)):
             self._step(Inner.ALARMED, None, now)
 

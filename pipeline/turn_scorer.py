@@ -42,17 +42,13 @@ _TURN_MS: Final = 400  # voiced; a pitch needs a phrase to be measured against
 
 
 class BuiltInScorer:
-    """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language. `lists`:
-    instead of the language's own."""
-
-    def __init__(self, lists: WordLists | None = None) -> None:
-        self._lists = lists
+    """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language."""
 
     def p_eot(self, evidence: TurnEvidence) -> float:
         """From 0 (more comes) to 1 (done)."""
-        lists = self._lists or word_lists(evidence.language)
+        lists = evidence.lists or word_lists(evidence.language)
         text = plain(evidence.words)
-        certain = by_words(evidence, lists)
+        certain = by_words(evidence)
         if certain is not None:
             return certain
         odds = _PRIOR + _word_odds(text, evidence, lists)
@@ -62,9 +58,9 @@ class BuiltInScorer:
         return min(p, _STORY) if _may_be_a_story(text, lists) else p
 
 
-def by_words(evidence: TurnEvidence, lists: WordLists | None = None) -> float | None:
+def by_words(evidence: TurnEvidence) -> float | None:
     """The probability where words settle it, whatever the voice does; None where they do not."""
-    lists = lists or word_lists(evidence.language)
+    lists = evidence.lists or word_lists(evidence.language)
     text = plain(evidence.words)
     if not text:
         return None

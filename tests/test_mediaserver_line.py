@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mediaserver.errors import SettingsError
+from mediaserver.settings import load
+from mediaserver.wiring import session_settings
+from pipeline.language_lists import OverlapKind, judge_overlap, word_lists
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import TrunkSettings
 from tests.support.callers import at_level, spoken
@@ -77,12 +81,14 @@ async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep
 ) -> None:
     file = write_wav(tmp_path / "machine.wav", machine.astype(np.int16), RATE_HZ)
     (tmp_path / "phone").mkdir()
-    async with SoftphoneProcess(tmp_path / "phone", answer_after_s=0.1) as phone:
-        async with running(site_of(tmp_path, phone.port, ESPEAK)) as (_, client):
-            call_id = await place(client)
-            await phone.event("media", active=True)
-            phone.do("play", line=0, file=str(file))
-            call = await until_final(client, call_id)
+    async with (
+        SoftphoneProcess(tmp_path / "phone", answer_after_s=0.1) as phone,
+        running(site_of(tmp_path, phone.port, ESPEAK)) as (_, client),
+    ):
+        call_id = await place(client)
+        await phone.event("media", active=True)
+        phone.do("play", line=0, file=str(file))
+        call = await until_final(client, call_id, timeout_s=60)
     heard, rate_hz = phone.heard()
     loud = np.flatnonzero(np.abs(heard.astype(np.int32)) > 500) / rate_hz
     assert call["status"] == "COMPLETED"
@@ -109,6 +115,18 @@ class Announcement:
     def sent(self, now: float) -> None: ...
 
     def on_ready(self, wake: Any) -> None: ...
+
+
+def test_the_words_of_an_agent_are_added_to_lists_that_exist(tmp_path: Path) -> None:
+    site = write_site(tmp_path, more=AGENT.format(id=CALLER, engines=FAKE_ENGINES, message=MESSAGE))
+    text = site.path.read_text()
+    site.path.write_text(text + '[agent.words]\nstops = ["whoa"]\n')
+    session = session_settings(load(site.path).agents[-1])
+    lists = word_lists(session.language, session.words)
+    assert judge_overlap("whoa there", "en", lists).kind is OverlapKind.STOP
+    site.path.write_text(text + '[agent.words]\nstopz = ["whoa"]\n')
+    with pytest.raises(SettingsError, match="stopz"):
+        load(site.path)
 
 
 async def test_what_a_carrier_says_before_the_answer_is_on_the_record(tmp_path: Path) -> None:

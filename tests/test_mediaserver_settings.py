@@ -370,7 +370,17 @@ _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 
 
 FREE = frozenset(
-    {"script", "headers", "variables", "parameters", "fixed", "schema", "confirm", "transfer_targets"}
+    {
+        "script",
+        "headers",
+        "variables",
+        "parameters",
+        "fixed",
+        "schema",
+        "confirm",
+        "transfer_targets",
+        "words",
+    }
 )
 """Tables whose keys are the user's."""
 
