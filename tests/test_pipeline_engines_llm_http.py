@@ -19,7 +19,7 @@ from pipeline.settings import SessionSettings
 from pipeline.transcript import Role
 from tests.support.chat import FakeChat, Part, acts_of, context, serving_chat
 from tests.support.conversation import FakeLeg, FakeStt, FakeTts, play, voice
-from tests.test_pipeline_engines_llm import agent
+from tests.support.llm import agent
 
 HELLO = UserSaid("hello", 0.9)
 

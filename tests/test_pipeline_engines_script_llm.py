@@ -14,7 +14,7 @@ from pipeline.engines.script import Script, ScriptConversation
 from pipeline.engines.script_steps import read_plan
 from pipeline.errors import EngineError, SettingsRefused
 from tests.support.chat import Call, FakeChat, Part, acts_of, context
-from tests.test_pipeline_engines_llm import FakeWeb, words
+from tests.support.llm import FakeWeb, words
 
 SCRIPT = """
 start = "who"
