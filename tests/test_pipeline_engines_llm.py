@@ -206,6 +206,10 @@ async def test_another_language_from_the_next_words_on() -> None:
     assert "3" not in words(acts)
 
 
+def test_the_languages_that_phrases_are_wanted_in() -> None:
+    assert agent(FakeChat(), languages=["ar"]).languages == {"ar"}
+
+
 def test_tools_that_lead_nowhere_are_not_offered() -> None:
     chat = FakeChat()
     plan = read_settings(BASE)

@@ -55,6 +55,11 @@ class Llm:
         endpoint = ModelEndpoint(plan.base_url, api_key=plan.api_key, timeout_s=plan.chat.timeout_s)
         return cls(plan, endpoint, ToolClient())
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """Those that the model may change to."""
+        return frozenset(self._plan.policy.languages)
+
     async def start(self) -> None:
         """Asks the MCP servers what they have. One that is away does not keep the agent from talking: it is
         asked again with later calls."""
