@@ -33,8 +33,9 @@ async def fake() -> AsyncIterator[FakeOpenAi]:
 
 
 def engine(kind: str, fake: FakeOpenAi, **options: Any) -> Any:
+    patience = {"timeout_s": 20.0} | ({"stall_s": 20.0} if kind == "tts" else {})
     with reaching(HERE):
-        return registry.load(kind, "openai", {"base_url": fake.base_url, **options})
+        return registry.load(kind, "openai", {"base_url": fake.base_url} | patience | options)
 
 
 async def transcribe(ears: OpenAiSpeechToText, expected: Expected | None = None) -> Any:
@@ -208,7 +209,7 @@ async def test_what_is_no_pcm_is_not_played(kind: bytes) -> None:
 
     async with served(other) as base_url:
         with reaching(HERE):
-            tts = registry.load("tts", "openai", {"base_url": base_url})
+            tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
         with pytest.raises(EngineError):
             await said(tts)
 
@@ -219,7 +220,7 @@ async def test_an_answer_of_text_is_not_played() -> None:
 
     async with served(other) as base_url:
         with reaching(HERE):
-            tts = registry.load("tts", "openai", {"base_url": base_url})
+            tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
         with pytest.raises(EngineError, match="application/json"):
             await said(tts)
 
