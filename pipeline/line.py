@@ -153,6 +153,11 @@ class LineClassifier:
         self._machine = False
         self.last = None
 
+    @property
+    def is_spoken_on(self) -> bool:
+        """Somebody is speaking, and it is not known yet who."""
+        return self._speech_ms > 0 and self._silent_ms < HUMAN_SILENCE_MS
+
     def push(self, frame: Pcm, now: float) -> LineEvent | None:
         """The next frame; what it made certain, once each time."""
         kernels.line_step(frame, self._buffer, _COSINES, _SINES, self._seen)

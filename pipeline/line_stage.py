@@ -67,6 +67,7 @@ class _State(Enum):
 
 
 LISTEN_S: Final = 6.0  # nothing certain after this (noise, or no audio at all): talk
+LISTEN_AT_MOST_S: Final = 15.0  # while somebody is speaking, nobody talks into it
 GREETING_S: Final = 60.0  # no greeting is longer
 ATTENTION_S: Final = 30.0  # a line is listened to for its record as long as this
 
@@ -98,6 +99,7 @@ class LineStage:
         self._state = _State.LISTENING
         self._line: LineClassifier | None = None
         self._until: float | None = None
+        self._latest = 0.0
         self._attention_until: float | None = None
 
     @property
@@ -115,6 +117,7 @@ class LineStage:
         if self._line is not None:
             self._line.answered()
         self._until = now + LISTEN_S
+        self._latest = now + LISTEN_AT_MOST_S
         self._attention_until = now + ATTENTION_S
 
     def heard_early(self, frame: Pcm, now: float) -> None:
@@ -145,6 +148,10 @@ class LineStage:
             return None
         if self._state is _State.MACHINE:
             return self._after_greeting()
+        spoken_on = self._line is not None and self._line.is_spoken_on
+        if self._state is _State.LISTENING and spoken_on and now < self._latest:
+            self._until = now + 1.0
+            return None
         return self._decide(Verdict.HANG_UP if self._state is _State.HOLDING else Verdict.TALK)
 
     def _classify(self, frame: Pcm, now: float) -> LineKind | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.agent import CallOpened, Expect, HangUp, Say, UserSaid
-from pipeline.line_stage import LineSettings, LineStage
+from pipeline.line_stage import LineSettings, LineStage, Verdict
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
 from pipeline.session import Session
@@ -199,3 +199,16 @@ def test_what_is_heard_before_the_answer_is_on_the_record() -> None:
 def test_settings_that_make_no_sense(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=f"^{named}"):
         LineSettings(**settings)
+
+
+def test_nobody_talks_into_a_word_that_comes_late() -> None:
+    said = at_level(spoken((GREETING,))[0], -20)
+    stage = LineStage(LineSettings(answering_machine="hang_up"))
+    stage.begin(0.0)
+    for index, start in enumerate(range(0, len(said) // 160 * 160, 160)):
+        verdict = stage.push(said[start : start + 160].astype(np.int16), 5.0 + 0.02 * index)
+        if verdict is not None:
+            break
+        if index == 60:
+            assert stage.handle_timer(6.2) is None
+    assert verdict is Verdict.HANG_UP
