@@ -26,6 +26,9 @@ from bench.conversation_wire import CODECS_OFFERED
 
 CALLS: Final = 300
 SHORT_CALLS: Final = 12
+LEAST_CALLS: Final = 60
+"""Of a scenario, however many make up a rate together."""
+
 WIRE: Final = (
     "clean turn",
     "interruption, middle",
@@ -38,7 +41,7 @@ WIRE: Final = (
 )
 """Scenarios that are held over SIP and RTP, too."""
 
-WIRE_CALLS: Final = 8
+WIRE_CALLS: Final = 4
 _BATCH: Final = 25
 
 
@@ -66,14 +69,22 @@ def calls(name: str, seeds: Sequence[int], *, vad_only: bool) -> list[Outcome]:
     return [call(name, seed, vad_only=vad_only)[1] for seed in seeds]
 
 
+def share(name: str, count: int) -> int:
+    """How many of the `count` calls of a rate fall to this scenario."""
+    metric = SCENARIOS[name].metric
+    beside = sum(scenario.metric == metric for scenario in SCENARIOS.values())
+    return max(-(-count // beside), min(count, LEAST_CALLS))
+
+
 def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     """Every scenario, with the session and with the baseline."""
     figures: dict[str, Any] = {"calls": count, "session": {}, "vad_only": {}, "first_bad": {}}
-    batches = [range(first, min(first + _BATCH, count)) for first in range(0, count, _BATCH)]
     processes = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         for name in names:
             click.echo(f"measuring: {name}", err=True)
+            each_has = share(name, count)
+            batches = [range(first, min(first + _BATCH, each_has)) for first in range(0, each_has, _BATCH)]
             for label, vad_only in (("session", False), ("vad_only", True)):
                 found = [
                     each
