@@ -133,40 +133,54 @@ class Called:
     events: str
 
 
-async def converse(call: RawCall) -> Pcm:
-    """The caller's side; what the greeting sounded like."""
+async def newest(client: Any) -> str:
+    """The id of the call that came last."""
+    async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+        calls = (await answer.json())["calls"]
+    return str(max(calls, key=lambda each: str(each["createdAt"]))["callTaskId"])
+
+
+async def asked(client: Any) -> str:
+    """What the agent said last."""
+    async with client.get(f"/api/v1/calls/{await newest(client)}", headers=bearer(KEY)) as answer:
+        transcript = (await answer.json())["transcript"]
+    return next((entry["text"] for entry in reversed(transcript) if entry["role"] == "agent"), "")
+
+
+async def converse(call: RawCall, client: Any) -> Pcm:
+    """The caller's side, who answers what is asked; what the greeting sounded like."""
     await call.answered()
     greeting = await until_quiet(call)
-    await call.play(speech_like(8000))
-    await until_quiet(call)
-    for key in KEYED_PIN:
-        call.key(int(key))
-        await call.play(np.zeros(5 * FRAME, np.int16))
-    call.key(11)
-    await until_quiet(call)
-    await call.play(speech_like(4000))
+    for _ in range(8):
+        question = await asked(client)
+        if "السلامة" in question:
+            break
+        if "السري" in question:
+            for key in KEYED_PIN:
+                call.key(int(key))
+                await call.play(np.zeros(5 * FRAME, np.int16))
+            call.key(11)
+        else:
+            await call.play(speech_like(8000))
+        await until_quiet(call)
     await call.asked("BYE", patience_s=15)
     return greeting
 
 
 @pytest.fixture
 async def called(site: Site, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Called]:
-    """A call that went as planned. On a machine that stops for a second in the middle of it the agent asks
-    again, which this caller does not expect: then there is another call."""
+    """A call that went as planned; another one where the machine stopped in the middle of it."""
     caplog.set_level(logging.DEBUG)
-    ears, greeting, call_id = Plan(), np.zeros(0, np.int16), ""
+    ears, greeting = Plan(), np.zeros(0, np.int16)
     with fake_models(ears=ears):
         async with running(site) as (_, client):
             for _ in range(3):
                 async with RawCall(site.sip, LINE) as call:
                     with suppress(TimeoutError):
-                        greeting = await converse(call)
+                        greeting = await converse(call, client)
                         break
                     call.send(call.request("BYE"))
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-                calls = (await answer.json())["calls"]
-            call_id = max(calls, key=lambda each: str(each["createdAt"]))["callTaskId"]
-            report = await until_final(client, call_id)
+            report = await until_final(client, await newest(client))
         yield Called(report, greeting, ears, site.data_dir, caplog.text)
 
 
@@ -179,8 +193,8 @@ async def test_the_agent_speaks_arabic_on_the_wire_and_what_it_is_told_is_nowher
     assert any(entry["text"].startswith("السلام عليكم") for entry in report["transcript"])
 
     assert report["analysis"]["answers"] == {"card": MASK, "pin": MASK, "more": "no"}
-    assert [turn["userText"] for turn in report["turns"] if turn["userText"]] == [MASK, "لا"]
-    assert [turn["keyed"] for turn in report["turns"] if turn["keyed"]] == [MASK]
+    assert {turn["userText"] for turn in report["turns"]} == {"", MASK, "لا"}
+    assert {turn["keyed"] for turn in report["turns"]} == {"", MASK}
     assert_found_nowhere(called)
     assert_silenced(called)
 
