@@ -469,8 +469,8 @@ def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state:
 
 # --- echo of our own voice --------------------------------------------------------------------------
 
-# Two rates: the lag is searched at 2 kHz (1160 lags at every other frame), the echo is then predicted at 4 kHz
-# by a short adaptive filter around that lag. Both see the signal with its tilt taken out, which makes
+# Two rates: the lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at
+# 4 kHz by a short adaptive filter around that lag. Both see the signal without its tilt, which makes
 # voices less like each other, and less like themselves a pitch period later.
 ECHO_RING: Final = 4096  # samples at either rate: a second and more, and a power of two
 ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of their time) to 540 ms late
