@@ -159,7 +159,8 @@ async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: W
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token) as sdk:
         sid = (await sdk.event("connected"))["sid"]
-        await sdk.event("sound")
+        # Not in the middle of publishing: the Rust SDK cannot resume from there, and starts over.
+        await asyncio.gather(sdk.event("sound"), sdk.event("microphone"), sdk.event("listened to"))
         session = session_of(client, sid)
         peer, packets = session.entry.person.peers[0], session.entry.person.audio.stats.packets_received
         transport = session._outlet._socket._req.transport  # type: ignore[union-attr]

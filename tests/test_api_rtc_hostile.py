@@ -19,6 +19,7 @@ from aiohttp.test_utils import TestClient
 from livekit.protocol import models, rtc
 
 from api.rtc import MESSAGE_LIMIT, SESSIONS
+from mediaserver.rooms import lobby
 from mediaserver.rooms.signalling import BURST
 from mediaserver.rooms.tokens import Grant
 from mediaserver.server import Server
@@ -184,9 +185,26 @@ async def test_a_client_that_misbehaves_loses_its_websocket_and_may_come_back(
         assert closed[0] == code
     async with wire(web, ticket.token, sid=sid, reconnect="1") as again:
         assert (await again.hear("reconnect")).reconnect.server_info.protocol > 0
-        await again.say(leave=rtc.LeaveRequest())
+        await again.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
         assert (await again.hear("leave")).leave.reason == models.CLIENT_INITIATED
     await gone(web)
+
+
+async def test_who_starts_over_finds_the_room_still_there(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _ = web
+    ticket = invite(server)
+    async with wire(web, ticket.token) as ann:
+        await ann.hear("join")
+        await ann.say(leave=rtc.LeaveRequest())  # as the Rust SDK does where it cannot resume
+        await ann.hear("leave")
+    monkeypatch.setattr(lobby, "RETURN_S", 0.05)
+    async with wire(web, ticket.token) as ann:
+        await ann.hear("join")
+        await ann.say(leave=rtc.LeaveRequest())
+        await ann.hear("leave")
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
+            await asyncio.sleep(0.02)
 
 
 async def test_only_ones_own_session_can_be_resumed(web: Web) -> None:
@@ -201,7 +219,7 @@ async def test_only_ones_own_session_can_be_resumed(web: Web) -> None:
                 assert (leave.reason, leave.action) == (models.STATE_MISMATCH, rtc.LeaveRequest.RECONNECT)
         await ann.say(ping=1)
         await ann.hear("pong")
-        await ann.say(leave=rtc.LeaveRequest())
+        await ann.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
         await ann.hear("leave")
     await gone(web)
 
@@ -227,7 +245,7 @@ async def test_an_offer_that_cannot_be_answered_ends_that_session_and_no_other(w
         assert (await eve.hear("leave")).leave.reason == models.STATE_MISMATCH
         await ann.say(ping=1)
         await ann.hear("pong")
-        await ann.say(leave=rtc.LeaveRequest())
+        await ann.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
         await ann.hear("leave")
     await gone(web)
 
@@ -246,7 +264,7 @@ async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Web) -> No
             if how % 2:
                 await socket.hear("offer")
             if how % 3:
-                await socket.say(leave=rtc.LeaveRequest())
+                await socket.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
                 await socket.hear("leave")
             else:
                 await server.lobby.hang_up([ticket.room_name])

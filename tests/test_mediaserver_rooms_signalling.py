@@ -159,7 +159,8 @@ def test_what_is_for_the_peer_connections_comes_out_as_steps() -> None:
     assert client.says(answer=rtc.SessionDescription(type="answer", sdp="v=0")) == UseAnswer("v=0")
     assert client.says(trickle=trickle) == AddCandidate(True, "candidate:1 1 udp 1 127.0.0.1 9 typ host")
     assert client.says(trickle=rtc.TrickleRequest(candidateInit='{"candidate": ""}')) is None
-    assert client.says(leave=rtc.LeaveRequest()) == Leave()
+    assert client.says(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED)) == Leave()
+    assert client.says(leave=rtc.LeaveRequest()) == Leave(wished=False)
     agent = [client.room.agent_track.sid]
     assert client.says(subscription=rtc.UpdateSubscription(track_sids=agent)) == Listen(False)
     assert client.says(subscription=rtc.UpdateSubscription(track_sids=["TR_x"], subscribe=True)) is None

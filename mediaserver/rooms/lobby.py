@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 CONNECT_S = 20.0
 """Who has no media up after this is put out: ICE over a bad network takes five seconds."""
 
+RETURN_S = 5.0
+"""How long a room waits for a client that starts over."""
+
 UNKNOWN_AGENT = "Agent not found"
 UNKNOWN_ROOM = "Room not found"
 NO_WEB_CALLS = "Web Calls API is not enabled"
@@ -153,11 +156,13 @@ class Lobby:
             await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
         return Entry(room, person, evicted)
 
-    async def leave(self, entry: Entry, reason: LeaveReason) -> None:
-        """The person is gone. Again, or after an eviction: nothing."""
+    async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
+        """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
+        nothing."""
         opened = self._rooms.get(entry.room.name)
         if opened is not None:  # to its end, even where whoever asked for it is gone
-            await asyncio.shield(self._goodbye(self._leave(opened, entry.person, reason)))
+            leaving = self._leave(opened, entry.person, reason, returns=returns)
+            await asyncio.shield(self._goodbye(leaving))
 
     def opened(self, company_id: str, name: str) -> OpenRoom:
         """A company's room on this node. Raises `NotFound`."""
@@ -262,8 +267,7 @@ class Lobby:
         await self._put_out(opened, LeaveReason.ROOM_CLOSED)
 
     async def _start(self, opened: OpenRoom) -> WebCall:
-        request = opened.request
-        agent = self._directory.agent(request.agent_id)
+        agent = self._directory.agent(opened.request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
         part = Part(
@@ -274,25 +278,24 @@ class Lobby:
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
         )
-        new = NewWebCall(
-            call_id=opened.room.name,
-            company_id=opened.company_id,
-            agent_id=agent.id,
-            webhook_id=str(uuid.uuid4()),
-            user_ref=request.user_ref,
-            variables=request.variables,
-            metadata=request.metadata,
-        )
+        new = _new_call(opened, agent.id)
         floor = self._floor
         claim = await floor.store.record_web_call(new, node=self._node, ttl_ms=floor.lease_ms)
         return WebCall(claim, part, floor, room=opened.room, bridge=opened.bridge)
 
-    async def _leave(self, opened: OpenRoom, person: Person, reason: LeaveReason) -> None:
+    async def _leave(
+        self, opened: OpenRoom, person: Person, reason: LeaveReason, *, returns: bool = False
+    ) -> None:
         if opened.persons.pop(person.participant.sid, None) is None:
             return
+        if returns:
+            opened.bridge.remove(person)
         opened.room.leave(person.participant, reason, self._loop.time())
         await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
-        await self._check_empty(opened, reason)
+        if returns:
+            self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
+        else:
+            await self._check_empty(opened, reason)
 
     async def _check_empty(self, opened: OpenRoom, reason: LeaveReason) -> None:
         if opened.room.speakers or self._rooms.get(opened.room.name) is not opened:
@@ -353,6 +356,19 @@ class Lobby:
     def server_url(self) -> str:
         """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
+
+
+def _new_call(opened: OpenRoom, agent_id: str) -> NewWebCall:
+    request = opened.request
+    return NewWebCall(
+        call_id=opened.room.name,
+        company_id=opened.company_id,
+        agent_id=agent_id,
+        webhook_id=str(uuid.uuid4()),
+        user_ref=request.user_ref,
+        variables=request.variables,
+        metadata=request.metadata,
+    )
 
 
 def open_lobby(

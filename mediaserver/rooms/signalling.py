@@ -95,7 +95,10 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The client leaves."""
+    """The client leaves. Not `wished`: it gives no reason of its own, which is how the Rust SDK says that it
+    starts over, and it is back in a moment."""
+
+    wished: bool = True
 
 
 Step = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave
@@ -264,7 +267,7 @@ class Signalling(RoomObserver):
         self.send(messages.request_response(reason, message, request_id=wish.request_id))
 
     def _leave(self, request: rtc.SignalRequest, now: float) -> Step:
-        return Leave()
+        return Leave(wished=request.leave.reason != models.UNKNOWN_REASON)
 
     # What came of the steps ---------------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ class SdkSession:
             elif isinstance(step, Listen):
                 self.entry.person.audio.sender.wanted = step.wanted
             else:
-                self._leave(LeaveReason.CLIENT)
+                self._leave(LeaveReason.CLIENT, returns=not step.wished)
         except PeerClosed:
             log.info("peer connection is closed", extra=self._fields())
         except BadOffer as error:
@@ -298,11 +298,11 @@ class SdkSession:
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def _leave(self, reason: LeaveReason) -> None:
+    def _leave(self, reason: LeaveReason, *, returns: bool = False) -> None:
         """In a task of its own: the WebSocket's may be cancelled as soon as it is closed."""
         if not self._leaving:
             self._leaving = True
-            task = self._loop.create_task(self._lobby.leave(self.entry, reason))
+            task = self._loop.create_task(self._lobby.leave(self.entry, reason, returns=returns))
             self._goodbyes.add(task)
             task.add_done_callback(self._goodbyes.discard)
 
