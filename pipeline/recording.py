@@ -171,8 +171,8 @@ class RecordingWriter:
         return recording
 
     def resume(self, path: Path, *, rate_hz: int, now: float) -> Recording:
-        """Goes on in `path`, which was closed and holds the same rate: the clock of what is there, which began
-        at `now`, goes on too, and what lies between is silence. Raises OSError, `LocalError` before
+        """Goes on in `path`, which was closed and holds the same rate: the clock of what is there, which
+        began at `now`, goes on too, and what lies between is silence. Raises OSError, `LocalError` before
         `start`."""
         if self._thread is None:
             raise LocalError("the recording writer was not started")
