@@ -212,8 +212,8 @@ class Administration:
         """Engines' options are free tables: no file of this machine, no address behind it."""
         tables: Mapping[str, object] = {
             "llm": _llm_urls(agent.llm) if agent.llm is not None else {},
-            "stt": agent.stt.options,
-            "tts": agent.tts.options,
+            "stt": [each.options for each in agent.stt.chain],
+            "tts": [each.options for each in agent.tts.chain],
             "ttsFallback": agent.tts_fallback.options if agent.tts_fallback is not None else {},
         }
         for name, options in tables.items():

@@ -166,6 +166,11 @@ async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> 
         ),
         (
             "/agents",
+            agent_of(None, tts={"engine": "test-voice", "fallback": [{"engine": "kokoro", "model": "/etc"}]}),
+            "tts: only the server's own administrator may name files",
+        ),
+        (
+            "/agents",
             agent_of(None, preCallTools=[{"name": "crm", "url": "http://10.0.0.7/crm"}]),
             "preCallTools: this server does not connect to that address",
         ),
