@@ -128,7 +128,7 @@ def pictures(names: Sequence[str]) -> Mapping[str, str]:
 
 @click.command()
 @click.option(
-    "--calls", "count", default=CALLS, show_default=True, type=click.IntRange(1), help="Per scenario."
+    "--calls", "count", default=CALLS, show_default=True, type=click.IntRange(1), help="Of each rate."
 )
 @click.option(
     "--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="These scenarios; saves nothing."

@@ -74,23 +74,17 @@ def _bad_calls(metric: str) -> Callable[[Scenes], float | None]:
     return read
 
 
-def _loss_costs(scenes: Scenes) -> float | None:
-    clean = _percentile("clean turn", "response_ms", "p95")(scenes)
-    lossy = _percentile("loss and jitter", "response_ms", "p95")(scenes)
-    return None if clean is None or lossy is None else lossy - clean
-
-
 def _of(metric: str) -> list[str]:
     return [name for name, scenario in SCENARIOS.items() if scenario.metric == metric]
 
 
-_EVERY_TURN: Final = ("response", "cut-off", "digits", "yield", "loss")
+_EVERY_TURN: Final = ("response", "cut-off", "digits", "yield", "loss", "in noise")
 _ALL: Final = tuple(dict.fromkeys(scenario.metric for scenario in SCENARIOS.values()))
 AGREE_MS: Final = 40.0
+LOSS_MS: Final = 100.0
 TARGETS: Final = (
     Target("response on the wire, p50", 500, _percentile("clean turn", "response_ms", "p50")),
     Target("response on the wire, p95", 700, _percentile("clean turn", "response_ms", "p95")),
-    Target("server's own part, p95", 30, _percentile("clean turn", "server_ms", "p95")),
     Target("digit dictations split", 0, _bad_calls("digits"), unit="calls"),
     Target("yield rate", 1.0, _good("yield"), at_least=True, unit=""),
     Target("silent after an interruption, p50", 350, _worst("yield", "yield_ms", "p50")),
@@ -108,7 +102,6 @@ TARGETS: Final = (
         unit="",
     ),
     Target("self-interruptions by echo", 0, _bad_calls("echo"), unit="calls"),
-    Target("5 % loss and 40 ms jitter cost, p95", 100, _loss_costs),
     Target("silences above 2 s without a cause", 0, _sum("unexplained", _ALL), unit=""),
 )
 
@@ -130,6 +123,11 @@ def target_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
         met = "met" if max(apart) <= AGREE_MS else "missed"
         name = "wire and virtual clock apart, worst p50"
         rows.append((name, f"≤ {AGREE_MS:g} ms", _text(max(apart)), "", met))
+    costs = _loss_costs(figures)
+    if costs is not None:
+        met = "met" if costs <= LOSS_MS else "missed"
+        name = "5 % loss and 40 ms jitter cost on the wire, worst p50"
+        rows.append((name, f"≤ {LOSS_MS:g} ms", _text(costs), "", met))
     for budget, share in ((300, 0.05), (600, 0.01)):
         point = figures.get("end_of_turn", {}).get(f"at_{budget}_ms")
         if point is not None:
@@ -137,6 +135,17 @@ def target_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
             name = f"false cut-offs at a mean delay of {budget} ms"
             rows.append((name, f"≤ {share:g}", _text(point["cut_off"]), _text(point["fixed_silence"]), met))
     return rows
+
+
+def _loss_costs(figures: Mapping[str, Any]) -> float | None:
+    """The wire decides: on the virtual clock there is neither reordering nor concealment."""
+    found = {(each["scenario"], each["codec"]): each.get("wire_p50") for each in figures.get("wire", ())}
+    costs = [
+        lossy - found["clean turn", codec]
+        for (name, codec), lossy in found.items()
+        if name == "loss and jitter" and lossy is not None and found.get(("clean turn", codec)) is not None
+    ]
+    return max(costs, default=None)
 
 
 def scenario_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -198,7 +207,10 @@ def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
         "",
         "**All voices are synthetic** (espeak-ng in four voices, noises made of numbers), and the models are",
         "stand-ins with fixed budgets. What is measured is turn-taking: read it as a comparison, not as a",
-        "promise about people. Definitions are in [bench/README.md](../README.md#conversations).",
+        "promise about people. The built-in scorer was tuned on these very sentences; what it does on",
+        "others is in [docs/turn-taking.md](../../docs/turn-taking.md). On the virtual clock computing takes",
+        "no time: the server's own part of a response is in `results/call.json`. Definitions are in",
+        "[bench/README.md](../README.md#conversations).",
         "",
         *_table(_TARGET_HEAD, target_rows(figures)),
         "",
