@@ -235,6 +235,11 @@ def edited(old: str, new: str) -> str:
         ('engine = "openai"', "", "agent[0].stt.engine: missing"),
         ('model = "any"', "", "agent[0].llm.model: missing"),
         ("[agent.stt]", '[agent.script]\nstart = "x"\n[agent.stt]', "agent[0].llm: an agent has either"),
+        (
+            "[agent.stt]",
+            '[agent.session]\nrescue = "desk"\n[agent.stt]',
+            "agent[0].session.rescue: not one of",
+        ),
         ('company = "acme"\nuri', 'company = "other"\nuri', "trunk[0].company: there is no company 'other'"),
         (
             'company = "acme"\nname',
