@@ -4,10 +4,9 @@ stand-in models, on a clock that jumps to whatever is due next."""
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from bench.conversation_caller import FRAME, Caller, Placed, Truth, recording
 from bench.conversation_models import Agent, Fault, Recogniser, Voice
 from bench.conversation_scenarios import Script
 from bench.conversation_sounds import RATE_HZ, reading
+from bench.virtual_clock import VirtualLoop
 from pipeline.agent import AgentEvent
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource, LegListener
@@ -26,33 +26,6 @@ from pipeline.turn_judge import TurnJudge
 
 PTIME_S: Final = 0.02
 _JUDGE: Final = TurnJudge()
-
-
-class Clock(selectors.DefaultSelector):
-    """Instead of waiting it moves on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 1000.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        """With nothing to wait for it waits for other threads as usual."""
-        if timeout is None or timeout <= 0:
-            return super().select(timeout)
-        self.now += timeout
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Minutes pass in milliseconds, in the order in which they would."""
-
-    def __init__(self) -> None:
-        self._clock = Clock()
-        super().__init__(self._clock)
-
-    def time(self) -> float:
-        """The virtual moment."""
-        return self._clock.now
 
 
 @dataclass(slots=True)

@@ -13,13 +13,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from pipeline.engines.espeak_arabic import vowelled
 from pipeline.engines.espeak_text import SpeechCutter, sentences
 from pipeline.engines.options import Options
 from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
-from pipeline.engines.voice_wire import unpack_chunk
+from pipeline.engines.voice_speech import chunks_of
 from pipeline.errors import EngineError, EngineMissing, LocalError
 from pipeline.speech import SpeechChunk
 
@@ -100,7 +98,7 @@ class Espeak:
         if process is not None:
             await process.release()
 
-    async def _sentence(self, sentence: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
+    def _sentence(self, sentence: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
         assert self._process is not None
         settings = self.settings
         voice = _voice(settings.voice, language, sentence)
@@ -113,15 +111,7 @@ class Espeak:
             "volume": settings.volume,
         }
         cutter = SpeechCutter(sentence, offset=offset, spoken=spoken)
-        async with aclosing(self._process.speak(request)) as payloads:
-            async for payload in payloads:
-                raw, events = unpack_chunk(payload)
-                chunk = cutter.push(np.frombuffer(raw, "<i2").astype(np.int16, copy=False), events)
-                if chunk is not None:
-                    yield chunk
-        rest = cutter.finish()
-        if rest is not None:
-            yield rest
+        return chunks_of(self._process, request, cutter)
 
 
 def _voice(wanted: str, language: str, sentence: str) -> str:

@@ -17,12 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from pipeline.engines.espeak_text import SpeechCutter, sentences
 from pipeline.engines.options import Options
 from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
-from pipeline.engines.voice_wire import unpack_chunk
+from pipeline.engines.voice_speech import chunks_of
 from pipeline.errors import EngineError, EngineMissing, EngineRefused, LocalError
 from pipeline.speech import SpeechChunk
 
@@ -124,20 +122,12 @@ class Kokoro:
         if process is not None:
             await process.release()
 
-    async def _piece(self, piece: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
+    def _piece(self, piece: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
         assert self._process is not None
         settings = self.settings
         request = {"text": piece, "voice": settings.voice, "speed": settings.speed, "language": language}
         cutter = SpeechCutter(piece, offset=offset)
-        async with aclosing(self._process.speak(request)) as payloads:
-            async for payload in payloads:
-                raw, events = unpack_chunk(payload)
-                chunk = cutter.push(np.frombuffer(raw, "<i2").astype(np.int16, copy=False), events)
-                if chunk is not None:
-                    yield chunk
-        rest = cutter.finish()
-        if rest is not None:
-            yield rest
+        return chunks_of(self._process, request, cutter)
 
 
 def _check(settings: KokoroSettings) -> None:

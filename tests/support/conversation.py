@@ -4,7 +4,6 @@ models."""
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bench.virtual_clock import VirtualLoop
 from pipeline.agent import AgentAct, AgentEvent, AgentReport
 from pipeline.audio import Pcm, frame_samples
 from pipeline.errors import EngineError
@@ -26,31 +26,6 @@ RATE_HZ = 8000
 
 
 # The clock --------------------------------------------------------------------------------------------------
-
-
-class _Selector(selectors.DefaultSelector):
-    """Instead of waiting it moves the clock; with nothing to wait for it waits for other threads as usual."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 1000.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None or timeout <= 0:
-            return super().select(timeout)
-        self.now += timeout
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Hours pass in milliseconds, in the order in which they would."""
-
-    def __init__(self) -> None:
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return self._virtual.now
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
