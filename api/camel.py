@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, SecretStr, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.alias_generators import to_camel
+
+from mediaserver.settings import revealed
 
 MASK = "**********"
 """What a secret is shown as."""
@@ -57,21 +58,11 @@ def spelt(model: type[BaseModel], table: BaseModel, **more: Any) -> BaseModel:
 
 def plain(table: BaseModel) -> dict[str, Any]:
     """What a table says, by the names of its fields, secrets readable; without what was left to defaults."""
-    said: dict[str, Any] = _revealed(table.model_dump(exclude_unset=True))
+    said: dict[str, Any] = revealed(table.model_dump(exclude_unset=True))
     return said
 
 
 def written(table: BaseModel) -> dict[str, Any]:
     """The same by camelCase keys."""
-    said: dict[str, Any] = _revealed(table.model_dump(exclude_unset=True, by_alias=True))
+    said: dict[str, Any] = revealed(table.model_dump(exclude_unset=True, by_alias=True))
     return said
-
-
-def _revealed(value: Any) -> Any:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, Mapping):
-        return {name: _revealed(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_revealed(inner) for inner in value]
-    return value

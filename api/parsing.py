@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from api.operations import operation_of
+from mediaserver.outbox import iso
 from mediaserver.refusals import InvalidRequest
 from mediaserver.settings import problem_of
 
@@ -76,9 +76,7 @@ def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
 
 def iso_time(at_ms: int) -> str | None:
     """Milliseconds since 1970 as ISO 8601 in UTC, None for "not yet"."""
-    if not at_ms:
-        return None
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso(at_ms) if at_ms else None
 
 
 def answer(body: BaseModel, *, status: int = 200, omit_none: bool = False) -> web.Response:

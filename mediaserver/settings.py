@@ -39,6 +39,7 @@ from mediaserver.settings_server import (
     ServerSettings,
     SipSettings,
     reveal,
+    revealed,
 )
 from mediaserver.settings_speech import SpeechSettings
 from mediaserver.settings_values import Table, split_address, split_ports
@@ -66,6 +67,7 @@ __all__ = [
     "load",
     "problem_of",
     "reveal",
+    "revealed",
     "split_address",
     "split_ports",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -83,3 +84,14 @@ class RoomsSettings(Table):
 def reveal(secret: SecretStr | None) -> str:
     """What a secret says, "" for none: the one way out, easy to find."""
     return secret.get_secret_value() if secret is not None else ""
+
+
+def revealed(value: Any) -> Any:
+    """A dumped table with every secret in it told."""
+    if isinstance(value, SecretStr):
+        return reveal(value)
+    if isinstance(value, Mapping):
+        return {name: revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [revealed(inner) for inner in value]
+    return value

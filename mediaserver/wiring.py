@@ -6,8 +6,6 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import SecretStr
-
 from mediaserver.engines import AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
@@ -21,6 +19,7 @@ from mediaserver.settings import (
     SpeechSettings,
     TrunkSettings,
     reveal,
+    revealed,
     split_ports,
 )
 from pipeline import registry
@@ -215,18 +214,8 @@ def _mind(agent: AgentSettings) -> EngineChoice:
 
 def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
     """What the agent takes: its own table, and where the server lets it hand callers to."""
-    options: dict[str, Any] = _revealed(llm.model_dump(exclude_none=True, by_alias=True))
+    options: dict[str, Any] = revealed(llm.model_dump(exclude_none=True, by_alias=True))
     return options | {"transfer_targets": sorted(agent.transfer_targets)}
-
-
-def _revealed(value: Any) -> Any:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, Mapping):
-        return {name: _revealed(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_revealed(inner) for inner in value]
-    return value
 
 
 EMBEDDED = {"stt": "pocketsphinx", "tts": "espeak-ng"}
