@@ -10,6 +10,7 @@ instead of sockets of its own, sender and receiver give way to `RoomAudio` when 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, partial
@@ -30,7 +31,7 @@ from aiortc.sdp import candidate_from_sdp
 from mediaserver.rooms.audio import RoomAudio, SecureLink
 from mediaserver.rooms.description import AudioSection, Description, candidate_line
 from mediaserver.rooms.errors import BadOffer, PeerClosed
-from mediaserver.rooms.port import MediaPort, Path
+from mediaserver.rooms.port import MediaPort, Path, new_credentials
 
 MAX_BUFFERED: Final = 4 << 20
 """Bytes that may wait on a data channel: a client that does not read must not fill our memory."""
@@ -92,6 +93,7 @@ class PeerTransport:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._path: Path | None = None
+        self._offered: tuple[str, str] | None = None  # our next ICE credentials, till the far end's
         self._link: SecureLink | None = None
         self._channels: dict[str, RTCDataChannel] = {}
         self._closing: asyncio.Task[None] | None = None
@@ -125,9 +127,10 @@ class PeerTransport:
                 raise BadOffer(f"the offer cannot be answered: {error}") from error
             return str(described.answered(Description.parse(self._pc.localDescription.sdp)))
 
-    async def offer(self, labels: tuple[str, ...] = ()) -> str:
+    async def offer(self, labels: tuple[str, ...] = (), *, restart: bool = False) -> str:
         """An offer of ours: the agent's audio and data channels of those labels ("_lossy" unordered, without
-        retransmission). Raises `PeerClosed`."""
+        retransmission). `restart`: with new ICE credentials, which hold from the answer on: until then the
+        path that there is stays open. Raises `PeerClosed`."""
         async with self._lock:
             self._check_open()
             if not self._pc.getTransceivers():
@@ -143,14 +146,17 @@ class PeerTransport:
             self._use_port()
             await self._pc.setLocalDescription(await self._pc.createOffer())
             self.agent_mid = self._pc.getTransceivers()[0].mid or ""
-            return str(self._pc.localDescription.sdp)
+            if not restart or self._path is None:
+                return str(self._pc.localDescription.sdp)
+            self._offered = new_credentials()
+            return _with_credentials(self._pc.localDescription.sdp, self._offered)
 
     async def accept(self, answer: str) -> None:
         """The answer to `offer`. Raises `BadOffer`, `PeerClosed`."""
         async with self._lock:
             self._check_open()
             visible = Description.parse(answer).for_aiortc()
-            self.restart_ice(*visible.credentials)
+            self._restarted(*visible.credentials)
             try:
                 await self._pc.setRemoteDescription(RTCSessionDescription(sdp=str(visible), type="answer"))
             except _REFUSALS as error:
@@ -173,13 +179,24 @@ class PeerTransport:
             raise BadOffer(f"the candidate cannot be used: {error}") from error
 
     def restart_ice(self, ufrag: str, password: str) -> bool:
-        """New credentials of the far end, whose path has changed: aiortc knows no ICE restart, but with these
-        aioice accepts the checks that come over the new path. False: they are the same, or the first."""
+        """The far end's path has changed, and with it its credentials; ours change too (RFC 8839 4.4.1.1.1).
+        aiortc knows no ICE restart, but with these aioice accepts the checks that come over the new path.
+        False: they are the same, or the first."""
         connection = self._path.connection if self._path is not None else None
         if connection is None or not ufrag or connection.remote_username in (None, ufrag):
             return False
-        connection.remote_username, connection.remote_password = ufrag, password
+        self._offered = new_credentials()
+        self._restarted(ufrag, password)
         return True
+
+    def _restarted(self, ufrag: str, password: str) -> None:
+        """Both sides' new credentials hold from now on."""
+        path, offered = self._path, self._offered
+        if path is None or offered is None or not ufrag or path.connection.remote_username in (None, ufrag):
+            return
+        self._offered = None
+        path.connection.remote_username, path.connection.remote_password = ufrag, password
+        path.rename(*offered)
 
     def send(self, label: str, body: bytes | str) -> bool:
         """Sends on a data channel; False when it is not open or has too much waiting."""
@@ -209,7 +226,11 @@ class PeerTransport:
 
     def local_fragment(self) -> str:
         """Our ICE credentials and candidates, for a client that restarts ICE without a whole description."""
-        local = Description.parse(self._pc.localDescription.sdp).sections[:1]
+        sdp = self._pc.localDescription.sdp
+        if self._path is not None:
+            connection = self._path.connection
+            sdp = _with_credentials(sdp, (connection.local_username, connection.local_password))
+        local = Description.parse(sdp).sections[:1]
         wanted = ("a=ice-ufrag:", "a=ice-pwd:", "a=candidate:", "m=", "a=mid:")
         return "\r\n".join(line for each in local for line in each.lines if line.startswith(wanted)) + "\r\n"
 
@@ -335,6 +356,13 @@ class _Sending:
 def _settle(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
+
+
+def _with_credentials(sdp: str, credentials: tuple[str, str]) -> str:
+    """The description with other ICE credentials of ours."""
+    for name, value in zip(("ufrag", "pwd"), credentials, strict=True):
+        sdp = re.sub(rf"a=ice-{name}:[^\r\n]*", f"a=ice-{name}:{value}", sdp)
+    return sdp
 
 
 @cache

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
@@ -71,6 +72,14 @@ class Path:
             found.insert(0, _candidate(component, public, self._port.number))
         self._port.listen(self.connection.local_username, self)
         return found
+
+    def rename(self, ufrag: str, password: str) -> None:
+        """An ICE restart: requests must have these credentials from now on. Addresses stay: what comes from
+        them goes on being heard until the new path is up."""
+        connection = self.connection
+        self._port.unlisten(connection.local_username, self)
+        connection._local_username, connection._local_password = ufrag, password
+        self._port.listen(ufrag, self)
 
     def lane(self, own: socket.socket) -> Lane | None:
         """This connection's lane on that socket."""
@@ -197,10 +206,14 @@ class MediaPort:
         """Requests for `ufrag` are for `path`."""
         self._paths[ufrag] = path
 
-    def forget(self, ufrag: str, path: Path) -> None:
-        """The connection is gone."""
+    def unlisten(self, ufrag: str, path: Path) -> None:
+        """Requests for `ufrag` are nobody's any more."""
         if self._paths.get(ufrag) is path:
             del self._paths[ufrag]
+
+    def forget(self, ufrag: str, path: Path) -> None:
+        """The connection is gone."""
+        self.unlisten(ufrag, path)
         for own, address in path.addresses:
             table = self._by_address.get(own)
             if table is not None and table.get(address) is path:
@@ -280,6 +293,11 @@ def own_addresses() -> list[str]:
     found: list[str] = ice.get_host_addresses(use_ipv4=True, use_ipv6=True)
     usable = [each for each in found if not ipaddress.ip_address(each).is_link_local]
     return usable or ["127.0.0.1"]
+
+
+def new_credentials() -> tuple[str, str]:
+    """A user name fragment and a password, of 48 and 144 bits (RFC 8839 section 5.4 asks 24 and 128)."""
+    return secrets.token_hex(6), secrets.token_hex(18)
 
 
 def _candidate(component: int, host: str, port: int) -> Candidate:

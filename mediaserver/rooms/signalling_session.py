@@ -123,12 +123,15 @@ class SdkSession:
         elif request.publisher_offer.sdp:
             await self._perform(AnswerOffer(request.publisher_offer.id, request.publisher_offer.sdp))
 
-    def resume(self, outlet: Outlet) -> None:
-        """The client is back on a new WebSocket."""
+    async def resume(self, outlet: Outlet) -> None:
+        """The client is back on a new WebSocket, perhaps from another network: it restarts ICE on what it
+        offers, and waits for us to do so on what we offer."""
         self._take(outlet)
         now = self._loop.time()
         self.signalling.resume(self._send, now, last_sequence=self.data.last_sequence)
         self._refresh_s = now
+        if self._ours is not None:
+            await self._offer_again(self._ours)
 
     async def receive(self, data: bytes) -> None:
         """A message of the client's. Raises `BadSignal`."""
@@ -205,6 +208,14 @@ class SdkSession:
         peer = self._ours = self._new_peer(carries_data=True)
         self._offers += 1
         sdp = await peer.offer((RELIABLE, LOSSY))
+        self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
+
+    async def _offer_again(self, peer: PeerTransport) -> None:
+        try:
+            sdp = await peer.offer((RELIABLE, LOSSY), restart=True)
+        except PeerClosed:
+            return  # the next tick asks the client to start over
+        self._offers += 1
         self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
 
     async def _use_answer(self, step: UseAnswer) -> None:

@@ -58,7 +58,11 @@ class SdkSessions:
         entry = session.entry
         if (grant.room, grant.identity) != (entry.room.name, entry.person.participant.identity):
             raise TokenRefused("token is another participant's")
-        session.resume(outlet)
+        try:
+            await session.resume(outlet)
+        except asyncio.CancelledError:
+            session.lost(outlet)
+            raise
         return session
 
     def _ended(self, session: SdkSession) -> None:

@@ -6,6 +6,27 @@ const context = new AudioContext({ sampleRate: 16000 });
 const heard = [];
 let room;
 
+// Every description that the SDK sends or takes, by connection: a line with its ICE user name.
+const connections = [];
+for (const [side, name] of [['local', 'setLocalDescription'], ['remote', 'setRemoteDescription']]) {
+  const original = RTCPeerConnection.prototype[name];
+  RTCPeerConnection.prototype[name] = async function set(...given) {
+    await original.apply(this, given);
+    if (!connections.includes(this)) connections.push(this);
+    const said = this[`${side}Description`];
+    const ufrag = said.sdp.match(/a=ice-ufrag:(.*)/)?.[1].trim();
+    tell('description', { connection: connections.indexOf(this), side, type: said.type, ufrag });
+  };
+}
+
+async function packetsHeard() {
+  let count = 0;
+  for (const each of connections)
+    for (const report of (await each.getStats()).values())
+      if (report.type === 'inbound-rtp') count += report.packetsReceived;
+  return count;
+}
+
 function record(track) {
   const node = context.createScriptProcessor(1024, 1, 1);
   node.onaudioprocess = ({ inputBuffer }) => heard.push(
