@@ -156,7 +156,7 @@ _ENGLISH: Final = WordLists(
     """),
     conditions=_set("if because unless although since whenever once after before while"),
     stranded=_set("for about with of from at on in like to"),
-    relatives=_set("what who which where"),
+    relatives=_set("what who whom whose which where"),
     finished=_phrases("""
         it on, it in, it is, them on, them in, that on, me in, about that, for that, of that, with that,
         like that, do that, to that, after that, know that, want that, have that, i am, you are

@@ -27,7 +27,7 @@ _CLOSING: Final = 2.0
 _WANTING: Final = -1.6
 _SHORT_ANSWER: Final = 0.8  # up to three words to a question
 _CONDITION: Final = -2.0  # "if it rains tomorrow": the other half is missing
-_QUESTION: Final = 0.6  # and its pitch may rise
+_QUESTION: Final = 0.6  # or who breaks in; the pitch may rise
 _LONE_WORD: Final = -0.5  # "Monday" without having been asked for
 _FALL: Final = 1.1  # for a semitone
 _FALL_MIDDLE_ST: Final = 2.4
@@ -35,6 +35,7 @@ _FALL_LEAST_ST, _FALL_MOST_ST = -1.6, 2.0  # around the middle: no melody alone 
 _HELD: Final = -0.8  # a long last sound on one pitch: "ummm", "aaand"
 _HELD_MS: Final = 500
 _SHORT_WORDS: Final = 3
+_CLAUSE_WORDS: Final = 4
 _CONDITION_WORDS: Final = 8
 _STORY_WORDS: Final = 8
 _STORY: Final = 0.59  # just below the usual threshold: between two sentences people pause 0.3 to 0.45 s
@@ -52,8 +53,8 @@ class BuiltInScorer:
         if certain is not None:
             return certain
         odds = _PRIOR + _word_odds(text, evidence, lists)
-        asks = _is_question(text, lists)
-        odds += _voice_odds(prosody_of(evidence.audio, evidence.rate_hz), question=asks)
+        held_up = _is_question(text, lists) or _breaks_in(text, lists)
+        odds += _voice_odds(prosody_of(evidence.audio, evidence.rate_hz), held_up=held_up)
         p = 1.0 / (1.0 + math.exp(-odds))
         return min(p, _STORY) if _may_be_a_story(text, lists) else p
 
@@ -83,7 +84,7 @@ def _word_odds(text: str, evidence: TurnEvidence, lists: WordLists) -> float:
         (spoken[-1] in lists.wanting, _WANTING),
         (spoken[0] in lists.conditions and len(spoken) < _CONDITION_WORDS, _CONDITION),
         (asked and len(spoken) <= _SHORT_WORDS, _SHORT_ANSWER),
-        (_is_question(text, lists), _QUESTION),
+        (_is_question(text, lists) or _breaks_in(text, lists), _QUESTION),
         (len(spoken) == 1, _LONE_WORD),
     )
     return next((odds for so, odds in cases if so), 0.0)
@@ -102,18 +103,26 @@ def _closes(spoken: list[str], lists: WordLists) -> bool:
 
 
 def _is_question(text: str, lists: WordLists) -> bool:
-    """It begins like one, a sound or "so" in front left out, and is long enough to be one."""
+    """It begins like one, a sound, "so" or "sorry" in front left out, and is long enough to be one."""
     spoken = text.split()
-    while spoken and spoken[0] not in lists.asking and spoken[0] in lists.light | lists.fillers:
+    before = lists.light | lists.fillers | lists.stops
+    while spoken and spoken[0] not in lists.asking and spoken[0] in before:
         del spoken[0]
-    return len(spoken) >= 4 and spoken[0] in lists.asking
+    return len(spoken) >= _CLAUSE_WORDS and spoken[0] in lists.asking
 
 
-def _voice_odds(voice: Prosody, *, question: bool) -> float:
+def _breaks_in(text: str, lists: WordLists) -> bool:
+    """ "Stop, I only want the price": whoever takes the floor knows what they want to say, and says it with a
+    raised voice (French and Local 1983), which says nothing about the end."""
+    spoken = text.split()
+    return len(spoken) > _CLAUSE_WORDS and (spoken[0] in lists.stops or " ".join(spoken[:2]) in lists.stops)
+
+
+def _voice_odds(voice: Prosody, *, held_up: bool) -> float:
     if voice.voiced_ms < _TURN_MS:
         return 0.0
     fall = max(_FALL_LEAST_ST, min(voice.fall_st - _FALL_MIDDLE_ST, _FALL_MOST_ST))
-    odds = _FALL * (max(fall, 0.0) if question else fall)
+    odds = _FALL * (max(fall, 0.0) if held_up else fall)
     if voice.held_ms > _HELD_MS and abs(voice.slope_st_s) < 4.0 and voice.fall_st < _FALL_MIDDLE_ST:
         odds += _HELD
     return odds

@@ -58,11 +58,27 @@ def test_words_that_are_over(words: str) -> None:
         ("turn it on", "turn the"),
         ("not sure about that", "that"),
         ("that is not what i asked for", "i asked for"),
+        ("is that the shop which it came from", "it came from"),
     ],
 )
 def test_a_dangling_word_may_be_the_end(whole: str, dangling: str) -> None:
     assert p_eot(whole) > 0.3
     assert p_eot(dangling) < 0.1
+
+
+@pytest.mark.parametrize(
+    "said", ["stop i only want the price", "sorry can i say something about the address"]
+)
+def test_who_takes_the_floor_may_end_on_a_high_note(said: str) -> None:
+    """Their raised voice is no reason to wait for more; that of somebody who begins to tell is."""
+    pitch = np.linspace(110.0, 150.0, 8000)
+    wave = sum(np.sin(2 * np.pi * k * np.cumsum(pitch) / 8000) / k for k in range(1, 12))
+    audio = paused(np.asarray(wave * 3000))
+    breaks_in, tells = (
+        BuiltInScorer().p_eot(TurnEvidence(audio=audio, rate_hz=8000, words=words))
+        for words in (said, "i only say something")
+    )
+    assert breaks_in > 0.6 > tells
 
 
 def test_digits_until_all_are_there() -> None:
