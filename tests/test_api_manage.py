@@ -289,9 +289,7 @@ async def test_a_key_for_one_agent_touches_no_call_of_another(client: Client) ->
     _, placed = await ask(client, "POST", "/calls/outbound", batch, SAUDI_KEY)
     first, call = (item["callTaskId"] for item in placed["data"]["items"])
     of_batch = f"/batches/{placed['data']['batchId']}"
-    async with asyncio.timeout(30):
-        while not (await ask(client, "GET", f"/calls/{first}", None, SAUDI_KEY))[1]["endedAt"]:
-            await asyncio.sleep(0.05)
+    await until_final(client, first, key=SAUDI_KEY)
     for method, path, status in (
         ("GET", f"/calls/{call}", 404),
         ("GET", f"/calls/{call}/recording", 404),

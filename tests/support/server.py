@@ -267,12 +267,12 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def until_final(
-    client: TestClient[Any, Any], call_id: str, *, timeout_s: float = 20.0
+    client: TestClient[Any, Any], call_id: str, *, timeout_s: float = 30.0, key: str = KEY
 ) -> dict[str, Any]:
     """The call's report once it is over."""
     async with asyncio.timeout(timeout_s):
         while True:
-            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
+            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(key)) as answer:
                 report: dict[str, Any] = await answer.json()
             if report["endedAt"] is not None:
                 return report
