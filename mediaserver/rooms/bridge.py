@@ -12,12 +12,14 @@ The bridge is itself a `pipeline.leg.Leg`: the conversation does not know how ma
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
+from mediaserver.rooms.speakers import ACTIVE
 from pipeline.audio import Pcm, frame_samples
 from pipeline.kernels import rms
 from pipeline.leg import AudioSource, Leg, LegListener
@@ -34,6 +36,10 @@ lost."""
 
 _MEASURED: Final = 5
 
+_FADES_S: Final = 1.5
+"""In which what somebody said counts for a third of what is said now, where it is asked who speaks: a
+recogniser's words are that much late."""
+
 
 class Seat:
     """One leg in the mix: its listener and its source. `speaks`: others hear it."""
@@ -46,6 +52,8 @@ class Seat:
         "_loudest",
         "_out",
         "_ready",
+        "_said",
+        "_said_s",
         "leg",
         "speaks",
         "waiting",
@@ -60,6 +68,7 @@ class Seat:
         self._ready = False
         self._frames = 0
         self._loudest = 0.0
+        self._said = self._said_s = 0.0
         same = leg.rate_hz == bridge.rate_hz
         self._in = None if same else Resampler(leg.rate_hz, bridge.rate_hz)
         self._out = None if same else Resampler(bridge.rate_hz, leg.rate_hz)
@@ -75,11 +84,18 @@ class Seat:
         self._ready = False
         return None
 
-    def measure(self, frame: Pcm) -> None:
+    def measure(self, frame: Pcm, now: float) -> None:
         """Every fifth frame tells how loud the leg is."""
         self._frames += 1
         if not self._frames % _MEASURED:
-            self._loudest = max(self._loudest, rms(frame))
+            level = rms(frame)
+            self._loudest = max(self._loudest, level)
+            if level >= ACTIVE * 32768:
+                self._said, self._said_s = self.said(now) + level, now
+
+    def said(self, now: float) -> float:
+        """How much was said here lately; the older, the less it counts. 0.0: nothing yet."""
+        return self._said * math.exp((self._said_s - now) / _FADES_S)
 
     def loudness(self) -> float:
         """The loudest since this was last asked: root mean square, 1 is full scale."""
@@ -93,7 +109,7 @@ class Seat:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """See `LegListener`."""
         if self.speaks:
-            self.measure(frame)
+            self.measure(frame, now)
             self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
 
     def digit_received(self, digit: str, now: float) -> None:
@@ -127,7 +143,7 @@ class _Direct:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         if self._seat.speaks:
-            self._seat.measure(frame)
+            self._seat.measure(frame, now)
             self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
     def digit_received(self, digit: str, now: float) -> None:
@@ -201,6 +217,12 @@ class Bridge:
     async def send_dtmf(self, digits: str) -> None:
         """See `Leg`: every leg is sent the digits."""
         await asyncio.gather(*(seat.leg.send_dtmf(digits) for seat in tuple(self._seats)))
+
+    def speaking(self, now: float) -> Leg | None:
+        """Who is heard now, or was last: of several the one of whom there was most lately. None: nobody has
+        said anything."""
+        seats = [seat for seat in self._seats if seat.speaks and seat.said(now)]
+        return max(seats, key=lambda seat: seat.said(now)).leg if seats else None
 
     # What the seats tell ------------------------------------------------------------------------------------
 

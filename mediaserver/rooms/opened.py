@@ -39,14 +39,23 @@ class OpenRoom:
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
 
+    def people(self) -> dict[Leg, Participant]:
+        """Whose each leg is."""
+        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
+        return who | {guest.call: guest.participant for guest in self.guests.values()}
+
     def look(self, now: float) -> None:
         """Tells the room who began and who ceased to speak."""
-        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
-        who |= {guest.call: guest.participant for guest in self.guests.values()}
+        who = self.people()
         seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
         if changes:
             self.room.speaking(changes, now)
+
+    def speaking(self, now: float) -> Participant | None:
+        """Who said what the agent hears now, or heard last."""
+        leg = self.bridge.speaking(now)
+        return self.people().get(leg) if leg is not None else None
 
 
 @dataclass(frozen=True, slots=True)

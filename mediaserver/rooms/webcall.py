@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +71,10 @@ class WebCall(LiveConversation):
         self._bridge = bridge
         self._loop = asyncio.get_running_loop()
         self._segments = 0
-        self._open: dict[Role, str] = {}  # the segment that is being spoken
+        self._open: dict[Role, tuple[str, Participant]] = {}  # the segment that is being spoken, and by whom
+        self._wrote: tuple[Participant, str] | None = None  # who wrote to the agent last, and what
+        self.speaking: Callable[[float], Participant | None] = lambda now: None
+        """Who of the people in the room speaks; set by who knows."""
         self._ending: asyncio.Task[None] | None = None
         for name, method in (("hang_up", self._end_call), ("transcript", self._tell_transcript)):
             room.methods.setdefault(name, method)
@@ -88,7 +91,7 @@ class WebCall(LiveConversation):
         await self.written
 
     async def _converse(self) -> Outcome:
-        self._room.on_text = lambda who, text: self.write(text)
+        self._room.on_text = self._written
         result, error = await self.converse(self._bridge)
         self._room.on_text = None
         await hand_over(self, self._bridge, result)
@@ -150,19 +153,29 @@ class WebCall(LiveConversation):
         if turn.latency is not None:
             self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())
 
+    def _written(self, who: Participant, text: str) -> None:
+        self._wrote = who, text
+        self.write(text)
+
     def _say(self, role: Role, text: str, now: float, *, final: bool, interrupted: bool = False) -> None:
-        segment = self._open.get(role)
-        if segment is None:
+        """A segment is its first speaker's to its end, whoever joins in."""
+        if role not in self._open:
             self._segments += 1
-            segment = self._open[role] = f"SG_{self._segments}"
+            self._open[role] = f"SG_{self._segments}", self._speaker(role, text, now)
+        segment, speaker = self._open[role]
         if final:
             del self._open[role]
-        words = Words(self._speaker(role), segment, text, final=final, interrupted=interrupted)
-        self._room.spoken(words, now)
+        self._room.spoken(Words(speaker, segment, text, final=final, interrupted=interrupted), now)
 
-    def _speaker(self, role: Role) -> Participant:
-        speakers = self._room.speakers
-        return self._room.agent if role is Role.AGENT or not speakers else speakers[0]
+    def _speaker(self, role: Role, text: str, now: float) -> Participant:
+        wrote, speakers = self._wrote, self._room.speakers
+        if role is Role.AGENT or not speakers:
+            return self._room.agent
+        if wrote is not None and wrote[1].strip() == text:
+            self._wrote = None
+            return wrote[0]
+        speaking = self.speaking(now) if len(speakers) > 1 else None
+        return speaking if speaking in speakers else speakers[0]
 
 
 def _cause(result: SessionResult | None) -> str:
