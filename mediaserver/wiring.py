@@ -65,6 +65,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         eot_action_delay_ms=round(0.6 * session.endpoint_ms),
         eot_timeout_ms=max(1600, 3 * session.endpoint_ms),
         duck_ms=session.duck_ms,
+        hush_ms=session.hush_ms,
         barge_in_ms=session.barge_in_ms,
         rescue=session.rescue,
         words=agent.words,

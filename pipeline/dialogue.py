@@ -14,13 +14,14 @@ from typing import Any, Final
 from pipeline.agent import CallOpened
 from pipeline.answering import Answering
 from pipeline.cast import Cast
-from pipeline.ears import Ears, Sound
+from pipeline.ears import QUIET_LINE_S, Ears, Sound
 from pipeline.errors import LocalError
 from pipeline.hearing import Hearing
 from pipeline.minutes import Minutes
 from pipeline.outcome import EndReason
 from pipeline.phrases import Phrase
 from pipeline.playout import Heard, Playout
+from pipeline.prosody import prosody_of
 from pipeline.settings import SessionSettings
 from pipeline.silence_watch import SilenceWatch
 from pipeline.speech import Expected
@@ -55,7 +56,9 @@ from pipeline.utterance import Utterance
 
 log = logging.getLogger(__name__)
 
-QUIET_LINE_S: Final = 0.2  # no frame for so long is silence: the sender suppresses it, or is gone
+
+_PITCHED_MS: Final = 60  # a cough or a key has none, the shortest word 80
+_PITCHED_WITHIN_MS: Final = 300
 
 _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
@@ -157,8 +160,7 @@ class Dialogue:
             if state is State.HEARING or state in _DEAF or self._protected():
                 return
             self._hearing.open(self.answering.expected)
-            long = self._ears.voiced_ms >= self._settings.barge_in_ms
-            self.receive(BargedIn() if long else VoiceSustained(), now)
+            self.receive(BargedIn() if self._is_long(state) else VoiceSustained(), now)
         elif sound is Sound.STARTED:
             if state not in _DEAF:
                 self._hearing.open(self.answering.expected)
@@ -167,6 +169,17 @@ class Dialogue:
             if state is State.HEARING:
                 self._watch.phase("endpointing", spoken_until)
             self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
+
+    def _is_long(self, state: State) -> bool:
+        """The voice has lasted long enough to silence the agent: less if it has a pitch, since it is no cough
+        then."""
+        ears, settings = self._ears, self._settings
+        if ears.voiced_ms >= settings.barge_in_ms:
+            return True
+        if state not in _BOTH_SPEAK or ears.voiced_ms < settings.hush_ms:
+            return False
+        last = ears.recent()[-(ears.rate_hz * _PITCHED_WITHIN_MS // 1000) :]
+        return prosody_of(last, ears.rate_hz).voiced_ms >= _PITCHED_MS
 
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
@@ -307,7 +320,7 @@ class Dialogue:
         else:
             self.playout.volume.restore()
         if self.playout.release(now):
-            if state is State.SPEAKING and not self.playout.queued_samples:
+            if state in (State.SPEAKING, State.OVERLAPPED) and not self.playout.queued_samples:
                 self.playout_ran_out(now)
             elif state is State.REPLYING and self.playout.queued_samples:
                 self.playout_filled()

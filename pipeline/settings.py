@@ -20,7 +20,8 @@ class SessionSettings:
     `prepare_early`: the agent is asked then too, and its answer held until the turn is over for certain.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
     `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: that stops it before a word
-    of it is understood (words that are meant for the agent stop it at once); `halt_ms`: voice so long was
+    of it is understood (words that are meant for the agent stop it at once); `hush_ms`: the same for sound
+    with a pitch, which no cough has; after a mere "mm-hm" the agent goes on. `halt_ms`: voice so long was
     no noise, and the agent does not go on after it; `opening_ms`: the first so much of the first words is
     never stopped, because most people say "hello?" over them.
     `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
@@ -51,6 +52,7 @@ class SessionSettings:
     stt_deadline_ms: int = 800
     duck_ms: int = 240
     barge_in_ms: int = 700
+    hush_ms: int = 300
     halt_ms: int = 1600
     opening_ms: int = 1000
     overlap_ms: int = 600
@@ -74,6 +76,7 @@ class SessionSettings:
         for name in (
             "duck_ms",
             "barge_in_ms",
+            "hush_ms",
             "endpoint_ms",
             "endpoint_complete_ms",
             "speculate_ms",

@@ -2,8 +2,8 @@
 
 Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
 felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
-the agent for good. What is only probable (a partial result, a voice that goes on without words) silences it,
-and its reply is kept: should the decoder find no words in the end, the agent goes on where it was."""
+the agent for good. What is only probable (a partial result, sound with a pitch after 300 ms, any other after
+700) silences it, and its reply is kept: was it no more than a listener's, the agent goes on where it was."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ CHECK_S: Final = 0.04
 """Between two looks at what the recogniser makes of a voice over the agent."""
 
 ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
+UNSURE: Final = 0.5  # final words with less are no confirmation, and over the agent nobody's
+
+RELENT_AFTER_S: Final = 0.2
+"""Silence after which a partial result that is a listener's "mm-hm" is the whole of it."""
 
 
 class Overlaps(TurnMachine, ABC):
@@ -42,8 +46,10 @@ class Overlaps(TurnMachine, ABC):
         lasts = now - self._heard_since >= self._settings.halt_ms / 1000
         return Inner.INTERRUPTED if lasts else Inner.OVERLAP_CHECK_DUE
 
-    def _wants_floor(self, text: str, *, paused: bool) -> bool:
-        """Words over an agent that speaks."""
+    def _wants_floor(self, text: str, *, paused: bool, confidence: float = 0.0) -> bool:
+        """Words over an agent that speaks. A `confidence` of 0 is that of an engine without one."""
+        if 0.0 < confidence < UNSURE:
+            return False  # somebody else in the room
         meant = judge_overlap(text, self._language, self._lists)
         if meant.kind is OverlapKind.STOP:
             return True
@@ -83,14 +89,14 @@ class Overlaps(TurnMachine, ABC):
     def _consider(self, event: Event | None, now: float) -> None:
         assert isinstance(event, Understood)
         self._words, self._overheard = event, event.text
-        wanted = self._wants_floor(event.text, paused=False)
+        wanted = self._wants_floor(event.text, paused=False, confidence=event.confidence)
         self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
 
     def _consider_whole(self, event: Event | None, now: float) -> None:
         """The same, where the caller has said what they had to say."""
         assert isinstance(event, Understood)
         self._words = event
-        wanted = self._wants_floor(event.text, paused=True)
+        wanted = self._wants_floor(event.text, paused=True, confidence=event.confidence)
         self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
 
     def _hold(self, event: Event | None, now: float) -> None:
@@ -113,17 +119,37 @@ class Overlaps(TurnMachine, ABC):
     # The agent fell silent ----------------------------------------------------------------------------------
 
     def _halt(self, event: Event | None, now: float) -> None:
-        self._heard_since = now - self._settings.barge_in_ms / 1000
+        self._heard_since = now - min(self._settings.hush_ms, self._settings.barge_in_ms) / 1000
         self._listen_in(event, now)
 
     def _believe(self, event: Event | None, now: float) -> None:
-        """Words in a voice that has silenced the agent: any, but those of a mere listener and those that are
-        being answered."""
+        """Words in a voice that has silenced the agent: any that carry content, but those of somebody else
+        and those that are being answered."""
         assert isinstance(event, Understood)
         self._words = event
-        new = event.text not in ("", self._answered)
-        meant = new and (bool(self._answered) or not self._only_listens(event.text))
+        if self._answered:
+            meant = event.text not in ("", self._answered)
+        else:
+            kind = judge_overlap(event.text, self._language, self._lists).kind
+            sure = not 0.0 < event.confidence < UNSURE
+            meant = sure and kind in (OverlapKind.STOP, OverlapKind.CONTENT)
         self._step(Inner.INTERRUPTED if meant else Inner.SPARED, None, now)
+
+    def _relent(self, event: Event | None, now: float) -> None:
+        """The voice has ended, and it was a listener's: go on before the last word on it is there."""
+        assert isinstance(event, Overheard)
+        ended = now - self._silent_since >= RELENT_AFTER_S
+        meant = judge_overlap(event.text, self._language, self._lists).kind
+        if ended and not self._answered and meant in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING):
+            self._words = None
+            self._overheard = event.text
+            self._step(Inner.SPARED, None, now)
+
+    def _resume(self, event: Event | None, now: float) -> None:
+        """The agent goes on. If it was about to end, "yes" was an answer."""
+        words = self._words.text if self._words is not None else self._overheard
+        answers = not self._answered and self._only_listens(words)
+        self._arm(now + self._settings.overlap_ms / 1000 if answers else now, Inner.OVERLAP_FORGOTTEN)
 
     def _believe_whole(self, event: Event | None, now: float) -> None:
         """The same for the last word on it; that of a broken recogniser is "somebody said something"."""

@@ -40,9 +40,9 @@ Why the states are these:
   the recogniser is asked again and again. HALTED: the voice goes on without a word understood, or a partial
   result has words for the agent: it falls silent, its reply is kept. OVERLAPPED, JUDGING and DOUBTING are
   the same three after the caller's voice has ended. Words meant for the agent lead to HEARING (or, where the
-  voice has ended, to ENDPOINTING); anything else back to SPEAKING, from DOUBTING by going on at the first
-  word that was not heard. What ended less than `overlap_ms` before the agent did is an answer and goes to
-  ENDPOINTING. If the agent finishes first, the floor is the caller's.
+  voice has ended, to ENDPOINTING); anything else back to SPEAKING over OVERLAPPED, from DOUBTING by going on
+  at the first word that was not heard. What ended less than `overlap_ms` before the agent did is an answer
+  and goes to ENDPOINTING. If the agent finishes first, the floor is the caller's.
 - KEYING: while digits come in, what the microphone hears is tones and keys clicking.
 - What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
   was being listened to is forgotten.
@@ -106,6 +106,8 @@ class Effect(Enum):
     HALT = "halt"
     BELIEVE = "believe"
     BELIEVE_WHOLE = "believe_whole"
+    RELENT = "relent"
+    RESUME = "resume"
     INTERRUPT_WITH_WORDS = "interrupt_with_words"
     INTERRUPT_UNHEARD = "interrupt_unheard"
     SPECULATE = "speculate"
@@ -350,15 +352,16 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_ANYWHERE,
             **_UNDER_WAY,
             **_OVERRIDDEN,
-            **_nothing(S.DOUBTING, SpeechStopped, Overheard, SpeechReady, SpeechRanOut, WaitBegan),
+            **_nothing(S.DOUBTING, SpeechStopped, SpeechReady, SpeechRanOut, WaitBegan),
             SpeechStarted: (S.HALTED, E.LISTEN_IN),
             VoiceSustained: (S.HALTED, E.LISTEN_IN),
             BargedIn: (S.HALTED, E.LISTEN_IN),
             Understood: (S.DOUBTING, E.BELIEVE_WHOLE),
+            Overheard: (S.DOUBTING, E.RELENT),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
             I.OVERLAP_CHECK_DUE: (S.DOUBTING, E.LISTEN_IN),
             I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
-            I.SPARED: (S.SPEAKING, E.FORGET),  # and goes on
+            I.SPARED: (S.OVERLAPPED, E.RESUME),
             I.WORDS_OVERDUE: (S.REPLYING, E.INTERRUPT_UNHEARD),
         },
         S.KEYING: {

@@ -20,6 +20,7 @@ from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role
 from tests.support.callers import over_ulaw, spoken
 from tests.support.conversation import (
+    RATE_HZ,
     FakeAgent,
     FakeLeg,
     FakeListening,
@@ -78,6 +79,12 @@ def agent_texts(result: SessionResult) -> list[str]:
     return [entry.text for entry in result.transcript if entry.role is Role.AGENT]
 
 
+def hiss(seconds: float) -> Pcm:
+    """As loud as a voice, and without a pitch."""
+    noise = np.random.default_rng(7).standard_normal(int(seconds * RATE_HZ))
+    return (noise * 3000).clip(-32768, 32767).astype(np.int16)
+
+
 def level(leg: FakeLeg, from_s: float, to_s: float) -> float:
     """The quietest frame that left in this time, against what it would be; 0 for a silent line."""
     begin = leg.started_at
@@ -121,14 +128,14 @@ def test_a_listeners_mm_hm_lowers_the_agents_voice_and_stops_nothing() -> None:
 
 def test_a_cough_stops_nothing() -> None:
     agent = FakeAgent([LONG], BYE)
-    result, leg = converse(agent, FakeStt("", "yes"), (1.2, voice(0.5)), (6.0, voice(0.5)))
+    result, leg = converse(agent, FakeStt("", "yes"), (1.2, hiss(0.5)), (6.0, voice(0.5)))
     assert agent_texts(result)[0] == LONG.text
     assert result.interruptions == 0
     assert len(leg.frames) * 0.02 == pytest.approx(13 * WORD_S, abs=0.06)
 
 
 def test_voices_that_change_level_do_not_click() -> None:
-    _, leg = converse(FakeAgent([LONG], BYE), FakeStt(), (1.2, voice(0.45)))
+    _, leg = converse(FakeAgent([LONG], BYE), FakeStt(), (1.2, voice(0.28)))
     sound = np.concatenate([frame for _, frame in leg.frames[5:140]]).astype(int)
     assert np.abs(np.diff(sound)).max() < 60  # a step of 12 dB would be 750
 
@@ -167,11 +174,21 @@ def test_a_mm_hm_that_grows_into_an_interruption_is_one() -> None:
     assert said.text == "yeah yeah but tuesday is bad"
 
 
-def test_a_recogniser_without_partials_and_slow_is_not_waited_for() -> None:
+@pytest.mark.parametrize("pitched", [True, False])
+def test_a_recogniser_without_partials_and_slow_is_not_waited_for(*, pitched: bool) -> None:
+    """A voice has a pitch, a noise must last."""
     agent = FakeAgent([LONG, LONG], BYE)
-    _, leg = converse(agent, Spelling("my name is smith", delay_s=2.0), (1.2, voice(1.3)))
+    sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.7)
+    _, leg = converse(agent, Spelling("my name is smith", delay_s=2.0), (1.2, sound))
     silent_from = next(a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1) - leg.started_at
-    assert 1.2 + 0.7 - 0.02 <= silent_from <= 1.2 + 0.8
+    assert 1.2 + after_s - 0.02 <= silent_from <= 1.2 + after_s + 0.1
+
+
+def test_an_answer_over_the_agents_last_word_is_kept_although_it_sounds_like_listening() -> None:
+    """It is hushed, goes on, ends; what was said over it is the answer to it."""
+    agent = FakeAgent([LONG], BYE)
+    converse(agent, Spelling("yes"), (10 * WORD_S - 0.4, voice(0.4)))
+    assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["yes"]
 
 
 # A false stop -----------------------------------------------------------------------------------------------

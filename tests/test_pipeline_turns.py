@@ -499,8 +499,44 @@ def test_mere_listening_silences_nobody_however_long_within_reason() -> None:
 def test_a_false_stop_goes_on_and_the_agent_is_not_asked(text: str) -> None:
     turns = at(State.DOUBTING)
     turns.receive(Understood(turns.turn, text, 0.0), 0.3)
+    run_until(turns, 0.3 + SETTINGS.overlap_ms / 1000)
     assert turns.state is State.SPEAKING
     assert actions(turns) == [Discard()]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "state"),
+    [
+        ("mm-hm", 0.1, State.DOUBTING),  # more of it may be on its way
+        ("mm-hm", 0.25, State.OVERLAPPED),
+        ("um", 0.25, State.SPEAKING),
+        ("tuesday", 0.25, State.DOUBTING),
+    ],
+)
+def test_a_partial_mm_hm_after_the_voice_lets_the_agent_go_on(text: str, moment: float, state: State) -> None:
+    turns = at(State.DOUBTING)
+    turns.receive(Overheard(turns.turn, text), moment)
+    assert turns.state is state
+    assert Interrupt() not in actions(turns)
+
+
+def test_a_mm_hm_that_hushed_the_agent_is_an_answer_if_it_ends_soon_after() -> None:
+    turns = at(State.DOUBTING)
+    turns.receive(Understood(turns.turn, "yes", 0.9), 0.3)
+    turns.receive(ReplyHeard(turns.turn), 0.8)
+    assert turns.state is State.ENDPOINTING
+
+
+@pytest.mark.parametrize(
+    "state", [State.DUCKED, State.OVERLAPPED, State.JUDGING, State.HALTED, State.DOUBTING]
+)
+def test_words_that_are_hardly_understood_are_somebody_elses(state: State) -> None:
+    turns = at(state)
+    turns.receive(Understood(turns.turn, "put the bag there", 0.4), 0.3)
+    assert Interrupt() not in actions(turns)
+    turns = at(state)
+    turns.receive(Understood(turns.turn, "put the bag there", 0.6), 0.3)
+    assert Interrupt() in actions(turns)
 
 
 def test_a_voice_that_lasts_was_no_noise() -> None:
