@@ -96,7 +96,7 @@ class _Transfer:
         claim, lines = self._live.claim, self._lines
         number = lines.target(claim.agent_id, self._result.transfer_target)
         route = await lines.route(claim.agent_id, number)
-        return await lines.dial(route, call_id=f"{claim.call_id}-transfer")
+        return await lines.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
 
     def _answered(self, call: Call) -> None:
         self._told = True

@@ -55,22 +55,26 @@ _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
 }
 
 # A lane for each trunk: one that is full, or dials too fast, holds up no other one.
-_LANES = """
+_LANES = f"""
 SELECT trunk_id, company_id, company_room, trunk_room, trunk_pace FROM (
     SELECT t.id AS trunk_id, t.company_id AS company_id, c.max_concurrent_calls - (
             SELECT COUNT(*) FROM calls h WHERE h.company_id = c.id AND h.stage IN ('CLAIMED', 'ARMED')
+        ) - (
+            SELECT COUNT(*) FROM legs l WHERE l.company_id = c.id AND {rules.LIVE_LEG}
         ) AS company_room,
         CASE WHEN t.max_concurrent_calls = 0 THEN :limit ELSE t.max_concurrent_calls - (
             SELECT COUNT(*) FROM calls h WHERE h.trunk_id = t.id AND h.stage IN ('CLAIMED', 'ARMED')
+        ) - (
+            SELECT COUNT(*) FROM legs l WHERE l.trunk_id = t.id AND {rules.LIVE_LEG}
         ) END AS trunk_room,
         CASE WHEN t.calls_per_second = 0 THEN :limit ELSE t.calls_per_second - (
-            SELECT COUNT(*) FROM attempts p WHERE p.trunk_id = t.id AND p.started_at_ms > {now} - 1000
+            SELECT COUNT(*) FROM attempts p WHERE p.trunk_id = t.id AND p.started_at_ms > {{now}} - 1000
         ) - (
             SELECT COUNT(*) FROM calls h WHERE h.trunk_id = t.id AND h.stage = 'CLAIMED'
         ) END AS trunk_pace
     FROM trunks t JOIN companies c ON c.id = t.company_id AND c.enabled = 1
     WHERE EXISTS (
-        SELECT 1 FROM calls q WHERE q.trunk_id = t.id AND q.stage = 'QUEUED' AND q.not_before_ms <= {now}
+        SELECT 1 FROM calls q WHERE q.trunk_id = t.id AND q.stage = 'QUEUED' AND q.not_before_ms <= {{now}}
     )
 ) AS lane WHERE company_room > 0 AND trunk_room > 0 AND trunk_pace > 0 ORDER BY random() LIMIT :limit
 """

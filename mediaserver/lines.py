@@ -4,11 +4,14 @@ a room. They keep the rules of every call: destinations of the company, the trun
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from mediaserver.directory import Directory
-from mediaserver.errors import InvalidNumber
+from mediaserver.errors import InvalidNumber, StoreError
+from mediaserver.journal import Journal
+from mediaserver.legs import NewLeg
 from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.refusals import InvalidRequest
 from mediaserver.rooms.bridge import Bridge
@@ -18,6 +21,7 @@ from mediaserver.wiring import caller_id
 from pipeline.pacer import Pacer
 from sip.call import Call
 from sip.endpoint import Endpoint
+from sip.states import CallState
 
 ROOM = "room:"
 """What a target begins with that is a room."""
@@ -29,6 +33,10 @@ class LineRefused(InvalidRequest):
     """Nobody is called: the rules are against it. `str()` says why, for the client."""
 
 
+class LinesBusy(LineRefused):
+    """Nobody is called now: as many calls are up as may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """A number that may be called, and how. Made by `Lines.route`."""
@@ -38,17 +46,25 @@ class Route:
     dial_number: str
     trunk_id: str
     caller_id: str | None
+    company_id: str
 
 
 class Lines:
     """Places calls over the trunk of an agent. `room` says how many more calls this node takes."""
 
     def __init__(
-        self, directory: Directory, *, endpoint: Endpoint, store: Store, room: Callable[[], int]
+        self,
+        directory: Directory,
+        *,
+        endpoint: Endpoint,
+        store: Store,
+        journal: Journal,
+        room: Callable[[], int],
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
         self._store = store
+        self._journal = journal
         self._room = room
         self.rooms: Callable[[str, str], Bridge | None] | None = None
         """The people in a company's room of that name, where it is open here; set by who has the rooms."""
@@ -96,21 +112,56 @@ class Lines:
             raise LineRefused("Phone number format does not match SIP trunk configuration")
         if await self._store.may_not_call(agent.company, number):
             raise LineRefused("Phone number is on the do-not-call list")
-        return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk))
+        return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
 
-    async def dial(self, route: Route, *, call_id: str) -> Call:
-        """Places the call; it rings when this returns, or will. Raises `LineRefused`, `SipError`, OSError."""
+    async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
+        """Places the call; it rings when this returns, or will. It is one of its company's and its trunk's
+        for as long as it lasts. `leg_of`: the call that it takes part in. Raises `LineRefused` (`LinesBusy`:
+        for the moment), `SipError`, OSError."""
         trunk = self._endpoint.trunks.get(route.trunk_id)
         if trunk is None:
             raise LineRefused("the trunk cannot be used")
         if self._room() <= 0:
-            raise LineRefused("this server takes no more calls at the moment")
-        return await trunk.call(
-            route.dial_number,
-            caller_id=route.caller_id,
-            call_id=call_id,
-            ring_timeout_s=route.agent.transfer_ring_s,
+            raise LinesBusy("this server takes no more calls at the moment")
+        leg = await self._place(route, leg_of)
+        try:
+            call = await trunk.call(
+                route.dial_number,
+                caller_id=route.caller_id,
+                call_id=call_id,
+                ring_timeout_s=route.agent.transfer_ring_s,
+            )
+        except BaseException:
+            self._give_back(leg)
+            raise
+        call.on_state(lambda call, state, now: self._moved(leg, state))
+        if call.state is CallState.ENDED:
+            self._give_back(leg)
+        return call
+
+    async def _place(self, route: Route, leg_of: str) -> NewLeg:
+        leg = NewLeg(
+            id=str(uuid.uuid4()),
+            call_id=leg_of,
+            company_id=route.company_id,
+            agent_id=route.agent.id,
+            trunk_id=route.trunk_id,
+            phone_number=route.number,
         )
+        try:
+            verdict = await self._store.take_leg(leg)
+        except StoreError as error:
+            raise LinesBusy("the limits of the company cannot be looked up now") from error
+        if verdict.rule is not None:
+            raise (LineRefused if verdict.refused else LinesBusy)(verdict.reason)
+        return leg
+
+    def _moved(self, leg: NewLeg, state: CallState) -> None:
+        if state is CallState.ENDED:
+            self._give_back(leg)
+
+    def _give_back(self, leg: NewLeg) -> None:
+        self._journal.note(leg.call_id, "leg left", lambda: self._store.leave_leg(leg.id))
 
     def _agent(self, agent_id: str) -> AgentSettings:
         agent = self._directory.agent(agent_id)

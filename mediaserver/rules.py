@@ -54,9 +54,27 @@ _OTHERS_NUMBER = """
 SELECT id FROM companies WHERE id <> :company_id AND enabled = 1 AND caller_ids LIKE :pattern
 """
 
-_COMPANY_ARMED = "SELECT COUNT(*) AS many FROM calls h WHERE h.company_id = :company_id AND h.stage = 'ARMED'"
+UNWRITTEN_MS = 120_000
+"""A telephone may be called into a room before the room's call is written, with the first who is there: it
+counts for so long by itself. It rings for a minute at the most."""
 
-_TRUNK_ARMED = "SELECT COUNT(*) AS many FROM calls h WHERE h.trunk_id = :trunk_id AND h.stage = 'ARMED'"
+LIVE_LEG = f"""
+(l.started_at_ms > {{now}} - {UNWRITTEN_MS}
+    OR EXISTS (SELECT 1 FROM calls o WHERE o.id = l.call_id AND o.stage = 'ARMED'))
+"""
+"""Of the telephones `l` beside the one that a call began with (`mediaserver.legs`): those that count."""
+
+_COMPANY_ARMED = f"""
+SELECT (SELECT COUNT(*) FROM calls h WHERE h.company_id = :company_id AND h.stage = 'ARMED')
+    + (SELECT COUNT(*) FROM legs l WHERE l.company_id = :company_id AND {LIVE_LEG}) AS many
+FROM companies c WHERE c.id = :company_id
+"""
+
+_TRUNK_ARMED = f"""
+SELECT (SELECT COUNT(*) FROM calls h WHERE h.trunk_id = :trunk_id AND h.stage = 'ARMED')
+    + (SELECT COUNT(*) FROM legs l WHERE l.trunk_id = :trunk_id AND {LIVE_LEG}) AS many
+FROM trunks t WHERE t.id = :trunk_id
+"""
 
 _TRUNK_RECENT = """
 SELECT started_at_ms AS at_ms FROM attempts WHERE trunk_id = :trunk_id AND started_at_ms > {now} - 1000
@@ -199,7 +217,7 @@ def _all(tx: Tx, known: Facts, phone_number: str) -> Iterator[Verdict]:
     yield forbidden(tx, known, phone_number)
     yield open_at(known, phone_number, known.now_ms)
     yield _recent(tx, known, phone_number)
-    yield _room(tx, known)
+    yield room(tx, known)
     yield _pace(tx, known)
 
 
@@ -215,7 +233,8 @@ def _recent(tx: Tx, known: Facts, phone_number: str) -> Verdict:
     return _contacted(known, [row["at_ms"] for row in dialled], known.now_ms)
 
 
-def _room(tx: Tx, known: Facts) -> Verdict:
+def room(tx: Tx, known: Facts) -> Verdict:
+    """Whether company and trunk are below their limits. The company's row must be held."""
     until_ms = known.now_ms + FULL_PAUSE_MS
     if _many(tx.row(_COMPANY_ARMED, company_id=known.company_id)) >= known.company_calls:
         return Verdict(Rule.COMPANY_LIMIT, "The company is at its limit of concurrent calls", until_ms)

@@ -277,7 +277,9 @@ class Server:
             http=http,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=Lines(self.directory, endpoint=self.endpoint, store=store, room=self._room),
+            lines=Lines(
+                self.directory, endpoint=self.endpoint, store=store, journal=self._journal, room=self._room
+            ),
         )
         self._switchboard = board = Switchboard(
             self.directory,

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from mediaserver import batches, cancelling, do_not_call, enqueueing
+from mediaserver import batches, cancelling, do_not_call, enqueueing, legs
 from mediaserver.db import Db
+from mediaserver.decisions import Verdict
+from mediaserver.legs import NewLeg
 from mediaserver.queueing import (
     BatchPage,
     BatchReceipt,
@@ -153,6 +155,19 @@ class Queue:
         return await self._db.read(
             partial(do_not_call.listed, company_id=company_id, phone_number=phone_number)
         )
+
+    # Telephones beside the one that a call began with -------------------------------------------------------
+
+    async def take_leg(self, leg: NewLeg) -> Verdict:
+        """A place for a telephone among its company's and its trunk's calls, as long as the call lasts;
+        `leave_leg` gives it back. A verdict with a rule: there is none, or the number may not be called."""
+        return await self._db.write(partial(legs.take, leg=leg))
+
+    async def leave_leg(self, leg_id: str) -> bool:
+        """The telephone is gone. Again: False."""
+        left = await self._db.write(partial(legs.leave, leg_id=leg_id))
+        self._filled(queue=left)
+        return left
 
     async def do_not_call(self, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
         """The company's list, by number."""

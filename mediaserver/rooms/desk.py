@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mediaserver.lines import Lines
-from mediaserver.refusals import NotConfigured, NotFound, Unavailable
+from mediaserver.lines import Lines, LinesBusy
+from mediaserver.refusals import NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.guests import call_in
 from mediaserver.rooms.lobby import Lobby
 from mediaserver.rooms.opened import OpenRoom
@@ -22,13 +22,16 @@ class Desk:
 
     async def call_in(self, opened: OpenRoom, number: str, *, name: str = "") -> Participant:
         """Calls a number into a room, by the rules of its agent's calls. Returns at once: the participant
-        says how far it is. Raises `LineRefused`, `RoomClosed`, `RoomFull`, `Unavailable`, `NotConfigured`."""
+        says how far it is. Raises `LineRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`,
+        `NotConfigured`."""
         if self._lines is None:
             raise NotConfigured("Service not configured")
         self._lobby.check_open()
         route = await self._lines.route(opened.request.agent_id, number)
         try:
             guest = await call_in(opened.room, self._lines, route, name=name)
+        except LinesBusy as busy:
+            raise TooMany(str(busy)) from None
         except (SipError, OSError) as error:
             raise Unavailable(f"The call cannot be placed now: {error}") from None
         opened.guests[guest.participant.sid] = guest

@@ -81,7 +81,7 @@ async def call_in(room: Room, lines: Lines, route: Route, *, name: str) -> Guest
     """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `LineRefused`,
     `SipError`, OSError, `RoomClosed`, `RoomFull`."""
     participant = phone_participant(route.number, name=name)
-    call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}")
+    call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}", leg_of=room.name)
     try:
         room.join(participant, asyncio.get_running_loop().time())
     except RoomError:
