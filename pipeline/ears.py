@@ -30,6 +30,10 @@ tone in the audio, and in-band tones, which are recognised after 40 ms."""
 
 OWN_FRAMES: Final = 4
 
+QUIET_LINE_S: Final = 0.2
+"""No frame for so long is silence: the sender suppresses it, or is gone. Late packets and what is waited for
+a lost one stay below it."""
+
 
 class Sound(Enum):
     """What a frame changed."""
@@ -218,6 +222,12 @@ class Ears:
     def silent_since(self) -> float:
         """Loop time of the last voiced sample, free of network jitter."""
         return self.clock.time_of(self._voiced_end)
+
+    def heard_until(self, now: float) -> float:
+        """Loop time, free of network jitter, of the last sample that came: a late or lost packet is not
+        silence yet. A sender that has fallen silent was heard up to now."""
+        waited_s = now - self.last_frame_at
+        return now if waited_s > QUIET_LINE_S else self.clock.time_of(self._end)
 
     def utterance_times(self) -> tuple[float, float, float]:
         """Loop times of the utterance's first voice, its last, and the first sample the recogniser got."""

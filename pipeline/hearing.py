@@ -84,7 +84,8 @@ class Hearing:
         """Asks for the words so far, without a hurry: a request under way goes on."""
         partial = self._ears.partial()
         if partial:
-            self._tell(Overheard(turn, partial), self._loop.time())
+            now = self._loop.time()
+            self._tell(Overheard(turn, partial, self._ears.heard_until(now)), now)
         if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
             self.decode(turn, tasks)
 

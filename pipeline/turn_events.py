@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import TypeAlias
 
 from pipeline.agent import AgentEvent
@@ -62,10 +63,12 @@ class BargedIn:
 
 @dataclass(frozen=True, slots=True)
 class Overheard:
-    """What the recogniser takes the voice over the agent for so far, and may yet take back."""
+    """What the recogniser takes the caller's voice for so far, and may yet take back. `heard_until`: loop
+    time, free of jitter, at which the sound it was given ends."""
 
     turn: int
     text: str
+    heard_until: float = inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,16 @@ from pipeline.turn_overlap import Overlaps
 from pipeline.turn_table import Effect
 
 _ANYTHING: Final = Expected()
-GUESS_S: Final = 0.04
-"""Between two looks at a partial result."""
+GUESS_S: Final = 0.02
+"""Between two looks at a partial result, once it may be the whole."""
 
 GUESS_AFTER_S: Final = 0.18
-"""Silence after which a recogniser that streams has caught up."""
+"""Silence after which a recogniser that streams has caught up: silence that it heard, not time that passed.
+With 40 ms of jitter the difference is a word, and a wrong guess costs the whole answer's time again."""
 
+FRAME_SLACK_S: Final = 0.005  # the frame that completes it comes a little after it was spoken, on a busy loop
+
+_ROUNDING_S: Final = 0.001
 WRONG_GUESSES: Final = 2  # in a row: this one has not
 GUESSED: Final = 0.8  # what an agent is told of words that are not final
 UNSURE: Final = 0.5  # final words with less are no confirmation
@@ -113,14 +117,16 @@ class Turns(Overlaps):
 
     def _listen_on(self, event: Event | None, now: float) -> None:
         self._actions.append(ListenIn(self.turn))
-        self._arm(min(now + GUESS_S, self._overdue_at), Inner.GUESS_DUE)
+        at = max(now + GUESS_S, self._silent_since + GUESS_AFTER_S + FRAME_SLACK_S)
+        self._arm(min(at, self._overdue_at), Inner.GUESS_DUE)
 
     def _guess(self, event: Event | None, now: float) -> None:
         """A partial result: after some silence it will be the whole. Not of a recogniser for which that has
         not been true in this call."""
         assert isinstance(event, Overheard)
         words = Understood(self.turn, event.text, GUESSED, final=False)
-        late = now - self._silent_since >= GUESS_AFTER_S and self._wrong_guesses < WRONG_GUESSES
+        silence_s = min(now, event.heard_until) - self._silent_since
+        late = silence_s >= GUESS_AFTER_S - _ROUNDING_S and self._wrong_guesses < WRONG_GUESSES
         if late and self._words is None and self._is_likely(words, now):
             self._words = words
             self._step(Inner.TURN_LIKELY, None, now)

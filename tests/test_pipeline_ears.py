@@ -34,3 +34,15 @@ def test_the_caller_stopped_when_the_last_voiced_packet_left_not_a_packet_later(
         Sound.STOPPED,
     ]
     assert ears.silent_since() == pytest.approx(5.0 + 79 * 0.02, abs=1e-6)
+
+
+def test_a_packet_that_is_late_is_not_silence_but_one_that_is_not_awaited_is() -> None:
+    """The tenth packet is 40 ms late, the eleventh does not come: up to where the caller was heard."""
+    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    for number in range(9):
+        ears.push(silence(RATE_HZ), number * FRAME, 5.0 + number * 0.02)
+    assert ears.heard_until(5.199) == pytest.approx(5.16)
+    ears.push(silence(RATE_HZ), 9 * FRAME, 5.22)
+    assert ears.heard_until(5.221) == pytest.approx(5.18)
+    assert ears.heard_until(5.35) == pytest.approx(5.18)
+    assert ears.heard_until(5.43) == pytest.approx(5.43)

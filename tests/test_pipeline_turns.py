@@ -218,6 +218,26 @@ def test_a_partial_result_is_answered_before_the_final_one() -> None:
     assert [type(action) for action in actions(turns)] == [Settle]
 
 
+def test_a_partial_result_counts_for_what_was_heard_not_for_the_time_that_passed() -> None:
+    """The caller's packets are 40 ms late: the silence that the recogniser knows is that much shorter."""
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.1)
+    states = []
+    for moment, heard_until in ((0.185, 0.14), (0.205, 0.16), (0.225, 0.18 - 1e-9)):
+        turns.receive(Overheard(turns.turn, "hello there", heard_until), moment)
+        states.append(turns.state)
+    assert states == [State.ENDPOINTING, State.ENDPOINTING, State.PRESUMING]
+
+
+def test_the_recogniser_is_looked_at_when_its_words_may_be_the_whole_and_then_often() -> None:
+    turns = at(State.ENDPOINTING)
+    turns.handle_timer(0.1)
+    actions(turns)
+    assert turns.timer_at() == pytest.approx(0.185)
+    run_until(turns, 0.22)
+    assert actions(turns) == [ListenIn(turns.turn)] * 2
+
+
 @pytest.mark.parametrize(("text", "confidence"), [("hello bear", 0.9), ("hello there", 0.2)])
 def test_a_guess_is_withdrawn_when_the_final_words_are_others_or_unsure(text: str, confidence: float) -> None:
     turns, asked = guessed()
