@@ -74,16 +74,16 @@ async def test_ice_restarts_and_the_conversation_goes_on(tmp_path: Path, case: s
         await page.event("Reconnected")
         await page.page.until(
             "new Set(events.filter((each) => each.event === 'description').map((each) => each.ufrag)).size"
-            f" === {4 * connections}",
+            f" >= {4 * connections}",
             timeout_s=30,
         )
         after = await users(page)
         assert len(after) == 2 * connections
-        assert {len(names) for names in after.values()} == {2}
+        assert all(len(names) > 1 for names in after.values())
         assert list(person.peers) == peers
         nominated = [peer._path.connection for peer in peers if peer._path is not None]
         assert {each.local_username for each in nominated} == {
-            names[1] for (_, side), names in after.items() if side == "remote"
+            names[-1] for (_, side), names in after.items() if side == "remote"
         }
         await until(lambda: not places & remotes(person))  # the browser restarts on sockets of its own
         await goes_on(page, person)

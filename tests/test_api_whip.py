@@ -56,6 +56,12 @@ def words(events: list[dict[str, Any]], *, speaker: str) -> list[str]:
     return [each["text"] for each in told if each["type"] == "words" and each["speaker"] == speaker]
 
 
+def states(events: list[dict[str, Any]]) -> list[str]:
+    """What the agent was told to be doing."""
+    told = [json.loads(each["text"]) for each in events if each.get("event") == "message"]
+    return [each["state"] for each in told if each["type"] == "state"]
+
+
 async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other(tmp_path: Path) -> None:
     answer = spoken(tmp_path / "yes.wav", "yes")
     async with running(write_web_site(tmp_path, engines=REAL_ENGINES)) as (server, client):
@@ -64,7 +70,9 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
         async with rtc_client(wav=str(answer), loop=False, keep=str(keep)) as rtc:
             await join(client, rtc, ticket.token)
             await rtc.event("sound")  # the greeting
-            await asyncio.sleep(4.0)  # and its end: a caller who is understood does not talk over it
+            async with asyncio.timeout(30):  # and its end: a caller who is understood does not talk over it
+                while states(rtc.events)[-2:] != ["speaking", "listening"]:
+                    await asyncio.sleep(0.05)
             rtc.tell(wav=str(answer))
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
@@ -229,7 +237,9 @@ async def test_a_full_server_says_so(web: Web) -> None:
         for rtc, ticket in zip((one, two, three), tickets, strict=False):
             await join(client, rtc, ticket.token)
             await rtc.event("connected")
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(30):
+            while len(server.lobby) < 3:  # their calls have begun
+                await asyncio.sleep(0.05)
         async with client.post("/rtc/whip", data="v=0\r\n", headers=bearing(tickets[3].token)) as answer:
             assert answer.status == 503
             assert int(answer.headers["Retry-After"]) > 0
