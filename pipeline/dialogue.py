@@ -21,17 +21,19 @@ from pipeline.minutes import Minutes
 from pipeline.outcome import EndReason
 from pipeline.phrases import Phrase
 from pipeline.playout import Heard, Playout
-from pipeline.prosody import prosody_of
+from pipeline.prosody import is_pitched
 from pipeline.settings import SessionSettings
-from pipeline.silence_watch import SilenceWatch
+from pipeline.silence_watch import CAUSES, SilenceWatch
 from pipeline.speech import Expected
 from pipeline.turn_events import (
     BargedIn,
     CheckVoice,
     Decode,
     Discard,
+    Disregard,
     EndCall,
     Event,
+    Follow,
     Interrupt,
     KeyPressed,
     ListenIn,
@@ -57,9 +59,6 @@ from pipeline.utterance import Utterance
 log = logging.getLogger(__name__)
 
 
-_PITCHED_MS: Final = 60  # a cough or a key has none, the shortest word 80
-_PITCHED_WITHIN_MS: Final = 300
-
 _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
 
@@ -68,19 +67,6 @@ _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
 
 _THINKING: Final = frozenset((State.OPENING, State.REPLYING))
-_CAUSES: Final[Mapping[State, str]] = MappingProxyType(
-    {
-        State.ENDPOINTING: "endpointing",
-        State.PRESUMING: "endpointing",
-        State.WAITING: "waiting",
-        State.SPEAKING: "held",
-        State.OVERLAPPED: "held",
-        State.JUDGING: "held",
-        State.DOUBTING: "interrupted",
-        State.CLOSING: "closing",
-    }
-)
-"""Why the caller hears nothing, in states in which it is not their turn."""
 
 _LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
     {
@@ -155,7 +141,8 @@ class Dialogue:
         """The caller's voice began, ended, or lasts."""
         state = self._turns.state
         spoken_until = self._ears.silent_since() if sound is Sound.STOPPED else now
-        self._watch.sound(spoken_until)
+        if state is not State.HEARING or not self._turns.wordless_s(now):
+            self._watch.sound(spoken_until)
         if sound is Sound.SUSTAINED:
             if state is State.HEARING or state in _DEAF or self._protected():
                 return
@@ -178,8 +165,7 @@ class Dialogue:
             return True
         if state not in _BOTH_SPEAK or ears.voiced_ms < settings.hush_ms:
             return False
-        last = ears.recent()[-(ears.rate_hz * _PITCHED_WITHIN_MS // 1000) :]
-        return prosody_of(last, ears.rate_hz).voiced_ms >= _PITCHED_MS
+        return is_pitched(ears.recent(), ears.rate_hz)
 
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
@@ -302,7 +288,7 @@ class Dialogue:
     def _note_phase(self, now: float) -> None:
         """Whom a silence from now on is due to."""
         state = self._turns.state
-        cause = _CAUSES.get(state, "")
+        cause = CAUSES.get(state, "")
         if state in _THINKING:
             cause = self._waits_for
         elif state is State.ENDPOINTING and self._hearing.is_asking:
@@ -348,6 +334,15 @@ class Dialogue:
         if self._tasks is not None:
             self._hearing.listen_in(action.turn, self._tasks)
 
+    def _follow(self, action: Follow, now: float) -> None:
+        if self._tasks is not None:
+            self._hearing.follow(action.turn, self._tasks)
+
+    def _disregard(self, action: Disregard, now: float) -> None:
+        self._ears.disregard(action.seconds)
+        self._watch.phase("noise", now - action.seconds)
+        self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
+
     def _start_reply(self, action: StartReply, now: float) -> None:
         if self._tasks is not None:
             self.answering.start(action, now, self._tasks)
@@ -386,6 +381,8 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
     {
         Decode: Dialogue._decode,
         Discard: Dialogue._discard,
+        Disregard: Dialogue._disregard,
+        Follow: Dialogue._follow,
         ListenIn: Dialogue._listen_in,
         StartReply: Dialogue._start_reply,
         Settle: Dialogue._settle,

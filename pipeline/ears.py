@@ -155,6 +155,15 @@ class Ears:
         """No frames come any more: ends the voice under way. None if there is none."""
         return self._stop() if self._active else None
 
+    def disregard(self, seconds: float) -> None:
+        """What was voice for the last `seconds` was none: the voice ended before it, and nothing as quiet is
+        taken for one any more."""
+        first = -round(seconds * self.rate_hz)
+        self._foreground.disregard(self.recent()[first:], self._n)
+        self._voiced_end = max(self._started_at, self._end + first)
+        self._own = OWN_FRAMES
+        self.fall_silent()
+
     def mask(self) -> None:
         """A digit was keyed: what is heard around now is its tone, not the caller."""
         self._tones.reset()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from pipeline import kernels
 from pipeline.audio import FRAME_MS, Pcm
 
@@ -18,6 +20,7 @@ MARGIN_DB: Final = 14.0
 _KNOWN_FRAMES: Final = 25  # half a second of voice, before anybody is background
 _HANG_FRAMES: Final = 8  # 160 ms: soft sounds after a loud one are the caller's own
 _ATTACK: Final = 0.1  # of the way up, a voiced frame: a key's tone or a thump does not set the level
+_NOISE_MARGIN_DB: Final = 5.0
 _FORGET_DB: Final = 0.25 * FRAME_MS / 1000  # a quarter of a dB a second: a caller may move away
 
 
@@ -25,11 +28,21 @@ class Foreground:
     """One caller's level. Give `is_background` every frame that is not our own voice, with whether it is
     voiced."""
 
-    __slots__ = ("_frames", "_hang", "_level_dbov")
+    __slots__ = ("_frames", "_hang", "_level_dbov", "_noise_dbov")
 
     def __init__(self) -> None:
         self._level_dbov = -100.0
         self._frames = 0
+        self._hang = 0
+        self._noise_dbov = -100.0
+
+    def disregard(self, noise: Pcm, frame_samples: int) -> None:
+        """`noise` had no words in it: what is not louder is background, for some minutes."""
+        frames = noise[: noise.size // frame_samples * frame_samples].reshape(-1, frame_samples)
+        if len(frames):
+            levels = [kernels.rms_dbfs(frame) for frame in frames]
+            loud_dbov = float(np.percentile(levels, 90)) + _NOISE_MARGIN_DB
+            self._noise_dbov = min(loud_dbov, self._level_dbov)  # the caller's loudest syllables always count
         self._hang = 0
 
     def is_background(self, frame: Pcm, *, voiced: bool) -> bool:
@@ -38,6 +51,10 @@ class Foreground:
             self._hang -= self._hang > 0
             return False
         level_dbov = kernels.rms_dbfs(frame)
+        if level_dbov < self._noise_dbov:
+            self._noise_dbov -= _FORGET_DB
+            self._hang -= self._hang > 0
+            return self._hang == 0
         above_db = level_dbov - self._level_dbov
         if above_db > 0.0:
             self._level_dbov += above_db if self._frames == 0 else _ATTACK * above_db

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
 
 
+FOLLOW_S: Final = 2.0  # about a voice that goes on, where there are no partial results
+
+
 class Hearing:
     """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
 
@@ -48,13 +51,14 @@ class Hearing:
         self._loop = asyncio.get_running_loop()
         self._hypothesis = Hypothesis("")
         self._task: asyncio.Task[None] | None = None
-        self._asked_at = 0.0
+        self._asked_at = self._opened_at = 0.0
         self._taken = False  # the open utterance has become a turn
 
     def open(self, expected: Expected | None) -> None:
         """The caller begins to speak, or goes on."""
         self._minutes.masking.heard()
         self._expected = expected
+        self._opened_at = self._loop.time()
         try:
             self._ears.open(expected)
         except EngineError as error:
@@ -87,6 +91,16 @@ class Hearing:
             now = self._loop.time()
             self._tell(Overheard(turn, partial, self._ears.heard_until(now)), now)
         if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
+            self.decode(turn, tasks)
+
+    def follow(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Looks at the words so far of a voice that goes on; where the recogniser has none to look at it is
+        asked now and then."""
+        now = self._loop.time()
+        partial = self._ears.partial()
+        if partial:
+            self._tell(Overheard(turn, partial), now)
+        elif self._task is None and now - max(self._asked_at, self._opened_at) >= FOLLOW_S:
             self.decode(turn, tasks)
 
     def cancel(self) -> None:

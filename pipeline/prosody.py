@@ -19,6 +19,9 @@ _LEAST: Final = 8  # voiced frames before anything is said about the pitch
 _RANGE_ST: Final = 9.0  # around the voice's middle; beyond are wrong octaves, and the hiss after a "t"
 _FLOOR: Final = 1.0
 
+_PITCHED_WITHIN_MS: Final = 300
+_PITCHED_MS: Final = 60  # a cough or a key has none, the shortest word 80
+
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
@@ -57,6 +60,11 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
     pitch_st = 12.0 * np.log2(rows[at, 1])
     own = np.abs(pitch_st - np.median(pitch_st)) < _RANGE_ST
     return _measured(pitch_st[own], level_db, at[own]) if own.sum() >= _LEAST else _SILENT
+
+
+def is_pitched(audio: Pcm, rate_hz: int) -> bool:
+    """The last 0.3 s of `audio` are a voice, and no cough, key or hiss."""
+    return prosody_of(audio[-(rate_hz * _PITCHED_WITHIN_MS // 1000) :], rate_hz).voiced_ms >= _PITCHED_MS
 
 
 def _measured(

@@ -5,11 +5,28 @@ while its leg takes no frames is silent here. Between two sounds it remembers wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
+
+from pipeline.turn_events import State
 
 LIMIT_S: Final = 2.0
 """A silence that people ask into ("hello?")."""
+
+CAUSES: Final[Mapping[State, str]] = MappingProxyType(
+    {
+        State.ENDPOINTING: "endpointing",
+        State.PRESUMING: "endpointing",
+        State.WAITING: "waiting",
+        State.SPEAKING: "held",
+        State.OVERLAPPED: "held",
+        State.JUDGING: "held",
+        State.DOUBTING: "interrupted",
+        State.CLOSING: "closing",
+    }
+)
+"""Why the caller hears nothing, in states in which it is not their turn."""
 
 
 class SilenceWatch:

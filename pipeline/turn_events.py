@@ -228,6 +228,22 @@ class ListenIn:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """Look at the words of a voice that goes on: `Overheard(turn)` says what they are so far, or
+    `Understood(turn)` of a recogniser that has no partial results."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disregard:
+    """What was heard for the last `seconds` had no words in it: noise, which is not the caller. The caller's
+    voice ended before it; `SpeechStopped` follows."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupt:
     """Stop the agent: its sound, its voice, its thinking; in this order and at once."""
 
@@ -260,6 +276,6 @@ class EndCall:
 
 
 Action: TypeAlias = (
-    Decode | Discard | ListenIn | StartReply | Settle | Interrupt | PlayFiller | SayLastWords | CheckVoice
-    | EndCall
+    Decode | Discard | Disregard | Follow | ListenIn | StartReply | Settle | Interrupt | PlayFiller
+    | SayLastWords | CheckVoice | EndCall
 )  # fmt: skip

@@ -26,7 +26,7 @@ from pipeline.turn_events import (
 )
 from pipeline.turn_table import TRANSITIONS, Effect, Kind
 
-VOICE_CHECK_S: Final = 0.5
+VOICE_CHECK_S: Final = 0.25
 _NO_TURN: Final = -1
 
 
@@ -53,6 +53,8 @@ class TurnMachine(ABC):
         self._voiced_ms = 0
         self._words: Understood | None = None
         self._overheard = ""  # of the voice over the agent, so far
+        self._asked_after = ""  # the words after which a voice that goes on was asked about
+        self._worded_at = now  # when the last new word of a voice that goes on was there
         self._answered = ""  # the words whose answer nobody has heard yet
         self._guessed_from = _NO_TURN  # whose words are still awaited, though they are being answered
         self._wrong_guesses = 0  # in a row

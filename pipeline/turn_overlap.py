@@ -14,6 +14,7 @@ from typing import Final
 from pipeline.language_lists import OverlapKind, judge_overlap
 from pipeline.turn_events import (
     Decode,
+    Disregard,
     Event,
     Inner,
     Interrupt,
@@ -24,6 +25,12 @@ from pipeline.turn_events import (
     Understood,
 )
 from pipeline.turn_machine import VOICE_CHECK_S, TurnMachine
+
+WORDLESS_S: Final = 1.0
+"""A voice without a new word for so long, nor in what is then asked for, is a noise that the caller's words
+were in: longer than the longest word."""
+
+KNOWN_AFTER_S: Final = 0.35  # words are looked at so long after they were said
 
 CHECK_S: Final = 0.04
 """Between two looks at what the recogniser makes of a voice over the agent."""
@@ -189,7 +196,28 @@ class Overlaps(TurnMachine, ABC):
     def _hear_on(self, event: Event | None, now: float) -> None:
         self._next_turn()  # words decoded so far are not the whole any more
         self._words = None
+        self._overheard, self._asked_after, self._worded_at = "", "", now
         self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
+
+    def _follow(self, event: Event | None, now: float) -> None:
+        """The words of a voice that goes on. One that has had some, and has no more, has become a noise."""
+        assert isinstance(event, (Overheard, Understood))
+        if len(event.text.split()) > len(self._overheard.split()):
+            self._overheard, self._worded_at = event.text, now
+        wordless_s = self.wordless_s(now)
+        if wordless_s < WORDLESS_S:
+            return
+        if isinstance(event, Overheard):  # its partial results may come late, or by the sentence
+            if self._asked_after != self._overheard:
+                self._asked_after = self._overheard
+                self._actions.append(Decode(self.turn))
+        elif not event.failed:
+            self._overheard = ""  # said once
+            self._actions.append(Disregard(wordless_s + KNOWN_AFTER_S))
+
+    def wordless_s(self, now: float) -> float:
+        """For how long a voice that had words has had no new one."""
+        return now - self._worded_at if self._overheard else 0.0
 
     def _note_pause(self, event: Event | None, now: float) -> None:
         assert isinstance(event, SpeechStopped)

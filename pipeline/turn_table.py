@@ -93,6 +93,7 @@ class Effect(Enum):
     HEAR_ON = "hear_on"
     INTERRUPT = "interrupt"
     CHECK_VOICE = "check_voice"
+    FOLLOW = "follow"
     PAUSE = "pause"
     HOLD = "hold"
     DUCK = "duck"
@@ -197,7 +198,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.HEARING: {
             **_ANYWHERE,
-            **_nothing(S.HEARING, SpeechStarted, VoiceSustained, BargedIn, Understood, Overheard),
+            **_nothing(S.HEARING, SpeechStarted, VoiceSustained, BargedIn),
+            Understood: (S.HEARING, E.FOLLOW),
+            Overheard: (S.HEARING, E.FOLLOW),
             SpeechStopped: (S.ENDPOINTING, E.PAUSE),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),

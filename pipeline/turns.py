@@ -20,6 +20,7 @@ from pipeline.turn_events import (
     Discard,
     EndCall,
     Event,
+    Follow,
     Inner,
     Interrupt,
     KeyPressed,
@@ -92,7 +93,7 @@ class Turns(Overlaps):
         pass
 
     def _check_voice(self, event: Event | None, now: float) -> None:
-        self._actions.append(CheckVoice())
+        self._actions += (CheckVoice(), Follow(self.turn))
         self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
 
     def _pause(self, event: Event | None, now: float) -> None:
@@ -112,7 +113,8 @@ class Turns(Overlaps):
     def _decode(self, event: Event | None, now: float) -> None:
         self._actions.append(Decode(self.turn))
         patience_ms = self._endpointing.base_ms + self._settings.stt_deadline_ms
-        self._overdue_at = self._silent_since + patience_ms / 1000
+        asked_late_at = now + self._settings.stt_deadline_ms / 1000  # the silence was found in hindsight
+        self._overdue_at = max(self._silent_since + patience_ms / 1000, asked_late_at)
         self._listen_on(event, now)
 
     def _listen_on(self, event: Event | None, now: float) -> None:

@@ -72,3 +72,16 @@ def test_a_caller_who_has_moved_away_is_heard_again() -> None:
     for _ in range(15):
         judged(line, softly)
     assert judged(line, softly)[1] < 0.4 * first
+
+
+def test_what_had_no_words_in_it_is_not_taken_for_the_caller_any_more() -> None:
+    """A fan as loud as a quiet talker, then the caller over it."""
+    line = Foreground()
+    fan = at_level(np.random.default_rng(5).standard_normal(16000), -30.0).astype(np.int16)
+    judged(line, voice(CALLER, -20.0))
+    assert line.is_background(fan[:160], voiced=True) is False
+    line.disregard(fan, 160)
+    frames = [line.is_background(fan[at : at + 160], voiced=True) for at in range(0, 16000, 160)]
+    assert sum(frames) > 90
+    voiced, background = judged(line, voice(CALLER, -20.0))
+    assert background < voiced / 2

@@ -20,6 +20,7 @@ from pipeline.turn_events import (
     CallConcluded,
     Decode,
     Discard,
+    Disregard,
     EndCall,
     Event,
     Inner,
@@ -139,7 +140,7 @@ def test_the_table_knows_every_event_and_every_effect_is_used() -> None:
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ENDED])
 def test_every_state_but_the_last_has_a_way_out_by_time_alone(state: State) -> None:
     turns = at(state)
-    for _ in range(200):
+    for _ in range(400):
         due = turns.timer_at()
         assert due is not None
         turns.handle_timer(due)
@@ -557,6 +558,38 @@ def test_words_that_are_hardly_understood_are_somebody_elses(state: State) -> No
     turns = at(state)
     turns.receive(Understood(turns.turn, "put the bag there", 0.6), 0.3)
     assert Interrupt() in actions(turns)
+
+
+def asked(turns: Turns) -> list[Action]:
+    """What is to be done about a voice that goes on, but for looking at it."""
+    return [action for action in actions(turns) if isinstance(action, Decode | Disregard)]
+
+
+def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> None:
+    """Asked about first: partial results may be late."""
+    turns = at(State.HEARING)
+    for moment, text in ((0.5, "i want"), (0.75, "i want tea"), (1.5, "i want tea")):
+        turns.receive(Overheard(turns.turn, text), moment)
+    assert asked(turns) == []
+    for moment in (1.8, 1.9):
+        turns.receive(Overheard(turns.turn, "i want tea"), moment)
+    assert asked(turns) == [Decode(turns.turn)]
+    turns.receive(Understood(turns.turn, "i want tea", 0.9), 2.1)
+    (noise,) = asked(turns)
+    assert isinstance(noise, Disregard)
+    assert 1.35 < noise.seconds < 2.1
+    turns.receive(SpeechStopped(2.1 - noise.seconds, 900), 2.1)
+    assert turns.state is State.ENDPOINTING
+
+
+def test_a_voice_that_says_more_than_its_partial_result_is_none() -> None:
+    turns = at(State.HEARING)
+    turns.receive(Overheard(turns.turn, "i want"), 0.5)
+    turns.receive(Overheard(turns.turn, "i want"), 1.6)
+    asked(turns)
+    turns.receive(Understood(turns.turn, "i want a large pot of tea", 0.9), 1.9)
+    assert asked(turns) == []
+    assert turns.state is State.HEARING
 
 
 def test_a_voice_that_lasts_was_no_noise() -> None:
