@@ -55,9 +55,9 @@ class Lines:
     def __init__(
         self,
         directory: Directory,
+        store: Store,
         *,
         endpoint: Endpoint,
-        store: Store,
         journal: Journal,
         room: Callable[[], int],
     ) -> None:

@@ -264,12 +264,12 @@ class Server:
 
     def _run_calls(self, recordings: Path, http: SafeHttp) -> None:
         store = self._open()
-        self._journal = Journal(dropped=self.metrics.journal_dropped.inc)
+        self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
         floor = Floor(
             store=store,
-            journal=self._journal,
+            journal=journal,
             metrics=self.metrics,
             recorder=recorder,
             recordings=recordings,
@@ -277,9 +277,7 @@ class Server:
             http=http,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=Lines(
-                self.directory, endpoint=self.endpoint, store=store, journal=self._journal, room=self._room
-            ),
+            lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
         )
         self._switchboard = board = Switchboard(
             self.directory,

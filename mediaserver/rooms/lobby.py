@@ -281,9 +281,7 @@ class Lobby:
         new = _new_call(opened, agent.id)
         floor = self._floor
         claim = await floor.store.record_web_call(new, node=self._node, ttl_ms=floor.lease_ms)
-        call = WebCall(claim, part, floor, room=opened.room, bridge=opened.bridge)
-        call.speaking = opened.speaking
-        return call
+        return opened.conversation(claim, part, floor)
 
     async def _leave(
         self, opened: OpenRoom, person: Person, reason: LeaveReason, *, returns: bool = False

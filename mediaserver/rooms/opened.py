@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from mediaserver.conversing import Floor, Part
+from mediaserver.records import Claim
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.guests import Guest
 from mediaserver.rooms.participant import Participant
@@ -51,6 +53,12 @@ class OpenRoom:
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
         if changes:
             self.room.speaking(changes, now)
+
+    def conversation(self, claim: Claim, part: Part, floor: Floor) -> WebCall:
+        """The agent's conversation with whoever is here."""
+        call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
+        call.speaking = self.speaking
+        return call
 
     def speaking(self, now: float) -> Participant | None:
         """Who said what the agent hears now, or heard last."""
