@@ -49,11 +49,14 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def says(rtc: RtcClient, voice: Path, told: list[tuple[str, bool]], identity: str) -> None:
-    """Speaks, until what was said is told of, interim and final."""
-    rtc.tell(wav=str(voice))
-    async with asyncio.timeout(30):
-        while not {(identity, False), (identity, True)} <= set(told):
-            await asyncio.sleep(0.05)
+    """Speaks, until what was said is told of, interim and final; again where the agent spoke over it."""
+    async with asyncio.timeout(60):
+        while True:
+            rtc.tell(wav=str(voice))
+            for _ in range(160):
+                await asyncio.sleep(0.05)
+                if {(identity, False), (identity, True)} <= set(told):
+                    return
 
 
 async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp_path: Path) -> None:
