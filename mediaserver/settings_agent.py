@@ -74,7 +74,7 @@ class SessionSettings(Table):
 
     endpoint_ms: int = Field(default=500, ge=100, le=5000)
     duck_ms: int = Field(default=240, ge=40, le=5000)
-    hush_ms: int = Field(default=300, ge=40, le=5000)
+    hush_ms: int = Field(default=700, ge=40, le=5000)
     barge_in_ms: int = Field(default=700, ge=40, le=5000)
     reprompt_s: float = Field(default=8.0, ge=1, le=120)
     max_reprompts: int = Field(default=2, ge=0, le=20)

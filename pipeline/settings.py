@@ -52,7 +52,7 @@ class SessionSettings:
     stt_deadline_ms: int = 800
     duck_ms: int = 240
     barge_in_ms: int = 700
-    hush_ms: int = 300
+    hush_ms: int = 700
     halt_ms: int = 1600
     opening_ms: int = 1000
     overlap_ms: int = 600
