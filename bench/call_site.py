@@ -69,6 +69,8 @@ engine = "bench"
 engine = "bench"
 [agent.session]
 endpoint_ms = {endpoint_ms}
+eot_action_delay_ms = {endpoint_ms}  # whatever the judge thinks of the generator's buzz
+eot_timeout_ms = {endpoint_ms}
 barge_in_ms = {barge_in_ms}
 
 [[agent]]

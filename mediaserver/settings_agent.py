@@ -70,9 +70,13 @@ class EngineChain(EngineSettings):
 
 
 class SessionSettings(Table):
-    """[agent.session]: how the conversation is timed."""
+    """[agent.session]: how the conversation is timed. `eot_action_delay_ms` and `eot_timeout_ms` 0: by
+    `endpoint_ms`."""
 
     endpoint_ms: int = Field(default=500, ge=100, le=5000)
+    eot_threshold: float = Field(default=0.6, gt=0, le=1)
+    eot_action_delay_ms: int = Field(default=0, ge=0, le=5000)
+    eot_timeout_ms: int = Field(default=0, ge=0, le=20_000)
     duck_ms: int = Field(default=240, ge=40, le=5000)
     hush_ms: int = Field(default=700, ge=40, le=5000)
     barge_in_ms: int = Field(default=700, ge=40, le=5000)
@@ -83,6 +87,22 @@ class SessionSettings(Table):
     record_masked: bool = False
     turn_model: str = ""
     rescue: str = ""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.action_delay_ms > self.timeout_ms:
+            raise ValueError("eot_timeout_ms: must not be below the action delay")
+        return self
+
+    @property
+    def action_delay_ms(self) -> int:
+        """Silence that ends a turn which seems to be over."""
+        return self.eot_action_delay_ms or round(0.6 * self.endpoint_ms)
+
+    @property
+    def timeout_ms(self) -> int:
+        """Silence that ends any turn."""
+        return self.eot_timeout_ms or max(1600, 3 * self.endpoint_ms)
 
 
 class LineSettings(Table):

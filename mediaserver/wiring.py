@@ -62,8 +62,9 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
     return SessionSettings(
         language=agent.language,
         endpoint_ms=session.endpoint_ms,
-        eot_action_delay_ms=round(0.6 * session.endpoint_ms),
-        eot_timeout_ms=max(1600, 3 * session.endpoint_ms),
+        eot_threshold=session.eot_threshold,
+        eot_action_delay_ms=session.action_delay_ms,
+        eot_timeout_ms=session.timeout_ms,
         duck_ms=session.duck_ms,
         hush_ms=session.hush_ms,
         barge_in_ms=session.barge_in_ms,

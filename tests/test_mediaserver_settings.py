@@ -450,3 +450,17 @@ def test_every_key_of_the_reference_file_is_explained() -> None:
         and line.split(" = ")[0].lstrip("# ") not in explained_by_name | {"start", "step", "timeout_s"}
     ]
     assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("knobs", "problem"),
+    [
+        ("eot_threshold = 0.0", "greater than 0"),
+        ("eot_action_delay_ms = 900\neot_timeout_ms = 800", "must not be below the action delay"),
+        ("endpoint_ms = 3000\neot_timeout_ms = 1000", "must not be below the action delay"),
+    ],
+)
+def test_the_knobs_of_the_end_of_a_turn_are_checked(tmp_path: Path, knobs: str, problem: str) -> None:
+    (line,) = problems(tmp_path, f"{CONTRACT}\n[agent.session]\n{knobs}\n")
+    assert "agent[0].session" in line
+    assert problem in line
