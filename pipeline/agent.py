@@ -52,9 +52,12 @@ class UserKeyed:
 
 @dataclass(frozen=True, slots=True)
 class UserSilent:
-    """The caller has said nothing for the reprompt time. `count` is 1 for the first time in a row."""
+    """The caller has said nothing for the reprompt time. `count` is 1 for the first time in a row; `heard` and
+    `interrupted` are those of `UserSaid`."""
 
     count: int
+    heard: str = field(default="", compare=False)
+    interrupted: bool = field(default=False, compare=False)
 
 
 AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent

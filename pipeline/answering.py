@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
-from pipeline.agent import UserKeyed, UserSaid
+from pipeline.agent import UserKeyed, UserSaid, UserSilent
 from pipeline.cast import Cast
 from pipeline.errors import EngineError
 from pipeline.hearing import Hearing
@@ -79,27 +79,26 @@ class Answering:
     def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
         """The agent is told what happened."""
         event, clock, caller = action.event, None, None
+        minutes = self._minutes
+        continues = isinstance(event, UserSaid) and (self._unanswered or bool(self._carried))
+        if not continues:  # an answer that is still open here was thrown away before any of it was heard
+            minutes.end(now, interrupted=True)
+            self._carried = ""
         if isinstance(event, UserSaid):
-            minutes = self._minutes
             written = action.silent_since is None
             if written:
                 minutes.caller_wrote(event.text, now)
             elif not action.presumed:
                 caller = self._hearing.take(now)
-            event = replace(
-                event,
-                text=f"{self._carried} {event.text}".strip(),
-                heard=minutes.heard,
-                interrupted=minutes.cut_short,
-                continues=self._unanswered or bool(self._carried),
-            )
+            text = f"{self._carried} {event.text}".strip()
+            event = replace(event, text=text, continues=continues)
             self._written, self._carried = event.text if written else "", ""
-        elif isinstance(event, UserKeyed):
-            event = replace(event, heard=self._minutes.heard, interrupted=self._minutes.cut_short)
+        if isinstance(event, UserSaid | UserKeyed | UserSilent):
+            event = replace(event, heard=minutes.heard, interrupted=minutes.cut_short)
         if action.silent_since is not None and action.endpoint_due is not None:
             known = self._hearing.words_known
             clock = TurnClock(action.silent_since, action.endpoint_due, known, agent_asked=now)
-        self._minutes.begin(event, now, clock=clock, caller=caller)
+        minutes.begin(event, now, clock=clock, caller=caller)
         self.floor_turn = action.turn
         certain = self._loop.create_future() if action.presumed else None
         self.reply = reply = Reply(action.turn, event, self, self._voice, certain=certain)
@@ -186,10 +185,11 @@ class Answering:
         answer sounds."""
         if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
             return
+        said = self._hearing.said if self._unanswered else None
         self._hearing.close()
         if self._unanswered:
             self._unanswered = False
-            self._minutes.end(now, interrupted=True)
+            self._minutes.end(now, interrupted=True, said=said)
 
     def interject(self, phrase: Phrase) -> None:
         """Says something of the server's own."""

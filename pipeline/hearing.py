@@ -117,7 +117,15 @@ class Hearing:
             self._hypothesis, self.words_known = Hypothesis(""), now
             self._minutes.fault("stt", "the recogniser was late", now)
         self._taken = True
-        return self._entry()
+        return self.said
+
+    @property
+    def said(self) -> TranscriptEntry | None:
+        """The transcript's entry for what was understood last; None for no words."""
+        said = self._hypothesis
+        return self._minutes.caller_entry(
+            said.text, said.confidence, said.words, times=self._ears.utterance_times()
+        )
 
     @property
     def is_asking(self) -> bool:
@@ -143,7 +151,7 @@ class Hearing:
             except (EngineError, TimeoutError) as error:
                 self._minutes.fault("stt", str(error) or "the recogniser was late", self._loop.time())
             else:
-                entry = self._entry()
+                entry = self.said
                 if entry is not None:
                     self._minutes.caller_said(entry)
         self._ears.close()
@@ -182,9 +190,3 @@ class Hearing:
             lists=word_lists(ears.language, self._words),
         )
         return await self._judge.p_eot(evidence)
-
-    def _entry(self) -> TranscriptEntry | None:
-        said = self._hypothesis
-        return self._minutes.caller_entry(
-            said.text, said.confidence, said.words, times=self._ears.utterance_times()
-        )

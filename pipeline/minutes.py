@@ -158,11 +158,13 @@ class Minutes:
             )
         )
 
-    def end(self, now: float, *, interrupted: bool = False) -> None:
-        """The exchange is over; without one nothing happens."""
+    def end(self, now: float, *, interrupted: bool = False, said: TranscriptEntry | None = None) -> None:
+        """The exchange is over; without one nothing happens. `said`: what the caller said, where it was never
+        certain that they had finished."""
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
+        exchange.caller = exchange.caller or said
         if not exchange.sounded and exchange.caller is not None:
             self._add(exchange.caller)
         self.heard, self.cut_short = " ".join(exchange.said), interrupted

@@ -206,6 +206,22 @@ async def test_another_language_from_the_next_words_on() -> None:
     assert "3" not in words(acts)
 
 
+async def test_a_guess_that_was_wrong_has_not_changed_the_language() -> None:
+    chat = FakeChat([Call("switch_language", {"language": "ar"}), "لديك 3."], ["You have 3."])
+    conversation = joined(chat, languages=["en", "ar"])
+    await acts_of(conversation, said("arabic", settled=asyncio.Event().wait), most=1)
+    acts = await acts_of(conversation, UserKeyed("1", heard="", interrupted=True))
+    assert acts == [Say("You have three.")]
+
+
+async def test_a_silence_after_an_interruption_tells_what_was_heard() -> None:
+    chat = FakeChat(["It costs $12. And there is more to say."], ["Are you there?"])
+    conversation = joined(chat)
+    await acts_of(conversation, said("price"))
+    await acts_of(conversation, UserSilent(1, heard="It costs twelve", interrupted=True))
+    assert {"role": "assistant", "content": "It costs twelve"} in chat.last
+
+
 def test_the_languages_that_phrases_are_wanted_in() -> None:
     assert agent(FakeChat(), languages=["ar"]).languages == {"ar"}
 

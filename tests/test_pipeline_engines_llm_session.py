@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator, Callable
 
-from pipeline.outcome import EndReason
+import pytest
+
+from pipeline.outcome import EndReason, SessionResult
 from pipeline.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role
-from tests.support.chat import Call, FakeChat, context
+from pipeline.voice import closing
+from tests.support.chat import Call, FakeChat, Part, context
 from tests.support.conversation import FakeLeg, FakeStt, FakeTts, play, voice
 from tests.support.llm import LOOK, FakeWeb, agent
 
@@ -58,3 +65,86 @@ def test_a_slow_tool_leaves_no_dead_air() -> None:
         assert max(leg.gaps()) < 2.0
 
     play(scene)
+
+
+class Silent(FakeTts):
+    """Takes very long over some answers: nothing of them is heard in time."""
+
+    def __init__(self, *slow: str) -> None:
+        super().__init__()
+        self.slow = slow
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        if text in self.slow:
+            await asyncio.sleep(3)
+        async with closing(super().speak(text, language=language)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+def converse(
+    chat: FakeChat,
+    prepare: Callable[[FakeLeg], None],
+    *texts: str,
+    slow: str = "",
+    settings: SessionSettings | None = None,
+) -> SessionResult:
+    async def scene() -> SessionResult:
+        leg = FakeLeg()
+        prepare(leg)
+        session = Session(
+            leg=leg,
+            agent=agent(chat).join(context(greeting="Hello.")),
+            stt=FakeStt(*texts),
+            tts=Silent(slow),
+            settings=settings,
+        )
+        return await session.run()
+
+    return play(scene)
+
+
+def answers_told(chat: FakeChat, request: int) -> list[str]:
+    messages = chat.requests[request]["messages"]
+    return [message["content"] for message in messages if message["role"] == "assistant"]
+
+
+BYE: list[Part] = ["Goodbye.", Call("hang_up")]
+
+
+def test_a_guess_that_a_key_threw_away_was_never_said() -> None:
+    chat = FakeChat(["Nobody hears this."], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(2.0, voice(1.0))
+        leg.keys(3.3, "1#")
+
+    result = converse(chat, caller, "press a key you said")
+    assert len(chat.requests) == 2
+    assert answers_told(chat, 1) == ["Hello."]
+    assert "press a key you said" in [entry.text for entry in result.transcript]
+
+
+def test_an_answer_to_keys_that_more_keys_threw_away_was_never_said() -> None:
+    chat = FakeChat(["Nobody hears this."], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.keys(2.0, "1#2#", gap_s=0.4)
+
+    result = converse(chat, caller, slow="Nobody hears this.")
+    assert answers_told(chat, 1) == ["Hello."]
+    assert [turn.keyed for turn in result.turns if turn.keyed] == ["1", "2"]
+
+
+@pytest.mark.parametrize("keys", ["", "4#"])
+def test_a_reprompt_that_the_caller_came_before_was_never_said(keys: str) -> None:
+    chat = FakeChat(["Nobody hears this."], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        if keys:
+            leg.keys(8.8, keys)
+        else:
+            leg.says(8.8, voice(1.2))
+
+    converse(chat, caller, "i am here now", slow="Nobody hears this.")
+    assert answers_told(chat, 1) == ["Hello."]

@@ -117,6 +117,7 @@ class Answer:
         specs = [each.spec for each in mind.builtins.values()] + [each.spec for each in self._tools.values()]
         self._offers = [spec.message for spec in specs]
         self._spoke = False
+        self._language = state.language
 
     async def run(self) -> None:
         """Until the answer is complete or has failed."""
@@ -160,7 +161,7 @@ class Answer:
 
     async def _say(self, each: Round, text: str) -> None:
         plain = tidy(text)
-        spoken = speakable(plain, self._state.language) if plain else ""
+        spoken = speakable(plain, self._language) if plain else ""
         if spoken:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))
@@ -216,7 +217,7 @@ class Answer:
         effect = builtin.perform(arguments, self._mind.policy, self._state.notes)
         each.results[call.id] = effect.result
         if isinstance(effect.act, SwitchLanguage):
-            self._state.language = effect.act.language
+            self._language = effect.act.language
         if effect.act is not None:
             await self._acts.put(effect.act)
         if effect.ends:
@@ -255,7 +256,7 @@ class Answer:
                 task.cancel()
 
     async def _wait(self, each: Round, task: asyncio.Task[None], spec: ToolSpec) -> None:
-        usual, again = FILLERS.get(self._state.language.split("-")[0], ("", ""))
+        usual, again = FILLERS.get(self._language.split("-")[0], ("", ""))
         first = "" if each.segments else spec.filler or usual
         for pause, filler in ((FILLER_AFTER_S, first), (FILLER_AGAIN_S, again)):
             done, _ = await asyncio.wait({task}, timeout=pause)

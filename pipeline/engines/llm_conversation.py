@@ -21,6 +21,7 @@ from pipeline.agent import (
     AgentReport,
     CallOpened,
     Say,
+    SwitchLanguage,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -60,7 +61,6 @@ class LlmConversation:
             context.call_id,
         )
         self._asked: Pending | None = None  # what waited for a yes before the caller's last words
-        self._spoken = context.language  # what was spoken then
         self._opening = opening_messages(mind.prompt, context)
         if said:
             self._was_said(said, said)
@@ -78,6 +78,10 @@ class LlmConversation:
                 if isinstance(act, Exception):
                     raise act
                 yield act
+                if isinstance(
+                    act, SwitchLanguage
+                ):  # it has been done: a guess that was wrong never comes here
+                    self._state.language = act.language
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -111,10 +115,10 @@ class LlmConversation:
         granted: Pending | None = None
         if isinstance(event, UserSaid):
             unheard = self._catch_up(event)
-            self._asked, self._spoken, state.pending = state.pending, state.language, None
+            self._asked, state.pending = state.pending, None
             if self._asked is not None and unheard <= UNHEARD and agrees(event.text, state.language):
                 granted = self._asked
-        elif isinstance(event, UserKeyed):
+        elif isinstance(event, UserKeyed | UserSilent):
             state.pending = None
             if event.interrupted:
                 state.history.heard(event.heard)
@@ -126,7 +130,6 @@ class LlmConversation:
         state = self._state
         if event.continues:
             acted = state.history.undo()
-            state.language = self._spoken
             state.pending = None if acted else self._asked
             return 0
         return state.history.heard(event.heard) if event.interrupted else 0
