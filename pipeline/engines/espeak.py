@@ -8,18 +8,15 @@ process of its own (`pipeline.engines.espeak_process`), one for all voices of th
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.engines.espeak_arabic import vowelled
-from pipeline.engines.espeak_text import SpeechCutter, sentences
+from pipeline.engines.espeak_text import sentences
 from pipeline.engines.options import Options
-from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
-from pipeline.engines.voice_speech import chunks_of
-from pipeline.errors import EngineError, EngineMissing, LocalError
-from pipeline.speech import SpeechChunk
+from pipeline.engines.voice_process import VoiceProgram
+from pipeline.engines.voice_speech import Piece, ProcessVoice
 
 ESPEAK: Final = VoiceProgram("espeak-ng", "pipeline.engines.espeak_process", start_s=10.0, hung_s=3.0)
 """It starts in 0.1 s on an idle machine, and a chunk takes a fraction of a millisecond."""
@@ -43,12 +40,12 @@ _ARABIC = re.compile(r"[\u0620-\u064a]")
 _ARABIC_VOICES = ("ar", "fa", "ur", "ku", "sd", "ug")
 
 
-class Espeak:
+class Espeak(ProcessVoice):
     """A voice. Equal settings may share one; every voice shares the helper process."""
 
     def __init__(self, settings: EspeakSettings | None = None) -> None:
+        super().__init__(ESPEAK)
         self.settings = settings or EspeakSettings()
-        self._process: VoiceProcess | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Espeak:
@@ -68,50 +65,19 @@ class Espeak:
         """22050: the rate of every espeak-ng voice but MBROLA's, which the wheel does not hold."""
         return 22050
 
-    async def start(self) -> None:
-        """Starts or shares the helper process and tries the voice. Raises `EngineMissing`."""
-        if self._process is not None:
-            return
-        self._process = await VoiceProcess.acquire(ESPEAK)
-        try:
-            async for _ in self.speak("one", language="en"):
-                pass
-        except EngineError as error:
-            await self.close()
-            raise EngineMissing(f"espeak-ng voice {self.settings.voice!r} does not speak: {error}") from error
-
-    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """Synthesises sentence by sentence: the next is asked for when the last chunk of this one was taken.
-        Raises `EngineError`, retryable when its process died."""
-        if self._process is None:
-            raise LocalError("espeak-ng speaks after start() only")
-        offset = 0
-        for sentence in sentences(text):
-            async with aclosing(self._sentence(sentence, language, offset)) as chunks:
-                async for chunk in chunks:
-                    offset += len(chunk.samples)
-                    yield chunk
-
-    async def close(self) -> None:
-        """Gives the helper process back."""
-        process, self._process = self._process, None
-        if process is not None:
-            await process.release()
-
-    def _sentence(self, sentence: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
-        assert self._process is not None
+    def _pieces(self, text: str, language: str) -> Iterator[Piece]:
         settings = self.settings
-        voice = _voice(settings.voice, language, sentence)
-        spoken = vowelled(sentence) if voice.startswith("ar") else sentence
-        request = {
-            "text": spoken,
-            "voice": voice,
-            "rate_wpm": settings.rate_wpm,
-            "pitch": settings.pitch,
-            "volume": settings.volume,
-        }
-        cutter = SpeechCutter(sentence, offset=offset, spoken=spoken)
-        return chunks_of(self._process, request, cutter)
+        for sentence in sentences(text):
+            voice = _voice(settings.voice, language, sentence)
+            spoken = vowelled(sentence) if voice.startswith("ar") else sentence
+            request = {
+                "text": spoken,
+                "voice": voice,
+                "rate_wpm": settings.rate_wpm,
+                "pitch": settings.pitch,
+                "volume": settings.volume,
+            }
+            yield Piece(sentence, request, spoken)
 
 
 def _voice(wanted: str, language: str, sentence: str) -> str:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.engines.espeak_text import SpeechCutter, sentences
+from pipeline.engines.espeak_text import sentences
 from pipeline.engines.options import Options
-from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
-from pipeline.engines.voice_speech import chunks_of
-from pipeline.errors import EngineError, EngineMissing, EngineRefused, LocalError
-from pipeline.speech import SpeechChunk
+from pipeline.engines.voice_process import VoiceProgram
+from pipeline.engines.voice_speech import Piece, ProcessVoice
+from pipeline.errors import EngineMissing, EngineRefused
 
 RATE_HZ: Final = 24000
 
@@ -57,12 +55,12 @@ class KokoroSettings:
     threads: int = 1
 
 
-class Kokoro:
+class Kokoro(ProcessVoice):
     """A voice. Voices of one model, device and number of threads share the process."""
 
     def __init__(self, settings: KokoroSettings) -> None:
+        super().__init__(program(settings))
         self.settings = settings
-        self._process: VoiceProcess | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Kokoro:
@@ -89,45 +87,22 @@ class Kokoro:
 
     async def start(self) -> None:
         """Starts or shares the process, loads the model, and tries the voice. Raises `EngineMissing`."""
-        if self._process is not None:
-            return
-        settings = self.settings
-        _check(settings)
-        self._process = await VoiceProcess.acquire(program(settings))
-        try:
-            async for _ in self.speak("One.", language=settings.language or "en"):
-                pass
-        except EngineError as error:
-            await self.close()
-            raise EngineMissing(f"kokoro does not speak: {error}") from error
+        _check(self.settings)
+        await super().start()
 
-    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """Synthesises chunk by chunk, the next when the last was taken. Raises `EngineError`: retryable when
-        the process died, `EngineRefused` for a language the model does not speak."""
-        if self._process is None:
-            raise LocalError("kokoro speaks after start() only")
-        phonemes_of = LANGUAGES.get(self.settings.language or language.lower())
+    def _pieces(self, text: str, language: str) -> Iterator[Piece]:
+        settings = self.settings
+        phonemes_of = LANGUAGES.get(settings.language or language.lower())
         if phonemes_of is None:
             raise EngineRefused(f"kokoro does not speak {language!r}")
-        offset = 0
         for piece in pieces(text):
-            async with aclosing(self._piece(piece, phonemes_of, offset)) as chunks:
-                async for chunk in chunks:
-                    offset += len(chunk.samples)
-                    yield chunk
-
-    async def close(self) -> None:
-        """Gives the process back."""
-        process, self._process = self._process, None
-        if process is not None:
-            await process.release()
-
-    def _piece(self, piece: str, language: str, offset: int) -> AsyncGenerator[SpeechChunk, None]:
-        assert self._process is not None
-        settings = self.settings
-        request = {"text": piece, "voice": settings.voice, "speed": settings.speed, "language": language}
-        cutter = SpeechCutter(piece, offset=offset)
-        return chunks_of(self._process, request, cutter)
+            request = {
+                "text": piece,
+                "voice": settings.voice,
+                "speed": settings.speed,
+                "language": phonemes_of,
+            }
+            yield Piece(piece, request)
 
 
 def _check(settings: KokoroSettings) -> None:
