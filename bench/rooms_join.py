@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+
+from bench.call_site import free_port
 
 AGENT: Final = "3a1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a31"
 KEY: Final = "bench-joins-key"
@@ -48,18 +49,12 @@ on = {{ yes = "ask", no = "ask" }}
 """
 
 
-def _free(kind: socket.SocketKind) -> int:
-    with socket.socket(type=kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def measure() -> list[dict[str, float]]:
     """A server of its own and one client process; what each join took."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        port = _free(socket.SOCK_STREAM)
+        port = free_port()
         path = Path(directory) / "server.toml"
-        path.write_text(CONFIG.format(http=port, sip=_free(socket.SOCK_DGRAM), directory=directory))
+        path.write_text(CONFIG.format(http=port, sip=free_port(), directory=directory))
         serve = [sys.executable, "-m", "mediaserver", "serve", "--config", str(path)]
         with subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
             try:

@@ -10,25 +10,22 @@ unless a caller says otherwise.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from mediaserver.errors import RequestFailed, TargetRefused
-from pipeline.reach import AddressRefused, Reach, was_refused
+from pipeline.reach import Reach, was_refused
 
 TIMEOUT_S = 5.0
 ANSWER_LIMIT = 64 * 1024
 CONNECTIONS_PER_HOST = 16
-
-AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class SafeHttp:
             limit=0,
             limit_per_host=CONNECTIONS_PER_HOST,
             use_dns_cache=False,
-            socket_factory=self._checked_socket,
+            socket_factory=self._reach.checked_socket,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -114,12 +111,6 @@ class SafeHttp:
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise RequestFailed(f"no usable answer ({type(error).__name__})") from error
         return HttpAnswer(answer.status, content, round((time.monotonic() - started) * 1000))
-
-    def _checked_socket(self, info: AddressInfo) -> socket.socket:
-        family, kind, protocol, _, address = info
-        if not self._reach.allows(str(address[0])):
-            raise AddressRefused("address refused")
-        return socket.socket(family, kind, protocol)
 
 
 def _is_http(url: str) -> bool:

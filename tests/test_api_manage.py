@@ -24,7 +24,8 @@ from tests.support.api_site import (
 )
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.models import fake_models
-from tests.support.server import KEY, OUTBOUND, bearer, free_port, running, until_final
+from tests.support.ports import free_port
+from tests.support.server import KEY, OUTBOUND, bearer, running, until_final
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,13 +19,13 @@ from sip.trunk import TrunkSettings
 from tests.support.callers import at_level, spoken
 from tests.support.lines import RATE_HZ, Wave, quiet, tone
 from tests.support.models import fake_models
+from tests.support.ports import free_rtp_ports
 from tests.support.server import (
     FAKE_ENGINES,
     KEY,
     NUMBER,
     Site,
     bearer,
-    free_rtp_ports,
     running,
     until_final,
     write_site,

@@ -29,14 +29,13 @@ from sip.trunk import Trunk, TrunkSettings
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.media import speech_like
 from tests.support.models import fake_models
+from tests.support.ports import free_port, free_rtp_ports
 from tests.support.server import (
     KEY,
     NUMBER,
     OUTBOUND,
     Site,
     bearer,
-    free_port,
-    free_rtp_ports,
     running,
     until_final,
     write_site,

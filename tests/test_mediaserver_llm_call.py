@@ -24,13 +24,13 @@ from tests.support.chat import Call, FakeChat, Part, serving_chat
 from tests.support.engines import espeak
 from tests.support.media import speech_like
 from tests.support.models import Ears, fake_models
+from tests.support.ports import free_rtp_ports
 from tests.support.server import (
     FAKE_ENGINES,
     KEY,
     NUMBER,
     Site,
     bearer,
-    free_rtp_ports,
     running,
     until_final,
     write_site,

@@ -15,7 +15,7 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk import TrunkSettings
 from tests.support.leg import Party
-from tests.support.sipp import free_port
+from tests.support.ports import free_port
 from tests.support.tones import loud_part, share_at, tone, write_wav
 
 pytestmark = pytest.mark.peer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ from sip.hop import Hop, Transmission
 from sip.local import LocalAddresses
 from sip.message import Request
 from sip.transport import Message, Transport
+from tests.support.ports import free_port
 
 OPTIONS = (
     b"OPTIONS sip:a@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n"
@@ -52,13 +52,6 @@ async def listening() -> AsyncIterator[Ears]:
         yield ears
     finally:
         await ears.transport.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_a_datagram_comes_with_its_source_and_can_be_answered() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -13,8 +11,6 @@ from pipeline.engines.llm_web import LIMIT, WebAnswer
 from pipeline.errors import EngineError
 
 CONNECTIONS_PER_HOST = 32
-
-AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 
 class ToolClient:
@@ -65,7 +61,7 @@ class ToolClient:
                 limit=0,
                 limit_per_host=CONNECTIONS_PER_HOST,
                 use_dns_cache=False,
-                socket_factory=self._checked_socket,
+                socket_factory=self._reach.checked_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -75,12 +71,6 @@ class ToolClient:
                 headers={"User-Agent": "openline-mediaserver"},
             )
         return self._session
-
-    def _checked_socket(self, info: AddressInfo) -> socket.socket:
-        family, kind, protocol, _, address = info
-        if not self._reach.allows(str(address[0])):
-            raise reach.AddressRefused("address refused")
-        return socket.socket(family, kind, protocol)
 
 
 async def _limited(answer: aiohttp.ClientResponse) -> bytes:

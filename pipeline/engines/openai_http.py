@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, Final, TypeAlias
@@ -22,8 +21,6 @@ import aiohttp
 
 from pipeline import reach
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
-
-AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 Form: TypeAlias = Callable[[], aiohttp.FormData]
 """Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
@@ -198,7 +195,7 @@ class ModelEndpoint:
                 limit=CONNECTIONS,
                 keepalive_timeout=KEEP_ALIVE_S,
                 ttl_dns_cache=30,
-                socket_factory=self._checked_socket,
+                socket_factory=self._reach.checked_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -208,12 +205,6 @@ class ModelEndpoint:
                 trust_env=False,
             )
         return self._session
-
-    def _checked_socket(self, info: AddressInfo) -> socket.socket:
-        family, kind, protocol, _, address = info
-        if not self._reach.allows(str(address[0])):
-            raise reach.AddressRefused("address refused")
-        return socket.socket(family, kind, protocol)
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from api.app import build
 from mediaserver.server import Server
 from mediaserver.settings import load
+from tests.support.ports import free_port, free_rtp_ports
 
 OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 INBOUND = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
@@ -178,32 +178,6 @@ engine = "pocketsphinx"
 [agent.tts]
 engine = "espeak-ng"
 """
-
-
-def free_port() -> int:
-    """A port that nothing is bound to, neither UDP nor TCP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            try:
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-
-
-def free_rtp_ports(count: int = 80) -> str:
-    """A range for RTP below the ephemeral ports, its ends free."""
-    for first in range(10_000 + (os.getpid() % 200) * 100, 32_000, count):
-        with socket.socket(type=socket.SOCK_DGRAM) as low, socket.socket(type=socket.SOCK_DGRAM) as high:
-            try:
-                low.bind(("127.0.0.1", first))
-                high.bind(("127.0.0.1", first + count - 1))
-            except OSError:
-                continue
-            return f"{first}-{first + count - 1}"
-    raise RuntimeError("no free range of ports")
 
 
 @dataclass(frozen=True)

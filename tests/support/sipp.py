@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "sipp"
 PATIENCE_S = 25
-
-
-def free_port() -> int:
-    """A UDP and TCP port nobody has now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Sipp:

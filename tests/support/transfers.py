@@ -12,7 +12,8 @@ from pathlib import Path
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import TrunkSettings
-from tests.support.server import Site, free_rtp_ports, write_site
+from tests.support.ports import free_rtp_ports
+from tests.support.server import Site, write_site
 
 HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b01"
 WEB_HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b02"
