@@ -1,7 +1,4 @@
-"""From `web-calls/connect` to the agent's first sound, with LiveKit's Python SDK on loopback.
-
-python -m bench.rooms_join          → one line of JSON: milliseconds of each join, and of its steps
-"""
+"""From `web-calls/connect` to the agent's first sound, with LiveKit's Python SDK on loopback."""
 
 from __future__ import annotations
 

@@ -14,12 +14,11 @@ from mediaserver.errors import SettingsError
 from mediaserver.settings import load
 from mediaserver.wiring import session_settings
 from pipeline.language_lists import OverlapKind, judge_overlap, word_lists
-from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.call import Call
 from tests.support.callers import at_level, spoken
+from tests.support.carrier import carrier
 from tests.support.lines import RATE_HZ, Wave, quiet, tone
 from tests.support.models import fake_models
-from tests.support.ports import free_rtp_ports
 from tests.support.server import (
     FAKE_ENGINES,
     KEY,
@@ -133,21 +132,17 @@ async def test_what_a_carrier_says_before_the_answer_is_on_the_record(tmp_path: 
     tones = [tone((hz,), 0.33) for hz in (950, 1400, 1800)]
     words = Announcement(np.concatenate([quiet(0.2), *tones, quiet(0.5)]))
     site = write_site(tmp_path, more=AGENT.format(id=CALLER, engines=FAKE_ENGINES, message=MESSAGE))
-    first, last = map(int, free_rtp_ports(160).split("-"))
-    settings = EndpointSettings(udp=f"127.0.0.1:{site.carrier}", rtp_ports=(first + 80, last))
+
+    async def says_why_not(call: Call) -> None:
+        call.attach(None, words)
+        await call.ring(early_media=True)
+        async with asyncio.timeout(30):
+            while not words.over:
+                await asyncio.sleep(0.02)
+        await call.reject(480)
+
     with fake_models():
-        async with Endpoint(settings) as carrier:
-            uri = f"sip:127.0.0.1:{site.sip};transport=udp"
-            carrier.add_trunk(TrunkSettings(id="us", uri=uri, allow_from=("127.0.0.1/32",)))
-            async with running(site) as (_, client):
-                call_id = await place(client)
-                incoming = await anext(carrier.incoming())
-                incoming.attach(None, words)
-                await incoming.ring(early_media=True)
-                async with asyncio.timeout(30):
-                    while not words.over:
-                        await asyncio.sleep(0.02)
-                await incoming.reject(480)
-                call = await until_final(client, call_id)
+        async with carrier(site, says_why_not), running(site) as (_, client):
+            call = await until_final(client, await place(client))
     assert call["status"] == "NO_ANSWER"
     assert call["analysis"]["line"] == "not_in_service"

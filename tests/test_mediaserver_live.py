@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import wave
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from mediaserver.db import open_database
 from mediaserver.server import Server
 from mediaserver.trunking import set_trunks
 from sip.call import Call, CallFailed
-from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState
-from sip.trunk import Trunk, TrunkSettings
+from tests.support.carrier import carrier
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.media import speech_like
 from tests.support.models import fake_models
-from tests.support.ports import free_port, free_rtp_ports
+from tests.support.ports import free_port
 from tests.support.server import (
     KEY,
     NUMBER,
@@ -42,7 +41,6 @@ from tests.support.server import (
 )
 
 Client = TestClient[Any, Any]
-Answering = Callable[[Call], Awaitable[None]]
 
 FRONT_DESK = "+14155550101"
 
@@ -51,43 +49,6 @@ FRONT_DESK = "+14155550101"
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     with database_on(request.param) as database:
         yield write_site(tmp_path, database=database)
-
-
-class Carrier:
-    """The other side of the trunk: rings for calls that come, and places calls to the server."""
-
-    def __init__(self, phone: Endpoint, trunk: Trunk) -> None:
-        self.phone = phone
-        self.trunk = trunk
-        self.calls: list[Call] = []
-
-    async def answer_with(self, answering: Answering) -> None:
-        """Every call is treated by `answering`, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            async for call in self.phone.incoming():
-                self.calls.append(call)
-                tasks.create_task(self._treat(answering, call))
-
-    async def _treat(self, answering: Answering, call: Call) -> None:
-        with suppress(CallFailed):
-            await answering(call)
-
-
-@asynccontextmanager
-async def carrier(site: Site, answering: Answering) -> AsyncIterator[Carrier]:
-    first, last = (int(port) for port in free_rtp_ports().split("-"))
-    settings = EndpointSettings(udp=f"127.0.0.1:{site.carrier}", rtp_ports=(first + 100, last + 100))
-    async with Endpoint(settings) as phone:
-        uri = f"sip:127.0.0.1:{site.sip};transport=udp"
-        trunk = phone.add_trunk(TrunkSettings(id="us", uri=uri, allow_from=("127.0.0.1/32",)))
-        side = Carrier(phone, trunk)
-        task = asyncio.create_task(side.answer_with(answering))
-        try:
-            yield side
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def says_yes(call: Call) -> None:

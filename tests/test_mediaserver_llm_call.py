@@ -17,14 +17,11 @@ from mediaserver.settings import load
 from mediaserver.wiring import engine_problems
 from pipeline.engines.espeak import Espeak
 from sip.call import Call as PhoneCall
-from sip.call import CallFailed
-from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from tests.support.carrier import carrier
 from tests.support.chat import Call, FakeChat, Part, serving_chat
 from tests.support.engines import espeak
 from tests.support.media import speech_like
 from tests.support.models import Ears, fake_models
-from tests.support.ports import free_rtp_ports
 from tests.support.server import (
     FAKE_ENGINES,
     KEY,
@@ -240,29 +237,16 @@ async def telephones(site: Site, dialled: list[str], chat: FakeChat) -> AsyncIte
                 while len(chat.requests) == before:
                     await asyncio.sleep(0.05)
 
-    first, last = (int(port) for port in free_rtp_ports().split("-"))
-    settings = EndpointSettings(udp=f"127.0.0.1:{site.carrier}", rtp_ports=(first + 100, last + 100))
-
     async def talk(call: PhoneCall) -> None:
         dialled.append(call.local_number)
-        with suppress(CallFailed):
-            await call.answer()
-            while len(chat.requests) < 12:
-                await call.play(speech_like(8000 * 7 // 10), 8000)
-                await answered(len(chat.requests))
-            await call.hang_up()
+        await call.answer()
+        while len(chat.requests) < 12:
+            await call.play(speech_like(8000 * 7 // 10), 8000)
+            await answered(len(chat.requests))
+        await call.hang_up()
 
-    async with Endpoint(settings) as phone, asyncio.TaskGroup() as tasks:
-        uri = f"sip:127.0.0.1:{site.sip};transport=udp"
-        phone.add_trunk(TrunkSettings(id="us", uri=uri, allow_from=("127.0.0.1/32",)))
-
-        async def take_calls() -> None:
-            async for call in phone.incoming():
-                tasks.create_task(talk(call))
-
-        taking = tasks.create_task(take_calls())
+    async with carrier(site, talk):
         yield
-        taking.cancel()
 
 
 async def test_a_model_that_obeys_everybody_dials_and_changes_nothing_it_may_not(tmp_path: Path) -> None:

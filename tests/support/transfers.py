@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sip.call import Call, CallFailed
-from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
-from tests.support.ports import free_rtp_ports
+from sip.call import Call
+from tests.support.carrier import carrier
 from tests.support.server import Site, write_site
 
 HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b01"
@@ -112,33 +110,19 @@ class People:
 async def telephones(site: Site, **refused: int) -> AsyncIterator[People]:
     """Everybody on the trunk answers at once, but who is in `refused` (by "n" and the number's digits) with
     a status."""
-    first, last = (int(port) for port in free_rtp_ports().split("-"))
-    settings = EndpointSettings(udp=f"127.0.0.1:{site.carrier}", rtp_ports=(first + 100, last + 100))
     people = People()
 
     async def take(call: Call) -> None:
         code = refused.get("n" + call.local_number.removeprefix("+"))
-        with suppress(CallFailed):
+        try:
             await call.ring()
             if code is not None:
                 await call.reject(code)
             else:
                 await call.answer()
-        people.calls[call.local_number] = call
-        people.news.set()
-
-    async def serve(phone: Endpoint) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            async for call in phone.incoming():
-                tasks.create_task(take(call))
-
-    async with Endpoint(settings) as phone:
-        uri = f"sip:127.0.0.1:{site.sip};transport=udp"
-        phone.add_trunk(TrunkSettings(id="us", uri=uri, allow_from=("127.0.0.1/32",)))
-        task = asyncio.create_task(serve(phone))
-        try:
-            yield people
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            people.calls[call.local_number] = call
+            people.news.set()
+
+    async with carrier(site, take):
+        yield people
