@@ -52,8 +52,8 @@ class UserKeyed:
 
 @dataclass(frozen=True, slots=True)
 class UserSilent:
-    """The caller has said nothing for the reprompt time. `count` is 1 for the first time in a row; `heard` and
-    `interrupted` are those of `UserSaid`."""
+    """The caller has said nothing for the reprompt time. `count` is 1 for the first time in a row; `heard`
+    and `interrupted` are those of `UserSaid`."""
 
     count: int
     heard: str = field(default="", compare=False)

@@ -171,11 +171,11 @@ class Minutes:
         self.interruptions += interrupted
         event = exchange.event
         caller = exchange.caller
-        said = event.text if isinstance(event, UserSaid) else ""
+        text = event.text if isinstance(event, UserSaid) else ""
         keyed = event.digits if isinstance(event, UserKeyed) else ""
         turn = TurnRecord(
             number=len(self.turns) + 1,
-            user_text=masked(said) if exchange.masked else said,
+            user_text=masked(text) if exchange.masked else text,
             keyed=masked(keyed) if exchange.masked else keyed,
             confidence=event.confidence if isinstance(event, UserSaid) else 0.0,
             agent_text=self.heard,
