@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from mediaserver.errors import RequestFailed, TargetRefused
+from pipeline.engines.sockets import sockets_within
 from pipeline.reach import Reach, was_refused
 
 TIMEOUT_S = 5.0
@@ -61,7 +62,7 @@ class SafeHttp:
             limit=0,
             limit_per_host=CONNECTIONS_PER_HOST,
             use_dns_cache=False,
-            socket_factory=self._reach.checked_socket,
+            socket_factory=sockets_within(self._reach),
         )
         self._session = aiohttp.ClientSession(
             connector=connector,

@@ -9,16 +9,13 @@ connected to.
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
-"""As `socket.getaddrinfo` gives it."""
 
 # What IANA's special-purpose registries (RFC 6890) keep from the public, where some supported version of
 # `ipaddress` still calls it global.
@@ -66,14 +63,6 @@ class Reach:
         except ValueError:
             return False
         return all(self._allows(inner) for inner in _meanings(address))
-
-    def checked_socket(self, info: AddressInfo) -> socket.socket:
-        """A socket to be connected to `info`, the `socket_factory` of an aiohttp connector. Raises
-        `AddressRefused`."""
-        family, kind, protocol, _, address = info
-        if not self.allows(str(address[0])):
-            raise AddressRefused("address refused")
-        return socket.socket(family, kind, protocol)
 
     def _allows(self, address: IpAddress) -> bool:
         if any(address in network for network in self._allowed):

@@ -8,6 +8,7 @@ import aiohttp
 
 from pipeline import reach
 from pipeline.engines.llm_web import LIMIT, WebAnswer
+from pipeline.engines.sockets import sockets_within
 from pipeline.errors import EngineError
 
 CONNECTIONS_PER_HOST = 32
@@ -61,7 +62,7 @@ class ToolClient:
                 limit=0,
                 limit_per_host=CONNECTIONS_PER_HOST,
                 use_dns_cache=False,
-                socket_factory=self._reach.checked_socket,
+                socket_factory=sockets_within(self._reach),
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,

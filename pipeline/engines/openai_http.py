@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from pipeline import reach
+from pipeline.engines.sockets import sockets_within
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 
 Form: TypeAlias = Callable[[], aiohttp.FormData]
@@ -195,7 +196,7 @@ class ModelEndpoint:
                 limit=CONNECTIONS,
                 keepalive_timeout=KEEP_ALIVE_S,
                 ttl_dns_cache=30,
-                socket_factory=self._reach.checked_socket,
+                socket_factory=sockets_within(self._reach),
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
