@@ -20,30 +20,8 @@ from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from tests.support.media import speech_like
 from tests.support.models import Ears, Utterance, Voice, fake_models
 from tests.support.raw_call import FRAME, SOUND, RawCall
-from tests.support.server import Site, running, until_final, write_site
+from tests.support.server import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
 
-QUESTION = "+14155550108"
-ASKS = """
-[[agent]]
-id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f88"
-company = "acme"
-name = "Asks"
-direction = "inbound"
-trunk = "carrier"
-phone_number = "+14155550108"
-{engines}
-[agent.script]
-start = "ask"
-[[agent.script.step]]
-id = "ask"
-say = "Well?"
-expect = {{ kinds = ["yes_no"] }}
-next = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "Goodbye."
-action = "hang_up"
-"""
 DEAD_AIR_S = 2.5
 
 
@@ -121,7 +99,7 @@ def minds(fault: str) -> Iterator[None]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return write_site(tmp_path, more=ASKS)
+    return write_site(tmp_path, more=asking_agent("Well?"))
 
 
 async def over(call: RawCall) -> None:
@@ -156,7 +134,7 @@ async def test_ears_that_fail(site: Site, fault: str) -> None:
     ears = DeafEars()
     ears.fault = fault
     with fake_models(ears):
-        async with running(site) as (_, client), RawCall(site.sip, QUESTION) as call:
+        async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await answers_in_time(call)
             await call.hang_up()
             assert (await ended(client))["status"] == "COMPLETED"
@@ -165,7 +143,7 @@ async def test_ears_that_fail(site: Site, fault: str) -> None:
 @pytest.mark.parametrize("fault", ["hang", "raise"])
 async def test_an_agent_that_fails(site: Site, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     with minds(fault), fake_models():
-        async with running(site) as (_, client), RawCall(site.sip, QUESTION) as call:
+        async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await answers_in_time(call)
             if fault == "raise":  # the apology is the last word
                 call.reply(await call.asked("BYE"))
@@ -179,7 +157,7 @@ async def test_an_agent_that_fails(site: Site, fault: str, caplog: pytest.LogCap
 async def test_a_voice_that_stops_in_the_middle(site: Site, good_ms: int) -> None:
     voice = BrokenVoice(good_ms=good_ms)
     with fake_models(voice=voice):
-        async with running(site) as (_, client), RawCall(site.sip, QUESTION) as call:
+        async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             voice.broken = True
             await call.answered()
             loud = [time.monotonic()]

@@ -16,18 +16,10 @@ from pipeline.wav import read_channels
 from tests.support.engines import flite, over_the_line
 from tests.support.openai_server import FakeOpenAi, openai_server
 from tests.support.raw_call import FRAME, RawCall
-from tests.support.server import Site, running, until_final, write_site
+from tests.support.server import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
 
-NUMBER = "+14155550108"
 SENTENCE = "shall we send the parcel to the office or rather to your own house tomorrow morning"
-AGENT = """
-[[agent]]
-id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f88"
-company = "acme"
-name = "Asks"
-direction = "inbound"
-trunk = "carrier"
-phone_number = "+14155550108"
+ENGINES = """
 [agent.stt]
 engine = "openai"
 base_url = "BASE"
@@ -40,17 +32,6 @@ timeout_s = 20.0
 api_key = "sk-not-to-be-seen"
 [agent.session]
 endpoint_ms = 500
-[agent.script]
-start = "ask"
-[[agent.script.step]]
-id = "ask"
-say = "SENTENCE"
-expect = {{ kinds = ["yes_no"] }}
-next = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "goodbye then"
-action = "hang_up"
 """
 
 
@@ -62,7 +43,7 @@ async def fake() -> AsyncIterator[FakeOpenAi]:
 
 @pytest.fixture
 def site(tmp_path: Path, fake: FakeOpenAi) -> Site:
-    made = write_site(tmp_path, more=AGENT.replace("BASE", fake.base_url).replace("SENTENCE", SENTENCE))
+    made = write_site(tmp_path, more=asking_agent(SENTENCE, engines=ENGINES.replace("BASE", fake.base_url)))
     text = made.path.read_text()
     made.path.write_text(text.replace("drain_s = 5", 'drain_s = 5\nallow_networks = ["127.0.0.0/8"]'))
     return made
@@ -110,7 +91,7 @@ def check_words(record: dict[str, Any]) -> None:
     """Nobody's words are missing. On a busy machine the agent may have asked again."""
     agent = [entry["text"] for entry in record["transcript"] if entry["role"] == "agent"]
     caller = [entry["text"] for entry in record["transcript"] if entry["role"] == "caller"]
-    assert (agent[0], agent[-1]) == (SENTENCE, "goodbye then")
+    assert (agent[0], agent[-1]) == (SENTENCE, "Goodbye.")
     assert caller[-1] == "yes please"
 
 
@@ -130,7 +111,7 @@ async def test_a_call_is_heard_and_answered_through_a_server(
     site: Site, fake: FakeOpenAi, asked_of_espeak: list[str], tmp_path: Path
 ) -> None:
     answer = await yes(tmp_path)
-    async with running(site) as (_, client), RawCall(site.sip, NUMBER) as call:
+    async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
         prepared = len(fake.said)
         asked_of_espeak.clear()
         record = await conversation(call, client, answer)
@@ -139,7 +120,7 @@ async def test_a_call_is_heard_and_answered_through_a_server(
     check_words(record)
     assert asked_of_espeak == []
     inputs = [each["input"] for each in fake.said[prepared:]]
-    assert (inputs[0], inputs[-1]) == (SENTENCE, "goodbye then")
+    assert (inputs[0], inputs[-1]) == (SENTENCE, "Goodbye.")
     assert {each.rate_hz for each in fake.heard} == {16000}
     assert f'mediaserver_engine_breaker_open{{engine="openai {fake.base_url}",kind="tts"}} 0.0' in metrics
     assert "sk-not-to-be-seen" not in json.dumps(record) + metrics
@@ -149,7 +130,7 @@ async def test_a_voice_that_dies_in_a_sentence_and_ears_that_are_dead(
     site: Site, fake: FakeOpenAi, asked_of_espeak: list[str], tmp_path: Path
 ) -> None:
     answer = await yes(tmp_path)
-    async with running(site) as (_, client), RawCall(site.sip, NUMBER) as call:
+    async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
         asked_of_espeak.clear()
         fake.manners.dies_after = 24000 * 2 * 3  # in the tenth word
         fake.on_voice = lambda sent: setattr(fake.manners, "status", 500)
@@ -163,7 +144,7 @@ async def test_a_voice_that_dies_in_a_sentence_and_ears_that_are_dead(
     assert 2 <= len(whole) <= 11
     assert SENTENCE.endswith(rest)
     assert len(SENTENCE.split()) - len(rest.split()) <= len(whole)  # none between the tones and espeak-ng
-    assert others[-1] == "goodbye then"
+    assert others[-1] == "Goodbye."
     roles = [fault["role"] for fault in record["analysis"]["faults"]]
     assert set(roles) == {"stt", "tts"}
     assert f'mediaserver_engine_failures_total{{engine="openai {fake.base_url}",kind="stt"}}' in metrics

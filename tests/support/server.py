@@ -180,6 +180,36 @@ engine = "espeak-ng"
 """
 
 
+ASKING_NUMBER = "+14155550108"
+
+_ASKING = """
+[[agent]]
+id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f88"
+company = "acme"
+name = "Asks"
+direction = "inbound"
+trunk = "carrier"
+phone_number = "+14155550108"
+ENGINES
+[agent.script]
+start = "ask"
+[[agent.script.step]]
+id = "ask"
+say = "QUESTION"
+expect = {{ kinds = ["yes_no"] }}
+next = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+"""
+
+
+def asking_agent(question: str, *, engines: str = "{engines}") -> str:
+    """More of a site: an agent at `ASKING_NUMBER` that asks one question and says goodbye."""
+    return _ASKING.replace("QUESTION", question).replace("ENGINES", engines)
+
+
 @dataclass(frozen=True)
 class Site:
     """A configuration file and the ports in it; `carrier` is where the trunk sends its INVITEs. `database` is
