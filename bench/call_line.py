@@ -13,7 +13,7 @@ GIVE_UP_NS: Final = 8_000_000_000
 
 PCMU: Final = "0 PCMU/8000"
 OPUS: Final = "111 opus/48000/2"
-"""What a caller offers, as `a=rtpmap` says it; one format each."""
+"""What a caller offers, as `a=rtpmap` says it; beside it the `events` of keys, where they are pressed."""
 
 Address = tuple[str, int]
 
@@ -41,6 +41,7 @@ class Line:
         caller: str,
         called: str,
         codec: str = PCMU,
+        events: str = "",
     ) -> None:
         self.state = LineState.CALLING
         self.call_id = call_id
@@ -52,17 +53,19 @@ class Line:
         self._contact = contact
         self._target = self._uri = f"sip:{called}@{server[0]}:{server[1]}"
         self._to_tag = ""
-        self._codec = codec
+        self._formats = [codec, events] if events else [codec]
         self._pending = b""
         self._resend_ns = self._wait_ns = 0
 
     def invite(self, media: Address, now_ns: int) -> bytes:
         """The INVITE; `media` is where the caller listens."""
         host, port = media
+        types = " ".join(each.partition(" ")[0] for each in self._formats)
         body = (
             f"v=0\r\no=- 1 1 IN IP4 {host}\r\ns=-\r\nc=IN IP4 {host}\r\nt=0 0\r\n"
-            f"m=audio {port} RTP/AVP {self._codec.partition(' ')[0]}\r\n"
-            f"a=rtpmap:{self._codec}\r\na=ptime:20\r\n"
+            f"m=audio {port} RTP/AVP {types}\r\n"
+            + "".join(f"a=rtpmap:{each}\r\n" for each in self._formats)
+            + "a=ptime:20\r\n"
         )
         self.invited_ns = now_ns
         return self._first(self._request("INVITE", 1, body), now_ns)

@@ -122,31 +122,14 @@ class Target:
                 self.process.wait(10)
 
 
-class ServerUnderTest(Target):
-    """The real server with stub engines. `started_s`: from its start to the first 200 of /readyz."""
+class MediaServer(Target):
+    """A target with the server's API, at `http`."""
 
-    def __init__(self, directory: Path, more: str = "") -> None:
-        self.http, sip = free_port(), free_port()
-        config = directory / "server.toml"
-        config.write_text(
-            _CONFIG.format(
-                http=self.http,
-                sip=sip,
-                data_dir=directory / "data",
-                key=KEY,
-                script_number=SCRIPT_NUMBER,
-                monologue_number=MONOLOGUE_NUMBER,
-                endpoint_ms=ENDPOINT_MS,
-                barge_in_ms=BARGE_IN_MS,
-            )
-            + more
-        )
-        began = time.monotonic()
-        command = [sys.executable, "-m", "bench.call_server", "serve", "--config", str(config)]
-        cache = str(directory / "kernels")
-        super().__init__(command, ("127.0.0.1", sip), directory / "server.log", NUMBA_CACHE_DIR=cache)
-        wait_ready(self, f"http://127.0.0.1:{self.http}/readyz")
-        self.started_s = time.monotonic() - began
+    def __init__(
+        self, command: list[str], address: tuple[str, int], log: Path, *, http: int, **environment: str
+    ) -> None:
+        super().__init__(command, address, log, **environment)
+        self.http = http
 
     def get(self, path: str) -> Any:
         """The body of a GET: JSON, or text. Raises URLError."""
@@ -166,6 +149,34 @@ class ServerUnderTest(Target):
             cursor = page["cursor"] or ""
             if not cursor:
                 return
+
+
+class ServerUnderTest(MediaServer):
+    """The real server with stub engines. `started_s`: from its start to the first 200 of /readyz."""
+
+    def __init__(self, directory: Path, more: str = "") -> None:
+        http, sip = free_port(), free_port()
+        config = directory / "server.toml"
+        config.write_text(
+            _CONFIG.format(
+                http=http,
+                sip=sip,
+                data_dir=directory / "data",
+                key=KEY,
+                script_number=SCRIPT_NUMBER,
+                monologue_number=MONOLOGUE_NUMBER,
+                endpoint_ms=ENDPOINT_MS,
+                barge_in_ms=BARGE_IN_MS,
+            )
+            + more
+        )
+        began = time.monotonic()
+        command = [sys.executable, "-m", "bench.call_server", "serve", "--config", str(config)]
+        cache = str(directory / "kernels")
+        log = directory / "server.log"
+        super().__init__(command, ("127.0.0.1", sip), log, http=http, NUMBA_CACHE_DIR=cache)
+        wait_ready(self, f"http://127.0.0.1:{http}/readyz")
+        self.started_s = time.monotonic() - began
 
 
 def wait_ready(target: Target, url: str) -> None:

@@ -17,31 +17,22 @@ from typing import Any, Final
 import click
 
 from bench import conversation_report, conversation_turns, conversation_wire, report
-from bench.conversation_clock import Taped, converse
+from bench.conversation_clock import converse
 from bench.conversation_figures import Outcome, outcome, summary
+from bench.conversation_handset import Taped
 from bench.conversation_plot import draw
 from bench.conversation_scenarios import PHRASES, SCENARIOS, Dice, Script
 from bench.conversation_sounds import Phrasebook
-from bench.conversation_wire import CODECS_OFFERED
+from bench.conversation_wire import CODECS_OFFERED, Call
 
 CALLS: Final = 300
 SHORT_CALLS: Final = 12
 LEAST_CALLS: Final = 60
 """Of a scenario, however many make up a rate together."""
 
-WIRE: Final = (
-    "clean turn",
-    "interruption, middle",
-    "pause inside an utterance",
-    "slow digits",
-    "backchannel",
-    "cough",
-    "echo",
-    "loss and jitter",
-)
-"""Scenarios that are held over SIP and RTP, too."""
+WIRE_CALLS: Final = 6
+"""Of every scenario over SIP and RTP, in each codec."""
 
-WIRE_CALLS: Final = 4
 _BATCH: Final = 25
 
 
@@ -56,10 +47,10 @@ def script(name: str, seed: int) -> Script:
     return SCENARIOS[name].make(Dice(phrasebook(), name, seed))
 
 
-def call(name: str, seed: int, *, vad_only: bool = False) -> tuple[Taped, Outcome]:
+def call(name: str, seed: int, *, codec: str = "pcmu", vad_only: bool = False) -> tuple[Taped, Outcome]:
     """One call on the virtual clock, and what came of it."""
     played = script(name, seed)
-    taped = converse(played, seed, vad_only=vad_only)
+    taped = converse(played, seed, codec=codec, vad_only=vad_only)
     return taped, outcome(played, taped)
 
 
@@ -99,20 +90,19 @@ def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     return figures
 
 
-def wire(count: int, names: Sequence[str] = WIRE) -> list[dict[str, Any]]:
-    """Some scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
-    keys = [(name, codec, seed) for name in names for codec in CODECS_OFFERED for seed in range(count)]
+def wire(count: int, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
+    keys = [(name, codec, seed) for seed in range(count) for name in names for codec in CODECS_OFFERED]
     click.echo(f"measuring: {len(keys)} calls over SIP and RTP", err=True)
-    played = [script(name, seed) for name, _, seed in keys]
-    jobs = [(each, codec, seed) for each, (_, codec, seed) in zip(played, keys, strict=True)]
-    tapes = conversation_wire.measure(jobs)
+    played = [Call(script(name, seed), codec, seed) for name, codec, seed in keys]
+    tapes = conversation_wire.measure(played)
+    found = {key: outcome(each.script, taped) for key, each, taped in zip(keys, played, tapes, strict=True)}
     rows = []
     for name in names:
-        virtual = [call(name, seed)[1] for seed in range(count)]
         for codec in CODECS_OFFERED:
-            of_it = [place for place, key in enumerate(keys) if key[:2] == (name, codec)]
-            found = [outcome(played[place], tapes[place]) for place in of_it]
-            rows.append(conversation_wire.compared(name, codec, found, virtual))
+            here = [found[name, codec, seed] for seed in range(count)]
+            there = [call(name, seed, codec=codec)[1] for seed in range(count)]
+            rows.append(conversation_wire.compared(name, codec, here, there))
     return rows
 
 
@@ -139,7 +129,7 @@ def main(count: int, only: Sequence[str], short: bool) -> None:
     names = list(only or SCENARIOS)
     figures = measure(names, SHORT_CALLS if short else count)
     if not only:
-        figures["wire"] = wire(1, WIRE[:2]) if short else wire(WIRE_CALLS)
+        figures["wire"] = wire(1, names[:1]) if short else wire(WIRE_CALLS, names)
         figures["end_of_turn"] = conversation_turns.measure(phrasebook(), SHORT_CALLS * 4 if short else count)
     conversation_report.show(figures)
     click.echo(f"first calls that were not as wanted: {figures['first_bad']}")

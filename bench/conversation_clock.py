@@ -1,45 +1,37 @@
 """Conversations without a network and without waiting: the real `Session` between a scripted caller and
-stand-in models, on a clock that jumps to whatever is due next."""
+stand-in models, on a clock that jumps to whatever is due next.
+
+Between them is what is between them in the server, too: RTP, the codec, reordering and concealment, the
+pacer. Only sockets are missing."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import numpy as np
-
 from bench.conversation_baseline import VadOnly
-from bench.conversation_caller import FRAME, Caller, Placed, Truth, recording
+from bench.conversation_caller import Truth
+from bench.conversation_handset import PTIME_S, Handset, Taped, plan_of
 from bench.conversation_models import Agent, Fault, Recogniser, Voice
 from bench.conversation_scenarios import Script
-from bench.conversation_sounds import RATE_HZ, reading
+from bench.conversation_sounds import reading
 from bench.virtual_clock import VirtualLoop
-from pipeline.agent import AgentEvent
-from pipeline.audio import Pcm
+from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
+from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
 from pipeline.outcome import SessionObserver, SessionResult
+from pipeline.pacer import Pacer
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.turn_judge import TurnJudge
+from sip.plan import CODECS, Codec
+from sip.receiver import RtpReceiver
+from sip.sender import Address, RtpSender
 
-PTIME_S: Final = 0.02
 _JUDGE: Final = TurnJudge()
-
-
-@dataclass(slots=True)
-class Taped:
-    """What was on the wire of one call, seen from the caller's socket: samples at 8 kHz from the answer on,
-    where each cue lay, and beside it what the system says happened. `decisions`: (second, name) for the
-    pictures."""
-
-    sent: Pcm
-    heard: Pcm
-    placed: list[Placed]
-    events: list[AgentEvent] = field(default_factory=list)
-    result: SessionResult | None = None
-    decisions: list[tuple[float, str]] = field(default_factory=list)
+_NOWHERE: Final = ("", 0)
 
 
 class Talk(Protocol):
@@ -50,75 +42,59 @@ class Talk(Protocol):
 
 
 class Line:
-    """The leg between them: 20 ms in and 20 ms out, with the losses and the delay of the script."""
+    """The agent's leg: `sip.media.MediaStream` with the caller's telephone in place of sockets."""
 
-    rate_hz = RATE_HZ
-
-    def __init__(self, caller: Caller, script: Script, seed: int) -> None:
-        self._caller = caller
-        self._script = script
-        self._rng = np.random.default_rng(seed)
+    def __init__(self, script: Script, codec: Codec, seed: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.rate_hz = codec.rate_hz
+        self.handset = Handset(script, codec, seed, self._receive)
+        self._time = loop.time
+        self._receiver = RtpReceiver(codec.rate_hz)
+        self._receiver.configure(plan_of(codec), inband_dtmf=False)
+        self._sender = RtpSender(self, codec.rate_hz, time=loop.time, rng=random.Random(seed))
+        self._sender.configure(plan_of(codec))
+        self._sender.address = _NOWHERE
+        self._pace = self._sender.pace = Pacer(loop).add(self._tick, loop.time())
         self._listener: LegListener | None = None
-        self._source: AudioSource | None = None
-        self._loop = asyncio.get_running_loop()
-        self._start = self._loop.time()
-        self._tick = 0
-        self._last_out = -1.0
-        self._before = np.zeros(FRAME, np.int16)
-        self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """See `pipeline.leg.Leg`."""
-        self._listener, self._source = listener, source
-        if self._timer is not None:
-            self._timer.cancel()
+        self._listener = self._receiver.frames.listener = listener
+        self._sender.source = source
         if source is not None:
-            source.on_ready(self._speak)
-            self._schedule()
+            source.on_ready(self._wake)
 
     async def hang_up(self) -> None:
         """See `pipeline.leg.Leg`."""
         self._listener = None
+        self.handset.hang_up()
 
     async def send_dtmf(self, digits: str) -> None:
         """Not listened to."""
 
-    def _schedule(self) -> None:
-        self._timer = self._loop.call_at(self._start + (self._tick + 1) * PTIME_S, self._turn)
+    def sendto(self, data: bytearray | memoryview, address: Address, /) -> int:
+        """See `sip.sender.Wire`."""
+        self.handset.receive(bytes(data))
+        return len(data)
 
-    def _turn(self) -> None:
-        spoken_s = self._tick * PTIME_S
-        frame = self._caller.frame(spoken_s)
-        self._loop.call_later(self._script.jitter_s, self._deliver, frame, self._tick * FRAME)
-        key = self._caller.pressed(spoken_s)
-        if key and self._listener is not None:
-            self._listener.digit_received(key, self._loop.time())
-        self._tick += 1
-        self._speak()
-        if self._caller.finished(spoken_s, self._script.ending, self._script.limit_s):
-            if self._listener is not None:
-                self._listener.leg_ended("normal", self._loop.time())
-        elif self._listener is not None:
-            self._schedule()
+    def end(self) -> None:
+        """The caller hung up."""
+        self._pace.remove()
+        if self._listener is not None:
+            self._listener.leg_ended("normal", self._time())
 
-    def _deliver(self, frame: Pcm, position: int) -> None:
-        if self._listener is None:
-            return
-        lost = self._script.loss > 0 and self._rng.random() < self._script.loss
-        if lost:
-            frame = self._before // 2
-        self._before = frame
-        self._listener.audio_received(frame, position, self._loop.time(), concealed=lost)
+    def _receive(self, packet: bytes) -> None:
+        self._receiver.buffer[: len(packet)] = packet
+        self._receiver.datagram(len(packet), self._time())
 
-    def _speak(self) -> None:
-        now = self._loop.time()
-        if self._source is None or now - self._last_out < PTIME_S - 1e-4:
-            return
-        frame = self._source.read()
-        if frame is not None:
-            self._last_out = now
-            self._caller.hears(frame.copy(), now - self._start)
-            self._source.sent(now)
+    def _tick(self, now: float) -> None:
+        self._sender.tick(now)
+        if self._receiver.waiting:
+            self._receiver.flush(now)
+
+    def _wake(self) -> None:
+        if self._sender.silent:
+            self._pace.wake()
 
 
 class _Deciding(SessionObserver):
@@ -130,46 +106,66 @@ class _Deciding(SessionObserver):
 
 
 def converse(
-    script: Script, seed: int, *, settings: SessionSettings | None = None, vad_only: bool = False
+    script: Script,
+    seed: int,
+    *,
+    codec: str = "pcmu",
+    settings: SessionSettings | None = None,
+    vad_only: bool = False,
 ) -> Taped:
     """One call, on a clock of its own."""
     reading()  # made before the clock begins: it takes a process, and real time
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(_converse(script, seed, settings or SessionSettings(), vad_only))
+        return runner.run(
+            _converse(script, seed, CODECS[codec], settings or SessionSettings(), vad_only=vad_only)
+        )
 
 
-async def _converse(script: Script, seed: int, settings: SessionSettings, vad_only: bool) -> Taped:
+async def _converse(
+    script: Script, seed: int, codec: Codec, settings: SessionSettings, *, vad_only: bool
+) -> Taped:
     loop = asyncio.get_running_loop()
-    start = loop.time()
     truth = Truth()
-    caller = Caller(script.cues, truth, origin=start)
-    caller.background, caller.echo = script.background, script.echo
-    line = Line(caller, script, seed)
+    line = Line(script, codec, seed)
     agent = Agent(script.part, script.fault)
     watching = _Deciding()
-    stt, tts = Recogniser(truth, script.fault), Voice(script.fault)
     talk: Talk
     if vad_only:
-        talk = VadOnly(line, agent, stt, tts)
+        talk = VadOnly(line, agent, Recogniser(truth, script.fault), Voice(script.fault))
     else:
-        spare = (Voice(),) if script.fault is Fault.TTS_STALLS else ()
-        talk = Session(
-            leg=line,
-            agent=agent,
-            stt=stt,
-            tts=tts,
-            settings=settings,
-            fallback_tts=spare,
-            observer=watching,
-            judge=_JUDGE,
-        )
-    result = await talk.run()
-    seconds = loop.time() - start
-    return Taped(
-        np.concatenate(caller.sent),
-        recording(caller.heard, seconds),
-        caller.placed,
-        agent.events,
-        result,
-        [(now - start, state) for now, state in watching.decisions],
+        talk = _session(line, agent, truth, script.fault, settings=settings, observer=watching)
+    running = loop.create_task(_finish(talk))
+    await asyncio.sleep(random.Random(seed).uniform(0, PTIME_S))  # neither side's frames wait for the other's
+    start = loop.time()
+    taped = await line.handset.talk(truth)
+    line.end()
+    taped.events, taped.result = agent.events, await running
+    taped.decisions = [(max(0.0, now - start), state) for now, state in watching.decisions]
+    return taped
+
+
+def _session(
+    line: Line,
+    agent: Agent,
+    truth: Truth,
+    fault: Fault,
+    *,
+    settings: SessionSettings,
+    observer: SessionObserver,
+) -> Session:
+    """With the engines behind the same guards as in the server: a failed decode is tried again."""
+    stalls = fault is Fault.TTS_STALLS
+    return Session(
+        leg=line,
+        agent=agent,
+        stt=FallbackEars([GuardedEars(Recogniser(truth, fault), Guard("stt", "stand-in"))]),
+        tts=GuardedVoice(Voice(fault), Guard("tts", "stand-in"), last=not stalls),
+        settings=settings,
+        fallback_tts=(GuardedVoice(Voice(), Guard("tts", "spare"), last=True),) if stalls else (),
+        observer=observer,
+        judge=_JUDGE,
     )
+
+
+async def _finish(talk: Talk) -> SessionResult | None:
+    return await talk.run()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.conversation_caller import FRAME, LOUD
-from bench.conversation_clock import Taped
+from bench.conversation_handset import Taped
 from bench.conversation_scenarios import Script, Wanted
 from bench.conversation_sounds import RATE_HZ, Sound, agent_words
 from pipeline.agent import CallOpened, UserKeyed, UserSaid

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import pyplot
 
 from bench import report
-from bench.conversation_clock import Taped
+from bench.conversation_handset import Taped
 from bench.conversation_sounds import RATE_HZ
 from pipeline.audio import Pcm
 

@@ -1,22 +1,25 @@
 """The server that the scripted callers ring: `mediaserver serve` as it is, with the stand-ins for the models.
 
 `python -m bench.conversation_server serve --config FILE`. What the callers say is read from a file of each
-line (the truth has to cross from their process to this one); what the agent was told is written to one."""
+call (the truth has to cross from their process to this one); what the agent was told is written to one."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from bench.conversation_models import Agent, Fault, Part, Recogniser, Voice
-from bench.conversation_scenarios import ASKING, HELPING, SPEECH
-from bench.conversation_sounds import reading
+from bench.conversation_models import Agent, Fault, Listening, Part, Recogniser, Voice
+from bench.conversation_site import Job
+from bench.conversation_sounds import RATE_HZ, reading
 from mediaserver.__main__ import main
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, UserKeyed, UserSaid
+from pipeline.speech import Expected, SpeechChunk
 
-PARTS: Final[Mapping[str, Part]] = {"helping": HELPING, "asking": ASKING, "speech": SPEECH}
+_NO_CALL: Final = Job(Part(), Fault.NONE)
 
 
 class WrittenTruth:
@@ -38,8 +41,8 @@ class WrittenTruth:
 class WritingAgent(Agent):
     """Writes down what it was told, once that is settled."""
 
-    def __init__(self, part: Part, path: Path) -> None:
-        super().__init__(part)
+    def __init__(self, job: Job, path: Path) -> None:
+        super().__init__(job.part, job.fault)
         self._path = path
 
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
@@ -57,12 +60,11 @@ class WritingAgent(Agent):
             file.write(f"{type(event).__name__}\t{text}\n")
 
 
-class Playing:
-    """The agent of one line; `part` and `events` in its table."""
+class Engine:
+    """What the stand-ins of one line have in common; `line` in their tables."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._part = PARTS[settings["part"]]
-        self._events = Path(settings["events"])
+        self._line = Path(settings["line"]) if "line" in settings else None
 
     async def start(self) -> None:
         """Ready."""
@@ -70,18 +72,50 @@ class Playing:
     async def close(self) -> None:
         """Nothing is held."""
 
+    @property
+    def job(self) -> Job:
+        """The call that has come; before it nothing is broken, and a spare has none."""
+        path = self._line and self._line.with_suffix(".job")
+        return cast(Job, pickle.loads(path.read_bytes())) if path and path.exists() else _NO_CALL
+
+    def path(self, suffix: str) -> Path:
+        """A file of the line's."""
+        assert self._line is not None
+        return self._line.with_suffix(suffix)
+
+
+class Playing(Engine):
+    """The agent."""
+
     def join(self, context: AgentContext) -> WritingAgent:
         """See `pipeline.agent.Agent`."""
-        return WritingAgent(self._part, self._events)
+        return WritingAgent(self.job, self.path(".events"))
 
 
-def _recogniser(settings: Mapping[str, Any]) -> Recogniser:
-    return Recogniser(WrittenTruth(Path(settings["words"])), Fault.NONE)
+class Ears(Engine):
+    """Speech to text."""
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
+        """See `pipeline.speech.SpeechToText`."""
+        recogniser = Recogniser(WrittenTruth(self.path(".words")), self.job.fault)
+        return recogniser.listen(rate_hz=rate_hz, language=language, expected=expected)
+
+
+class Speaking(Engine):
+    """Text to speech."""
+
+    rate_hz = RATE_HZ
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        """See `pipeline.speech.TextToSpeech`."""
+        async with aclosing(cast(Any, Voice(self.job.fault).speak(text, language=language))) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 if __name__ == "__main__":
     reading()
-    registry.register("stt", "bench", _recogniser)
-    registry.register("tts", "bench", lambda settings: Voice())
+    registry.register("stt", "bench", Ears)
+    registry.register("tts", "bench", Speaking)
     registry.register("agent", "script", Playing)
     main(prog_name="mediaserver")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,66 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from bench.call_line import OPUS, PCMU, Line, LineState
-from bench.call_site import KEY, Target, free_port, wait_ready
-from bench.conversation_caller import Caller, Truth, recording
-from bench.conversation_clock import PTIME_S, Taped
+from bench.call_site import free_port
+from bench.conversation_caller import Truth
 from bench.conversation_figures import Outcome, summary
-from bench.conversation_scenarios import ASKING, SPEECH, Script
-from bench.conversation_sounds import RATE_HZ, Sound
-from pipeline.agent import AgentEvent, CallOpened, UserKeyed, UserSaid
-from pipeline.audio import Pcm
-from pipeline.resample import Resampler
-from sip import codecs
+from bench.conversation_handset import EVENTS, Handset, Taped
+from bench.conversation_scenarios import Script
+from bench.conversation_site import Server
+from bench.conversation_sounds import Sound
 from sip.plan import CODECS
 
-LINES: Final = 8
-JITTER_S: Final = 0.08
+AT_ONCE: Final = 16
 CODECS_OFFERED: Final = {"pcmu": PCMU, "opus": OPUS}
-_HEADER: Final = struct.Struct("!BBHII")
-_PARTS: Final = ("helping", "asking", "speech")
-_FIRST_NUMBER: Final = 14155550200
-_CONFIG: Final = """
-[server]
-http = "127.0.0.1:{http}"
-public_url = "http://127.0.0.1:{http}"
-data_dir = "{directory}/data"
-drain_s = 1
-[sip]
-udp = "127.0.0.1:{sip}"
-tcp = ""
-rtp_ports = "18000-19999"
-[[company]]
-id = "bench"
-country = "US"
-[[company.key]]
-key = "{key}"
-scopes = ["calls"]
-[[trunk]]
-id = "callers"
-company = "bench"
-uri = "sip:127.0.0.1:{sip};transport=udp"
-allow_from = ["127.0.0.1/32"]
-codecs = ["opus", "pcmu"]
-"""
-_AGENT: Final = """
-[[agent]]
-id = "2f1c1a34-6f3e-4f0e-9a63-{number:012d}"
-company = "bench"
-direction = "inbound"
-trunk = "callers"
-phone_number = "+{number}"
-[agent.script]
-part = "{part}"
-events = "{directory}/{number}.events"
-[agent.stt]
-engine = "bench"
-words = "{directory}/{number}.words"
-[agent.tts]
-engine = "bench"
-"""
 
 
 @dataclass(slots=True)
@@ -89,100 +39,31 @@ class FiledTruth(Truth):
                 file.write(f"{start:.4f}\t{end:.4f}\t{sure}\t{text}\n")
 
 
-class Server(Target):
-    """The server under test, with an agent for every line and part."""
-
-    def __init__(self, directory: Path) -> None:
-        self.http, sip = free_port(), free_port()
-        self.directory = directory
-        text = _CONFIG.format(http=self.http, sip=sip, directory=directory, key=KEY)
-        for number in (number_of(part, line) for part in _PARTS for line in range(LINES)):
-            part = _PARTS[(number - _FIRST_NUMBER) // LINES]
-            text += _AGENT.format(number=number, part=part, directory=directory)
-            (directory / f"{number}.words").touch()
-        config = directory / "server.toml"
-        config.write_text(text, encoding="utf-8")
-        command = ["-m", "bench.conversation_server", "serve", "--config", str(config)]
-        super().__init__([sys.executable, *command], ("127.0.0.1", sip), directory / "server.log")
-        wait_ready(self, f"http://127.0.0.1:{self.http}/readyz")
-
-
 class Phone(asyncio.DatagramProtocol):
-    """A caller's two sockets: signalling and RTP, 20 ms in and out."""
+    """A caller's telephone on its RTP socket."""
 
     def __init__(self, script: Script, codec: str, seed: int) -> None:
-        self._script = script
-        self._loop = asyncio.get_running_loop()
-        self._codec = CODECS[codec]
-        self._encoder, self._decoder = codecs.encoder(self._codec), codecs.decoder(self._codec)
-        rate = self._codec.rate_hz
-        self._up = Resampler(RATE_HZ, rate) if rate != RATE_HZ else None
-        self._down = Resampler(rate, RATE_HZ) if rate != RATE_HZ else None
-        self._step = self._codec.clock_rate_hz // 50
-        self._rng = np.random.default_rng(seed)
-        self._payload = np.empty(1440, np.uint8)
-        self._sequence = 0
-        self._media: tuple[str, int] = ("", 0)
-        self.caller: Caller | None = None
-        self.start = 0.0
-        self._anchor, self._anchor_s = 0, -1.0
-        self.rtp: asyncio.DatagramTransport | None = None
+        self.handset = Handset(script, CODECS[codec], seed, self._put)
+        self.media: tuple[str, int] = ("", 0)
+        self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """RTP's socket is open."""
-        self.rtp = transport
+        """The socket is open."""
+        self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """A packet of the agent's."""
-        if self.caller is None or len(data) <= _HEADER.size or data[1] & 127 != self._codec.payload_type:
-            return
-        samples = self._decoder.decode(np.frombuffer(data, np.uint8)[_HEADER.size :])
-        heard = samples.copy() if self._down is None else self._down(samples)
-        now_s = self._loop.time() - self.start
-        self.caller.hears(heard, now_s, place_s=self._place(_HEADER.unpack_from(data)[3], now_s))
-
-    def _place(self, timestamp: int, now_s: float) -> float:
-        """When the packet would have come without jitter; a stream that begins anew is taken as it comes."""
-        at_s = self._anchor_s + ((timestamp - self._anchor) & 0xFFFFFFFF) / self._codec.clock_rate_hz
-        if self._anchor_s < 0 or not -JITTER_S < at_s - now_s < PTIME_S / 2:
-            self._anchor, self._anchor_s, at_s = timestamp, now_s, now_s
-        return at_s
-
-    async def talk(self, media: tuple[str, int], truth: FiledTruth) -> Taped:
-        """The call, from its answer until the caller has nothing left to wait for."""
-        self._media, self.start = media, self._loop.time()
-        caller = self.caller = Caller(self._script.cues, truth, origin=self.start)
-        caller.background, caller.echo = self._script.background, self._script.echo
-        for tick in range(round(self._script.limit_s / PTIME_S) + 10):
-            spoken_s = tick * PTIME_S
-            await asyncio.sleep(self.start + spoken_s + PTIME_S - self._loop.time())
-            self._send(caller.frame(spoken_s))
-            if caller.finished(spoken_s, self._script.ending, self._script.limit_s):
-                break
-        seconds = self._loop.time() - self.start
-        return Taped(np.concatenate(caller.sent), recording(caller.heard, seconds), caller.placed)
-
-    def _send(self, frame: Pcm) -> None:
-        size = self._encoder.encode(frame if self._up is None else self._up(frame), self._payload)
-        sequence, self._sequence = self._sequence, self._sequence + 1
-        if self._rng.random() < self._script.loss:
-            return
-        header = _HEADER.pack(0x80, self._codec.payload_type, sequence, sequence * self._step, 7)
-        packet = header + self._payload[:size].tobytes()
-        if self._script.jitter_s:
-            late_s = float(self._rng.uniform(0, self._script.jitter_s))
-            self._loop.call_later(late_s, self._put, packet)
-        else:
-            self._put(packet)
+        self.handset.receive(data)
 
     def _put(self, packet: bytes) -> None:
-        if self.rtp is not None and not self.rtp.is_closing():
-            self.rtp.sendto(packet, self._media)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(packet, self.media)
 
 
 class _Signalling(asyncio.DatagramProtocol):
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, phone: Phone) -> None:
         self._line = line
+        self._phone = phone
         self._loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         self.transport: Any = None
@@ -192,6 +73,8 @@ class _Signalling(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self.send(self._line.receive(data.decode(), round(self._loop.time() * 1e9)))
+        if self._line.state is LineState.ENDED:
+            self._phone.handset.hang_up()
         self.changed.set()
 
     def send(self, message: bytes) -> None:
@@ -207,74 +90,80 @@ class _Signalling(asyncio.DatagramProtocol):
             self.send(self._line.overdue(round(self._loop.time() * 1e9)))
 
 
-async def ring(server: Server, script: Script, *, codec: str, line_number: int, seed: int) -> Taped:
-    """One call. Raises RuntimeError when it is not answered."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One to be made: `seed` is of the losses on its way."""
+
+    script: Script
+    codec: str
+    seed: int
+
+
+async def ring(server: Server, place: int, call: Call) -> Taped:
+    """Call number `place`. Raises RuntimeError when it is not answered."""
     loop = asyncio.get_running_loop()
-    number = number_of(part_of(script), line_number)
-    words, told = (server.directory / f"{number}.{kind}" for kind in ("words", "events"))
-    words.write_text("", encoding="utf-8")
-    told.write_text("", encoding="utf-8")
+    server.prepare(place, call.script)
     rtp, phone = await loop.create_datagram_endpoint(
-        lambda: Phone(script, codec, seed), local_addr=("127.0.0.1", 0)
+        lambda: Phone(call.script, call.codec, call.seed), local_addr=("127.0.0.1", 0)
     )
     contact = ("127.0.0.1", free_port())
+    clock_rate_hz = CODECS[call.codec].clock_rate_hz
     line = Line(
         server.address,
         contact,
-        call_id=f"c{seed}-{line_number}-{codec}-{round(loop.time() * 1e6)}",
+        call_id=f"c{place}-{round(loop.time() * 1e6)}",
         caller="+14155550100",
-        called=f"+{number}",
-        codec=CODECS_OFFERED[codec],
+        called=f"+{server.number(place)}",
+        codec=CODECS_OFFERED[call.codec],
+        events=f"{EVENTS} telephone-event/{clock_rate_hz}",
     )
     sip, signalling = await loop.create_datagram_endpoint(
-        lambda: _Signalling(line), local_addr=contact, remote_addr=server.address
+        lambda: _Signalling(line, phone), local_addr=contact, remote_addr=server.address
     )
     try:
         signalling.send(line.invite(rtp.get_extra_info("sockname"), round(loop.time() * 1e9)))
         await signalling.until(LineState.TALKING, LineState.FAILED)
         if line.state is LineState.FAILED:
             raise RuntimeError(f"the call was not answered: {line.reason}")
-        taped = await phone.talk(line.media, FiledTruth(path=words))
+        phone.media = line.media
+        taped = await phone.handset.talk(FiledTruth(path=server.line(place).with_suffix(".words")))
         signalling.send(line.leave(round(loop.time() * 1e9)))
         await signalling.until(LineState.ENDED, LineState.FAILED)
     finally:
         sip.close()
         rtp.close()
-    taped.events = _read_events(told)
+    taped.events = server.events(place)
     return taped
 
 
-async def ring_all(
-    server: Server, jobs: Sequence[tuple[Script, str, int]], *, at_once: int = LINES
-) -> list[Taped]:
-    """Calls of (script, codec, seed), `at_once` side by side."""
-    free = asyncio.Queue[int]()
-    for number in range(min(at_once, LINES)):
-        free.put_nowait(number)
+async def ring_all(server: Server, calls: Sequence[Call]) -> list[Taped]:
+    """The calls, `AT_ONCE` side by side."""
+    free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(script: Script, codec: str, seed: int) -> Taped:
-        number = await free.get()
-        try:
-            return await ring(server, script, codec=codec, line_number=number, seed=seed)
-        finally:
-            free.put_nowait(number)
+    async def one(place: int, call: Call) -> Taped:
+        async with free:
+            return await ring(server, place, call)
 
-    return list(await asyncio.gather(*(one(*job) for job in jobs)))
+    return list(await asyncio.gather(*(one(*each) for each in enumerate(calls))))
 
 
-def measure(jobs: Sequence[tuple[Script, str, int]]) -> list[Taped]:
-    """The calls, with a server of their own."""
+def measure(calls: Sequence[Call]) -> list[Taped]:
+    """The calls, with a server of their own, each with the server's account of it."""
     with tempfile.TemporaryDirectory() as directory:
-        server = Server(Path(directory))
+        server = Server(Path(directory), [call.script for call in calls])
         try:
-            return asyncio.run(ring_all(server, jobs))
+            tapes = asyncio.run(ring_all(server, calls))
+            results = server.results(len(calls))
         finally:
             server.close()
+    for place, taped in enumerate(tapes):
+        taped.result = results.get(place)
+    return tapes
 
 
 def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[Outcome]) -> dict[str, Any]:
-    """One row: the latency of both levels (yield where the caller interrupts, else response), and how far
-    they are apart."""
+    """One row: what came of the calls on both levels, and how far apart their medians are (of yielding where
+    the caller interrupts, else of answering)."""
     here, there = summary(wire), summary(virtual)
     figure = "yield_ms" if here["yield_ms"]["count"] else "response_ms"
     row = {
@@ -282,32 +171,13 @@ def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[O
         "codec": codec,
         "calls": len(wire),
         "as_wanted": here["as_wanted"],
+        "virtual_as_wanted": there["as_wanted"],
         "figure": figure,
+        "wire": here[figure],
+        "virtual": there[figure],
+        "server_ms": [ms for each in wire for ms in each.server_ms],
+        "reasons": here["reasons"],
     }
     if here[figure]["count"] and there[figure]["count"]:
-        row |= {"wire_p50": here[figure]["p50"], "virtual_p50": there[figure]["p50"]}
-        row["apart_ms"] = round(abs(row["wire_p50"] - row["virtual_p50"]), 1)
-    return row | {"reasons": here["reasons"]}
-
-
-def number_of(part: str, line: int) -> int:
-    """Which number to dial for an agent of `part` on a line of one's own."""
-    return _FIRST_NUMBER + _PARTS.index(part) * LINES + line
-
-
-def part_of(script: Script) -> str:
-    """The name under which the server knows the script's agent."""
-    if script.part is SPEECH:
-        return "speech"
-    return "asking" if script.part is ASKING else "helping"
-
-
-def _read_events(path: Path) -> list[AgentEvent]:
-    events: list[AgentEvent] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        kind, _, text = line.partition("\t")
-        if kind == "UserSaid":
-            events.append(UserSaid(text, 1.0))
-        else:
-            events.append(UserKeyed(text) if kind == "UserKeyed" else CallOpened())
-    return events
+        row["apart_ms"] = round(abs(here[figure]["p50"] - there[figure]["p50"]), 1)
+    return row
