@@ -17,8 +17,28 @@ Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 Disposition = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
 Headers = Annotated[dict[HeaderName, Secret], Field(max_length=20)]
 BuiltinName = Literal[
-    "hang_up", "transfer", "send_digits", "wait", "remember", "do_not_call_again", "switch_language"
+    "hang_up",
+    "transfer",
+    "ask_digits",
+    "send_digits",
+    "wait",
+    "remember",
+    "do_not_call_again",
+    "switch_language",
 ]
+
+
+class LlmAsk(Table):
+    """[[agent.llm.ask]]: a number that the model may ask the caller for. `digits` 0: its length is not known;
+    keyed, it ends with `terminator` or `key_timeout_s` after the last key (0: 2.5). `mask`: neither the model
+    nor the call's record sees it."""
+
+    name: Variable
+    description: str = Field(min_length=1, max_length=500)
+    digits: int = Field(default=0, ge=0, le=64)
+    terminator: Literal["", "#", "*"] = "#"
+    key_timeout_s: float = Field(default=0.0, ge=0, le=60)
+    mask: bool = False
 
 
 class LlmTool(Table):
@@ -89,6 +109,7 @@ class LlmSettings(Table):
     dispositions: tuple[Disposition, ...] = Field(default=(), max_length=50)
     languages: tuple[Language, ...] = Field(default=(), max_length=20)
     max_digits: int = Field(default=32, ge=1, le=64)
+    asks: tuple[LlmAsk, ...] = Field(default=(), alias="ask", max_length=30)
     tools: tuple[LlmTool, ...] = Field(default=(), alias="tool", max_length=30)
     mcp: tuple[LlmMcp, ...] = Field(default=(), max_length=5)
     extract: LlmExtract | None = None

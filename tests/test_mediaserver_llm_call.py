@@ -16,6 +16,7 @@ from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.settings import load
 from mediaserver.wiring import engine_problems
 from pipeline.engines.espeak import Espeak
+from pipeline.masking import MASK
 from sip.call import Call as PhoneCall
 from tests.support.carrier import carrier
 from tests.support.chat import Call, FakeChat, Part, serving_chat
@@ -182,6 +183,69 @@ async def said(client: Any, call_id: str, words: str) -> None:
                 return
             assert report["endedAt"] is None, report
             await asyncio.sleep(0.05)
+
+
+# A number that nobody may see -------------------------------------------------------------------------------
+
+CARD = "4111222233334444"
+PAYS = """
+[[agent.llm.ask]]
+name = "card"
+description = "the number of their card"
+digits = 16
+mask = true
+[[agent.llm.tool]]
+name = "pay"
+description = "Pay with the card."
+url = "{shop}/pay"
+fixed = {{ card = "{{{{card}}}}" }}
+"""
+
+
+def cashier(body: Mapping[str, Any]) -> Sequence[Part]:
+    """Asks for the card, pays, and ends the call."""
+    last = str(body["messages"][-1]["content"])
+    if "gave card" in last:
+        return [Call("pay")]
+    if body["messages"][-1]["role"] == "tool":
+        return ["Paid. Goodbye.", Call("hang_up")]
+    return [Call("ask_digits", {"name": "card", "question": "What is your card number?"})]
+
+
+async def test_a_masked_number_reaches_the_shop_and_no_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    chat = FakeChat(script=cashier, forms=["no", "no"])
+
+    async def talk(call: PhoneCall) -> None:
+        await call.answer()
+        await call.play(speech_like(8000), 8000)
+        async with asyncio.timeout(20):
+            while not chat.requests:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)  # the question is being asked
+        await call.send_dtmf(CARD)
+        await call.ended()
+
+    async with shop() as systems, serving_chat(chat) as model:
+        systems.answer = {"paid with": CARD}
+        site = site_of(tmp_path, model.base_url, systems)
+        text = site.path.read_text().replace(
+            "[agent.llm.budget]", PAYS.format(shop=systems.url) + "[agent.llm.budget]"
+        )
+        site.path.write_text(text)
+        with fake_models(Ears("i want to pay")):
+            async with carrier(site, talk), running(site) as (_, client):
+                report = await until_final(client, await place(client), timeout_s=60)
+    assert [json.loads(body) for _, path, body in systems.asked if path == "/pay"] == [{"card": CARD}]
+    assert [turn["keyed"] for turn in report["turns"] if turn["keyed"]] == [MASK]
+    assert report["analysis"]["answers"]["card"] == MASK
+    stored = b"".join(path.read_bytes() for path in site.data_dir.rglob("*") if path.is_file())
+    assert report["callTaskId"].encode() in stored
+    logged = repr([record.__dict__ for record in caplog.records])
+    for seen in (json.dumps(report), json.dumps(chat.requests), logged, stored.decode("latin-1")):
+        assert CARD not in seen
 
 
 # A model that obeys whoever spoke last ----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
+from pipeline.engines.llm_ask import Wanted, concealed
 from pipeline.engines.llm_builtin import Builtin, Notebook, Policy
 from pipeline.engines.llm_chat import Chat
 from pipeline.engines.llm_completion import Completion
@@ -82,6 +83,9 @@ class State:
     call_id: str
     notes: Notebook = field(default_factory=Notebook)
     pending: Pending | None = None
+    wanted: Wanted | None = None
+    given: dict[str, str] = field(default_factory=dict)
+    """Numbers that the caller was asked for. The model is told of those that are not masked."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     """Tools that change something: an interruption does not stop them half-way."""
     calls: int = 0
@@ -89,9 +93,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is being answered. `granted`: a tool that the caller has just agreed to."""
+    """What is being answered. `granted`: a tool that the caller has just agreed to. `say`: the answer, where
+    it needs no model."""
 
     exchange: Exchange
+    say: str = ""
     granted: Pending | None = None
     settled: Callable[[], Awaitable[None]] | None = None
 
@@ -129,6 +135,13 @@ class Answer:
         await self._acts.put(end)
 
     async def _answer(self) -> None:
+        if self._state.wanted is not None:
+            await self._acts.put(self._state.wanted.expect)
+        if self._turn.say:
+            each = Round()
+            self._turn.exchange.rounds.append(each)
+            await self._say(each, self._turn.say)
+            return
         if self._turn.granted is not None:
             await self._carry_out_granted(self._turn.granted)
         for left in reversed(range(self._mind.limits.rounds)):
@@ -199,6 +212,9 @@ class Answer:
             arguments = known.spec.schema.read(call.arguments)
         except Misfit as misfit:
             refusal = refusal or f"arguments refused: {misfit}"
+        missing = sorted(known.spec.needs - self._state.given.keys())
+        if missing:
+            refusal = refusal or f"ask the caller first, with ask_digits: {', '.join(missing)}"
         if refusal:
             self._note_refusal(call.name, refusal)
             each.results[call.id] = _error(refusal)
@@ -220,6 +236,11 @@ class Answer:
             self._language = effect.act.language
         if effect.act is not None:
             await self._acts.put(effect.act)
+        if effect.wanted is not None:
+            self._state.wanted = effect.wanted
+            await self._acts.put(effect.wanted.expect)
+            await self._say(each, effect.question)
+            return After.OVER
         if effect.ends:
             return After.OVER
         return After.QUIET if effect.quiet else After.NOTED
@@ -228,7 +249,7 @@ class Answer:
         """The caller decides, in a turn after this one."""
         text = question(tool.spec.asks, arguments)
         each.results[call.id] = ASKED
-        self._state.pending = Pending(tool, arguments, text)
+        self._state.pending, self._state.wanted = Pending(tool, arguments, text), None
         await self._acts.put(Expect(Expected(kinds=("yes_no",))))
         await self._say(each, text)
         return After.OVER
@@ -278,12 +299,12 @@ class Answer:
         began = loop.time()
         try:
             async with asyncio.timeout(spec.timeout_s):
-                text = await tool.call(arguments, self._state.variables)
-            result = json.dumps({"result": text[:MAX_RESULT]}, ensure_ascii=False)
+                text = await tool.call(arguments, {**self._state.variables, **self._state.given})
+            result = json.dumps({"result": self._bare(text[:MAX_RESULT])}, ensure_ascii=False)
         except TimeoutError:
             result = _error("no answer in time; whether it was done is not known")
         except ToolFailed as failure:
-            result = _error(str(failure))
+            result = _error(self._bare(str(failure)))
         except Exception:  # the boundary to somebody else's code
             log.exception("tool broke", extra={"call_id": self._state.call_id, "tool": spec.name})
             result = _error("the tool is broken")
@@ -298,6 +319,11 @@ class Answer:
                 "failed": result.startswith('{"error"'),
             },
         )
+
+    def _bare(self, text: str) -> str:
+        """What a tool answered, without the numbers that the model may not see."""
+        asks, given = self._mind.policy.asks, self._state.given
+        return concealed(text, [value for name, value in given.items() if asks[name].mask])
 
     def _note_refusal(self, name: str, reason: str) -> None:
         log.warning(

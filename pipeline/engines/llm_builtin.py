@@ -12,25 +12,28 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.agent import AgentAct, DoNotCall, HangUp, SendDigits, SwitchLanguage, Transfer, Wait
+from pipeline.engines.llm_ask import Ask, Wanted
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import ToolSpec
 
 MAX_WAIT_S: Final = 60
 MAX_FACTS: Final = 30
 MAX_FACT: Final = 300  # characters
+MAX_QUESTION: Final = 300
 
 NAMES: Final = (
     "hang_up",
     "transfer",
+    "ask_digits",
     "send_digits",
     "wait",
     "remember",
     "do_not_call_again",
     "switch_language",
 )
-DEFAULT: Final = ("hang_up", "transfer", "wait", "remember", "do_not_call_again", "switch_language")
-"""Those that an agent has unless it says so; `transfer` and `switch_language` only where there is somewhere
-to go."""
+DEFAULT: Final = tuple(name for name in NAMES if name != "send_digits")
+"""Those that an agent has unless it says so; `transfer`, `switch_language` and `ask_digits` only where there
+is something to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +45,21 @@ class Policy:
     languages: tuple[str, ...] = ()
     dispositions: tuple[str, ...] = ()
     max_digits: int = 32
+    asks: Mapping[str, Ask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a built-in tool comes to: an act for the session, the result for the model. `quiet`: after it the
-    agent says nothing more in this turn; `ends`: nothing can follow it."""
+    agent says nothing more in this turn; `ends`: nothing can follow it. `wanted`: the caller is asked for a
+    number with `question`, and the answer ends there."""
 
     act: AgentAct | None
     result: str
     quiet: bool = False
     ends: bool = False
+    wanted: Wanted | None = None
+    question: str = ""
 
 
 @dataclass(slots=True)
@@ -127,6 +134,27 @@ def _do_transfer(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) 
     return Effect(effect, _ok("the call is handed on when your words have been heard"), ends=True)
 
 
+def _ask_digits(policy: Policy) -> Builtin | None:
+    if not policy.asks:
+        return None  # how long it is and who may see it are not the model's to say
+    known = "; ".join(f"{ask.name}: {ask.description}" for ask in policy.asks.values())
+    return _tool(
+        "ask_digits",
+        "Ask the caller for a number that they say or key. It is put together for you; you are told when it"
+        " is there. Put the question here, not into your words, and ask nothing else with it.",
+        {
+            "name": {"enum": sorted(policy.asks), "description": known},
+            "question": {"type": "string", "minLength": 1, "maxLength": MAX_QUESTION},
+        },
+        _do_ask_digits,
+    )
+
+
+def _do_ask_digits(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) -> Effect:
+    wanted = Wanted(policy.asks[str(arguments["name"])])
+    return Effect(None, _ok("the caller is asked"), wanted=wanted, question=str(arguments["question"]))
+
+
 def _send_digits(policy: Policy) -> Builtin:
     return _tool(
         "send_digits",
@@ -198,6 +226,7 @@ _MAKERS: Final[Mapping[str, Callable[[Policy], Builtin | None]]] = MappingProxyT
     {
         "hang_up": _hang_up,
         "transfer": _transfer,
+        "ask_digits": _ask_digits,
         "send_digits": _send_digits,
         "wait": _wait,
         "remember": _remember,

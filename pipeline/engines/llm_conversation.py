@@ -11,7 +11,8 @@ configuration and by the code around the model; a model that obeys whoever spoke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.agent import (
@@ -27,6 +28,7 @@ from pipeline.agent import (
     UserSilent,
 )
 from pipeline.engines.llm_answer import Answer, Mind, Queued, State, Turn
+from pipeline.engines.llm_ask import Wanted, read_answer, shown
 from pipeline.engines.llm_consent import Pending, agrees
 from pipeline.engines.llm_extract import extract
 from pipeline.engines.llm_history import History, Message, Round, Segment
@@ -47,6 +49,15 @@ SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the caller has been asked, and has given so far."""
+
+    pending: Pending | None = None
+    wanted: Wanted | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+
 class LlmConversation:
     """One call. `said` is what the caller has heard already, of somebody who went before."""
 
@@ -60,7 +71,7 @@ class LlmConversation:
             context.variables,
             context.call_id,
         )
-        self._asked: Pending | None = None  # what waited for a yes before the caller's last words
+        self._before = _Asked()  # what was asked of the caller before their last words
         self._opening = opening_messages(mind.prompt, context)
         if said:
             self._was_said(said, said)
@@ -89,7 +100,8 @@ class LlmConversation:
     def report(self) -> AgentReport:
         """See `Conversation.report`."""
         notes = self._state.notes
-        return AgentReport(disposition=notes.disposition, answers=dict(notes.facts))
+        numbers = shown(self._mind.policy.asks, self._state.given)
+        return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
         """See `Debriefing.debrief`."""
@@ -112,27 +124,38 @@ class LlmConversation:
         state = self._state
         state.budget.new_turn()
         state.notes.disposition = ""  # of an ending that did not come about
+        unheard = self._catch_up(event)
+        before, state.pending = _Asked(state.pending, state.wanted, dict(state.given)), None
         granted: Pending | None = None
         if isinstance(event, UserSaid):
-            unheard = self._catch_up(event)
-            self._asked, state.pending = state.pending, None
-            if self._asked is not None and unheard <= UNHEARD and agrees(event.text, state.language):
-                granted = self._asked
-        elif isinstance(event, UserKeyed | UserSilent):
-            state.pending = None
-            if event.interrupted:
-                state.history.heard(event.heard)
+            self._before = before
+            if before.pending is not None and unheard <= UNHEARD and agrees(event.text, state.language):
+                granted = before.pending
+        told, say = _told(event), ""
+        if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
+            told, say = self._read(state.wanted, event, told)
         settled = event.settled if isinstance(event, UserSaid) else None
-        return Turn(state.history.begin(_told(event)), granted, settled)
+        return Turn(state.history.begin(told), say, granted, settled)
 
-    def _catch_up(self, event: UserSaid) -> int:
+    def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:
+        """What the model is told of an answer to a question for a number, and what is said without it."""
+        reading = read_answer(wanted, event, told, self._state.language)
+        self._state.wanted = reading.wanted
+        if reading.value:
+            self._state.given[wanted.ask.name] = reading.value
+        return reading.told, reading.say
+
+    def _catch_up(self, event: AgentEvent) -> int:
         """How many words of the last answer the caller did not hear."""
         state = self._state
-        if event.continues:
-            acted = state.history.undo()
-            state.pending = None if acted else self._asked
+        if isinstance(event, UserSaid) and event.continues:
+            acted, before = state.history.undo(), self._before
+            state.pending = None if acted else before.pending
+            state.wanted, state.given = before.wanted, dict(before.given)
             return 0
-        return state.history.heard(event.heard) if event.interrupted else 0
+        if isinstance(event, UserSaid | UserKeyed | UserSilent) and event.interrupted:
+            return state.history.heard(event.heard)
+        return 0
 
     def _messages(self) -> list[Message]:
         return [*self._opening, *facts_messages(self._state.notes), *self._state.history.messages()]

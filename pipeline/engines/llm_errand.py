@@ -1,7 +1,7 @@
 """A language model as the guest of a script: it leads one step and hands back what it found out.
 
-It talks, remembers, waits and uses the agent's tools; it does not end or transfer the call, which is the
-script's to do.
+It talks, asks for numbers, remembers, waits and uses the agent's tools; it does not end or transfer the call,
+which is the script's to do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def invite(mind: Mind, errand: Errand, context: AgentContext, said: str) -> Gues
     """A model that takes over after the script has `said` something ("": it speaks first)."""
     guest = Guest(errand)
     fields = f"Find out: {', '.join(errand.collect)}.\n" if errand.collect else ""
-    builtins = {name: mind.builtins[name] for name in ("wait", "remember") if name in mind.builtins}
+    builtins = {
+        name: mind.builtins[name] for name in ("wait", "remember", "ask_digits") if name in mind.builtins
+    }
     own = replace(
         mind,
         prompt=mind.prompt + _TASK.format(goal=errand.goal, fields=fields),

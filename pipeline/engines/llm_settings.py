@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from pipeline.engines.llm_ask import Ask
 from pipeline.engines.llm_builtin import DEFAULT, NAMES, Policy
 from pipeline.engines.llm_chat import ChatSettings
 from pipeline.engines.llm_extract import ExtractSettings
-from pipeline.engines.llm_http_tool import METHODS, HttpToolSettings, url_problems
+from pipeline.engines.llm_http_tool import IN_QUERY, METHODS, HttpToolSettings, url_problems
 from pipeline.engines.llm_mcp import McpSettings
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Limits, ToolSpec
 from pipeline.engines.options import Options
+from pipeline.engines.script_steps import placeholders
 
-_ANYTHING = Schema({})
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+_ANYTHING: Final = Schema({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     if not prompt.strip():
         options.wrong("prompt", "an agent needs a prompt")
     policy = _read_policy(options)
-    tools = tuple(_read_tool(table) for table in options.tables("tool"))
+    tools = tuple(_read_tool(table, policy.asks) for table in options.tables("tool"))
     mcp = tuple(_read_mcp(table) for table in options.tables("mcp"))
     _check_names(options, policy, [spec.name for spec, _ in tools], mcp)
     plan = LlmPlan(
@@ -85,13 +90,35 @@ def _read_chat(options: Options) -> ChatSettings:
 
 
 def _read_policy(options: Options) -> Policy:
+    asks = [_read_ask(table) for table in options.tables("ask")]
+    builtin = options.texts("builtin", choices=NAMES) if options.has("builtin") else DEFAULT
+    if asks and "ask_digits" not in builtin:
+        options.wrong("ask", 'builtin does not name "ask_digits"')
+    for name in sorted({ask.name for ask in asks if [each.name for each in asks].count(ask.name) > 1}):
+        options.wrong("ask", f"{name!r} names more than one number")
     return Policy(
-        builtin=options.texts("builtin", choices=NAMES) if options.has("builtin") else DEFAULT,
+        builtin=builtin,
+        asks={ask.name: ask for ask in asks},
         transfer_targets=options.texts("transfer_targets"),
         languages=options.texts("languages"),
         dispositions=options.texts("dispositions"),
         max_digits=options.integer("max_digits", 32, low=1, high=64),
     )
+
+
+def _read_ask(table: Options) -> Ask:
+    ask = Ask(
+        name=table.text("name"),
+        description=table.text("description"),
+        digits=table.integer("digits", 0, low=0, high=64),
+        terminator=table.text("terminator", "#", choices=("", "#", "*")),
+        key_timeout_s=table.number("key_timeout_s", 0.0, low=0.0, high=60.0),
+        mask=table.flag("mask"),
+    )
+    if NAME.fullmatch(ask.name) is None:
+        table.wrong("name", "must be letters, digits and underscores")
+    table.check_unknown()
+    return ask
 
 
 def _read_limits(table: Options) -> Limits:
@@ -105,10 +132,11 @@ def _read_limits(table: Options) -> Limits:
     return limits
 
 
-def _read_tool(table: Options) -> tuple[ToolSpec, HttpToolSettings]:
+def _read_tool(table: Options, asks: Mapping[str, Ask]) -> tuple[ToolSpec, HttpToolSettings]:
     name, description = table.text("name"), table.text("description")
     method = table.text("method", "POST", choices=METHODS)
-    schema = _read_schema(table, "parameters")
+    schema, fixed = _read_schema(table, "parameters"), _texts(table, "fixed")
+    needs = frozenset(each for text in fixed.values() for each in placeholders(text)) & asks.keys()
     spec = ToolSpec(
         name=name,
         description=description,
@@ -118,10 +146,13 @@ def _read_tool(table: Options) -> tuple[ToolSpec, HttpToolSettings]:
         timeout_s=table.number("timeout_s", 8.0, low=0.1, high=60),
         max_calls=table.integer("max_calls", 5, low=1, high=100),
         filler=table.text("filler"),
+        needs=needs,
     )
     settings = HttpToolSettings(
-        method=method, url=table.text("url"), headers=_texts(table, "headers"), fixed=_texts(table, "fixed")
+        method=method, url=table.text("url"), headers=_texts(table, "headers"), fixed=fixed
     )
+    for each in sorted(each for each in needs if asks[each].mask and method in IN_QUERY):
+        table.wrong("fixed", f"{each!r} is masked: it would stand in the address")
     for problem in url_problems(settings.url, spec):
         table.wrong("url", problem)
     for clash in sorted(set(settings.fixed) & set(schema.properties)):

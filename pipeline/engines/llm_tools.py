@@ -27,7 +27,8 @@ class ToolSpec:
     """What the model, the caller and the budget are told of a tool.
 
     `acts`: it changes something in the world. `asks`: what the caller is asked before it does ("" for
-    nothing); `{{name}}` is an argument. `filler` is said when it takes longer than a moment."""
+    nothing); `{{name}}` is an argument. `filler` is said when it takes longer than a moment. `needs`: numbers
+    that the caller must have given before."""
 
     name: str
     description: str
@@ -37,6 +38,7 @@ class ToolSpec:
     timeout_s: float = 8.0
     max_calls: int = 5
     filler: str = ""
+    needs: frozenset[str] = frozenset()
 
     @property
     def message(self) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from pipeline.engines.wording import folded
 
@@ -177,6 +179,10 @@ ARABIC = Lexicon(
 )
 
 
+LEXICONS: Final[Mapping[str, Lexicon]] = MappingProxyType({"en": ENGLISH, "ar": ARABIC})
+"""By language."""
+
+
 def lexicon(language: str) -> Lexicon:
     """The lexicon of `language` ("en", "en-GB", "ar"); an empty one where there is none."""
-    return {"en": ENGLISH, "ar": ARABIC}.get(language.lower().split("-")[0], Lexicon())
+    return LEXICONS.get(language.lower().split("-")[0], Lexicon())
