@@ -204,19 +204,49 @@ VAD_SNR_DB: Final = 9
 _HIGH_PASS, _LOW_PASS, _ON_DB, _OFF_DB, _QUIETEST_DB, _MIN_ON, _HANG = range(7)
 _SMOOTHED, _ACTIVE, _SNR, _RUN, _LEFT, _HEARD = range(7, 13)
 _X1, _Y1, _LOW1, _NOISE_LOW, _NOISE_HIGH = range(13, 18)
-_MIN_LOW, _MIN_HIGH, _WAS_LOW, _WAS_HIGH, _WINDOW = range(18, 23)
+_MIN_LOW, _MIN_HIGH, _WAS_LOW, _WAS_HIGH, _WINDOW, _THIN = range(18, 24)
 _WINDOW_FRAMES: Final = 38  # the minimum is taken over the last one to two windows of 0.76 s
 _SETTLING_FRAMES: Final = 50  # a call that begins in noise: until the floor is found, rise to it quickly
 _MINIMUM_BIAS_DB: Final = 1.5  # the minimum of a noise's frames lies this far below its mean
 _START_AT_MOST_DB: Final = -45.0  # who speaks in the very first frame must not become the noise floor
 
+# Beside the row eight narrower bands, a column each, for a voice that is no louder than the noise: its
+# harmonics stand out of some of them. Smoothed over two frames, so that 3 dB over the noise mean something.
+VAD_ROWS: Final = 12
+_BAND_EDGES_HZ: Final = (120, 280, 450, 650, 900, 1250, 1800, 2600, 3800)
+VAD_BANDS: Final = len(_BAND_EDGES_HZ) - 1
+_BAND_B0, _BAND_A1, _BAND_A2, _BAND_Z1, _BAND_Z2, _BAND_ENERGY = range(6)
+_BAND_POWER, _BAND_CLIPPED, _BAND_NOISE, _BAND_MIN, _BAND_WAS, _BAND_OVER = range(6, 12)
+_BAND_RATE_HZ: Final = 8000  # a faster line is thinned to this, by sums of samples
+_BAND_BIAS_DB: Final = 1.4
+_BAND_ON_DB, _BAND_OFF_DB = 3.3, 2.3  # mean of the three that stand out most: speech, and still speech
+_BAND_LOUDEST: Final = 3
+_BAND_RING_DB: Final = -3.0  # a frame below its noise is silent, however the narrow filters ring on in it
+_BAND_CLIP: Final = np.float32(10**0.9)  # over the noise: what was loud is not smeared over what follows it
+_BAND_UNKNOWN_FRAMES: Final = 6  # of a call, before a band's noise is known
+_BAND_QUIETER_DB: Final = 4.0  # than the whole: so far is the quietest floor of a band below that of all
+
 
 def energy_vad_init(
-    state: Floats, rate_hz: int, decibels: tuple[float, float, float], frames: tuple[int, int]
+    state: Floats,
+    bands: npt.NDArray[np.float32],
+    rate_hz: int,
+    decibels: tuple[float, float, float],
+    frames: tuple[int, int],
 ) -> None:
-    """Prepares a row of VAD_COLUMNS: `decibels` are on, off and quietest floor; `frames` are min-on and
-    hang."""
+    """Prepares a row of VAD_COLUMNS and `bands`, (VAD_ROWS, VAD_BANDS) or without rows: `decibels` are on,
+    off and quietest floor; `frames` are min-on and hang."""
     state[:] = 0.0
+    bands[:] = 0.0
+    for k in range(VAD_BANDS if bands.shape[0] else 0):
+        lowest, highest = _BAND_EDGES_HZ[k : k + 2]
+        middle_hz = math.sqrt(lowest * highest)
+        turn = 2.0 * math.pi * middle_hz / _BAND_RATE_HZ
+        alpha = math.sin(turn) * (highest - lowest) / (2.0 * middle_hz)
+        bands[_BAND_B0, k] = alpha / (1.0 + alpha)
+        bands[_BAND_A1, k] = -2.0 * math.cos(turn) / (1.0 + alpha)
+        bands[_BAND_A2, k] = (1.0 - alpha) / (1.0 + alpha)
+    state[_THIN] = max(1, rate_hz // _BAND_RATE_HZ)
     state[_HIGH_PASS] = 1.0 - 2.0 * math.pi * 120.0 / rate_hz  # DC and mains hum
     corner = 2.0 * math.pi * 1000.0 / rate_hz
     state[_LOW_PASS] = corner / (1.0 + corner)
@@ -249,6 +279,70 @@ def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     state[_NOISE_HIGH] += (0.3 if high_to < 0.0 else up) * high_to
 
 
+@_compiled(_TYPES.void(_I16, _F32_2D, _I64), _TYPES.void(_I16_IN, _F32_2D, _I64), fastmath=True)
+def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
+    """The energy of each band in a frame."""
+    b0, a1, a2, z1, z2, energy = bands[0], bands[1], bands[2], bands[3], bands[4], bands[5]
+    for k in range(VAD_BANDS):
+        energy[k] = np.float32(0.0)
+    scale = np.float32(1.0 / (32768.0 * thin))
+    for i in range(frame.shape[0] // thin):
+        total: Any = np.float32(0.0)
+        for j in range(thin):
+            total += np.float32(frame[i * thin + j])
+        for k in range(VAD_BANDS):  # side by side: eight chains of products, one register
+            new = b0[k] * (scale * total)
+            y = new + z1[k]
+            z1[k] = z2[k] - a1[k] * y
+            z2[k] = -new - a2[k] * y
+            energy[k] += y * y
+
+
+@_compiled(_F64(_F32), fastmath=True)
+def _vad_loudest(over: Floats) -> float:
+    """The mean of the highest; they are lost."""
+    total = 0.0
+    for _ in range(_BAND_LOUDEST):
+        most = 0
+        for k in range(1, VAD_BANDS):
+            if over[k] > over[most]:
+                most = k
+        total += over[most]
+        over[most] = np.float32(-100.0)
+    return total / _BAND_LOUDEST
+
+
+@_compiled(_F64(_F32_2D, _F32, _I64), fastmath=True)
+def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> float:
+    """How far the bands that stand out most stand out of their noise; call it after `_vad_floor`."""
+    quietest = state[_QUIETEST_DB] - _BAND_QUIETER_DB
+    up = 0.05 if state[_ACTIVE] > 0.0 else 0.10
+    if state[_HEARD] < _SETTLING_FRAMES:
+        up = 0.3
+    half = np.float32(0.5)
+    for k in range(VAD_BANDS):
+        power = bands[_BAND_ENERGY, k] / np.float32(samples)
+        if state[_HEARD] == 1.0:
+            bands[_BAND_POWER, k] = power
+        bands[_BAND_POWER, k] += half * (power - bands[_BAND_POWER, k])
+        level_db = 10.0 * np.log10(bands[_BAND_POWER, k] + 1e-9)
+        if state[_HEARD] == 1.0:
+            bands[_BAND_NOISE, k] = min(level_db, _START_AT_MOST_DB)
+            bands[_BAND_MIN, k] = bands[_BAND_WAS, k] = level_db
+        bands[_BAND_MIN, k] = min(level_db, bands[_BAND_MIN, k])
+        if state[_WINDOW] == 0.0:
+            bands[_BAND_WAS, k] = bands[_BAND_MIN, k]
+            bands[_BAND_MIN, k] = level_db
+        to = min(bands[_BAND_MIN, k], bands[_BAND_WAS, k]) + _BAND_BIAS_DB - bands[_BAND_NOISE, k]
+        bands[_BAND_NOISE, k] += (0.3 if to < 0.0 else up) * to
+        noise = np.float32(10.0 ** (0.1 * max(bands[_BAND_NOISE, k], quietest)))
+        clipped = min(power, _BAND_CLIP * noise)
+        bands[_BAND_CLIPPED, k] += half * (clipped - bands[_BAND_CLIPPED, k])
+        there = min(bands[_BAND_CLIPPED, k], np.float32(1.4) * power)  # what has ended has ended
+        bands[_BAND_OVER, k] = 10.0 * np.log10(there / noise + 1e-6)
+    return _vad_loudest(bands[_BAND_OVER]) if state[_HEARD] > _BAND_UNKNOWN_FRAMES else 0.0
+
+
 @_compiled(_TYPES.int64(_F32), fastmath=True)
 def _vad_verdict(state: Floats) -> int:
     """Hysteresis and times: bit 0 voiced, bit 1 active."""
@@ -271,9 +365,10 @@ def _vad_verdict(state: Floats) -> int:
     return int(voiced) + 2 * int(state[_ACTIVE] > 0.0)
 
 
-@_compiled(_TYPES.int64(_I16, _F32), _TYPES.int64(_I16_IN, _F32), fastmath=True)
-def energy_vad_step(frame: Pcm, state: Floats) -> int:
-    """One frame of one call, `state` its row: bit 0 voiced, bit 1 active (see `pipeline.vad`)."""
+@_compiled(_TYPES.int64(_I16, _F32, _F32_2D), _TYPES.int64(_I16_IN, _F32, _F32_2D), fastmath=True)
+def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -> int:
+    """One frame of one call, `state` its row and `bands` its bands: bit 0 voiced, bit 1 active (see
+    `pipeline.vad`)."""
     if frame.shape[0] == 0:
         return 0
     high_pass, low_pass = state[_HIGH_PASS], state[_LOW_PASS]
@@ -293,7 +388,15 @@ def energy_vad_step(frame: Pcm, state: Floats) -> int:
     high_db = np.float32(10.0) * np.log10(energy_high / np.float32(frame.shape[0]) + np.float32(1e-9))
     _vad_floor(state, low_db, high_db)
     quietest = state[_QUIETEST_DB]
-    state[_SNR] = max(low_db - max(state[_NOISE_LOW], quietest), high_db - max(state[_NOISE_HIGH], quietest))
+    snr = max(low_db - max(state[_NOISE_LOW], quietest), high_db - max(state[_NOISE_HIGH], quietest))
+    if bands.shape[0]:
+        thin = int(state[_THIN])
+        _vad_bands(frame, bands, thin)
+        over = _vad_over(bands, state, frame.shape[0] // thin) - _BAND_OFF_DB
+        wide = (state[_ON_DB] - state[_OFF_DB]) / (_BAND_ON_DB - _BAND_OFF_DB)
+        narrow = min(state[_OFF_DB] + wide * over, 2.0 * state[_ON_DB])
+        snr = max(snr, narrow) if snr > _BAND_RING_DB else snr
+    state[_SNR] = snr
     return _vad_verdict(state)
 
 
@@ -821,8 +924,9 @@ def warm() -> None:
     for rate_hz in LINE_RATES_HZ:
         frame = np.zeros(frame_samples(rate_hz), np.int16)
         state = np.zeros(VAD_COLUMNS, np.float32)
-        energy_vad_init(state, rate_hz, (7.0, 4.5, -62.0), (3, 160 // FRAME_MS))
-        energy_vad_step(frame, state)
+        bands = np.zeros((VAD_ROWS, VAD_BANDS), np.float32)
+        energy_vad_init(state, bands, rate_hz, (7.0, 4.5, -62.0), (3, 160 // FRAME_MS))
+        energy_vad_step(frame, state, bands)
         mix(frame, frame, frame)
         rms(frame)
         rms_dbfs(frame)

@@ -133,7 +133,7 @@ class LineClassifier:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
         self.rate_hz = rate_hz
         self.last: LineKind | None = None
-        self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=200))
+        self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=200, narrow=False))
         self._buffer = np.zeros(kernels.LINE_WINDOW + kernels.LINE_BINS, np.float32)
         self._seen = np.zeros(kernels.LINE_COLUMNS, np.float32)
         self._levels_db = np.zeros(_MUSIC_FRAMES, np.float32)

@@ -1,9 +1,10 @@
-"""Is anybody speaking? A two-band energy detector that costs about a microsecond a frame.
+"""Is anybody speaking? An energy detector that costs about two microseconds a frame.
 
-Energy below and above 1 kHz is compared with the noise floor of its band, which follows the minimum of the
-last 0.75 to 1.5 s (minimum statistics, Martin 2001). In stationary noise (white, pink, 5 to 20 dB) it missed
-less and fired less than WebRTC's GMM detector; against babble, music and slamming doors it has no defence, as
-no energy detector has. Take DTMF out first: to this detector it is speech.
+Energy below and above 1 kHz, and in eight narrower bands, is compared with the noise floor of its band, which
+follows the minimum of the last 0.75 to 1.5 s (minimum statistics, Martin 2001). A voice no louder than a
+stationary noise still stands out of some narrow bands: at 0 dB the wide ones find one voiced frame in ten,
+the narrow ones six. Against babble, music and slamming doors it has no defence, as no energy detector has.
+Take DTMF out first: to this detector it is speech.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class VadSettings:
     `on_db` starts speech, `off_db` (lower) keeps it: the hysteresis. `min_on_ms`: voiced this long before
     `active`; a click is shorter. `hang_ms`: silent this long before `active` ends; bridges stops inside
     words. `quietest_dbov`: the noise floor is never believed to be lower, so that digital silence followed
-    by line noise is not speech.
+    by line noise is not speech. `narrow`: with the narrow bands, that find a voice in noise as loud as it is,
+    and a melody in anything.
     """
 
     on_db: float = 7.0
@@ -32,6 +34,7 @@ class VadSettings:
     min_on_ms: int = 40
     hang_ms: int = 160
     quietest_dbov: float = -62.0
+    narrow: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.off_db <= self.on_db:
@@ -59,7 +62,7 @@ _VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) 
 class EnergyVad:
     """One party's detector; feed it every frame of 20 ms in order."""
 
-    __slots__ = ("_samples", "_settings", "_state", "rate_hz")
+    __slots__ = ("_bands", "_samples", "_settings", "_state", "rate_hz")
 
     def __init__(self, rate_hz: int, settings: VadSettings | None = None) -> None:
         if rate_hz not in LINE_RATES_HZ:
@@ -68,6 +71,8 @@ class EnergyVad:
         self._samples = frame_samples(rate_hz)
         self._settings = settings or VadSettings()
         self._state = np.zeros(kernels.VAD_COLUMNS, np.float32)
+        rows = kernels.VAD_ROWS if self._settings.narrow else 0
+        self._bands = np.zeros((rows, kernels.VAD_BANDS), np.float32)
         self.reset()
 
     def reset(self) -> None:
@@ -75,6 +80,7 @@ class EnergyVad:
         settings = self._settings
         kernels.energy_vad_init(
             self._state,
+            self._bands,
             self.rate_hz,
             (settings.on_db, settings.off_db, settings.quietest_dbov),
             (settings.min_on_ms // FRAME_MS, settings.hang_ms // FRAME_MS),
@@ -82,7 +88,7 @@ class EnergyVad:
 
     def push(self, frame: Pcm) -> VadFrame:
         """The verdict on the next frame (20 ms of int16 at `rate_hz`)."""
-        return _VERDICTS[kernels.energy_vad_step(frame, self._state)]
+        return _VERDICTS[kernels.energy_vad_step(frame, self._state, self._bands)]
 
     @property
     def active(self) -> bool:

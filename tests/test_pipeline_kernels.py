@@ -140,8 +140,9 @@ def test_no_samples_are_silence() -> None:
     assert kernels.rms(empty) == 0.0
     assert kernels.rms_dbfs(empty) == -100.0
     state = np.zeros(kernels.VAD_COLUMNS, np.float32)
-    kernels.energy_vad_init(state, 8000, (7.0, 4.5, -62.0), (2, 8))
-    assert kernels.energy_vad_step(empty, state) == 0
+    bands = np.zeros((kernels.VAD_ROWS, kernels.VAD_BANDS), np.float32)
+    kernels.energy_vad_init(state, bands, 8000, (7.0, 4.5, -62.0), (2, 8))
+    assert kernels.energy_vad_step(empty, state, bands) == 0
 
 
 def test_warming_leaves_nothing_to_compile() -> None:

@@ -77,10 +77,12 @@ def errors(rate_hz: int, kind: str, snr_db: float) -> tuple[float, float]:
     [
         ("white", 60, 0.005, 0.0),
         ("white", 20, 0.02, 0.005),
-        ("white", 10, 0.13, 0.01),
+        ("white", 10, 0.03, 0.005),
+        ("white", 0, 0.18, 0.06),
         ("pink", 20, 0.02, 0.005),
-        ("pink", 10, 0.05, 0.01),
-        ("pink", 5, 0.15, 0.02),
+        ("pink", 10, 0.02, 0.005),
+        ("pink", 5, 0.03, 0.01),
+        ("pink", 0, 0.08, 0.06),
     ],
 )
 @pytest.mark.parametrize("rate_hz", [8000, 16000])
