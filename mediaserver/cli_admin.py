@@ -57,7 +57,7 @@ def keys() -> None:
 @keys.command()
 @config_option
 @click.option("--company", required=True, help="The id of the company that the key is for.")
-@click.option("--scope", "scopes", required=True, help="Comma-separated: calls,web-calls,speech.")
+@click.option("--scope", "scopes", required=True, help="Comma-separated: calls,web-calls,speech,admin.")
 def create(config: str, company: str, scopes: str) -> None:
     """Makes a key and prints it, once: it is not stored and cannot be shown again."""
     settings = load_or_exit(config, engines=False, writes=True)

@@ -11,9 +11,8 @@ class SessionSettings:
     """Times of a conversation. The defaults suit a telephone call in English or Arabic.
 
     `endpoint_ms`: silence that ends an ordinary turn; `endpoint_complete_ms` when the answer is already
-    complete,
-    `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits are
-    dictated.
+    complete, `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits
+    are dictated.
     `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of `pipeline.endpointing.EndOfTurn`,
     which decides instead where a scorer judges sound and words.
     `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
@@ -26,8 +25,8 @@ class SessionSettings:
     never stopped, because most people say "hello?" over them.
     `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
     `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
-    `dead_air_ms`: from the caller's last word until something must be heard; `tts_stall_ms`: wait for a
-    chunk.
+    `dead_air_ms`: from the caller's last word until something must be heard; `tts_stall_ms`: the wait for
+    a chunk.
     `reprompt_s`, `max_reprompts`: silence of the caller; when it is used up the call ends.
     `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
     that the far end's jitter buffer has played them.

@@ -40,7 +40,7 @@ _PROMPT_CHARACTERS: Final = 600  # Whisper keeps 224 tokens of a prompt
 @dataclass(frozen=True, slots=True)
 class TranscriptionSettings:
     """`timeout_s`: for one answer; `deadline_s`: for one where another engine could still answer in time. It
-    is asked at the first 200 ms of silence, and a turn waits for its words until 800 ms after its end.
+    is asked at the first 100 ms of silence, and a turn waits for its words until 800 ms after its end.
     `hints`: sends the expected phrases as the prompt, `prompt` before them. `min_confidence`: texts below it
     count as not understood."""
 
