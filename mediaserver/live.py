@@ -43,7 +43,6 @@ PROGRESS: Mapping[CallState, CallStatus] = {
 }
 """States of a call that the store is told of as they come; DIALING is written by `arm`."""
 
-
 _CANCELLED = 487
 """Request Terminated: the far end agrees that nothing rings any more (RFC 3261 21.4.25)."""
 

@@ -101,7 +101,6 @@ INSERT INTO web_rooms (name, company_id, agent_id, identity, user_ref, variables
 VALUES (:name, :company_id, :agent_id, :identity, :user_ref, :variables, :metadata, {now}, {now} + :life_ms)
 """
 
-
 _FORGET_ROOMS = """
 DELETE FROM web_rooms WHERE name IN (
     SELECT name FROM web_rooms WHERE expires_at_ms <= {now} - :kept_ms

@@ -41,7 +41,6 @@ RTP_COUNTS: Mapping[str, str] = {
 }
 """Field of a call's media statistics -> value of the label `kind` of `mediaserver_rtp_packets_total`."""
 
-
 _OPEN: Mapping[BreakerState, float] = {
     BreakerState.CLOSED: 0.0,
     BreakerState.HALF_OPEN: 0.5,

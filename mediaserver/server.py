@@ -61,7 +61,6 @@ GOODBYE_S = 2.0
 WRITE_S = 5.0
 """How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
-
 Part = TypeVar("Part")
 
 

@@ -146,7 +146,6 @@ class RetrySettings(Table):
 TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
-
 _TEXTS: Mapping[str, Mapping[str, str]] = {
     "ar": {
         "apology": "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",

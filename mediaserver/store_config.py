@@ -87,17 +87,6 @@ def subscription_id(company_id: str, url: str) -> str:
     return f"sub_{hashlib.sha256(f'{company_id} {url}'.encode()).hexdigest()[:16]}"
 
 
-def webhook_secrets(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """The signing secrets of each subscription of the file, the newest first. They stay in memory."""
-    return {
-        subscription_id(company.id, hook.url): tuple(
-            reveal(secret) for secret in (hook.secret, hook.previous_secret) if secret is not None
-        )
-        for company in settings.companies
-        for hook in company.webhooks
-    }
-
-
 def sync_file(tx: Tx, *, settings: Settings) -> None:
     """See `Store.sync_file`."""
     for table in ("companies", "trunks", "agents", "subscriptions"):

@@ -23,10 +23,10 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """The caller's turn ended. `text` may be "" (speech that was not understood);
-    `heard` is how much of the agent's previous words the caller had heard when they began. With `continues`
-    the previous `UserSaid` came too early: the caller went on before hearing any of the answer, which was
-    thrown away, and `text` is the whole of what they said. An agent that moved on undoes that first.
+    """The caller's turn ended. `text` may be "" (speech that was not understood); `heard` is how much of the
+    agent's previous words the caller had heard when they began. With `continues` the previous `UserSaid` came
+    too early: the caller went on before hearing any of the answer, which was thrown away, and `text` is the
+    whole of what they said. An agent that moved on undoes that first.
 
     `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
     it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does

@@ -58,7 +58,6 @@ from pipeline.utterance import Utterance
 
 log = logging.getLogger(__name__)
 
-
 _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
 

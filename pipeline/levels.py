@@ -30,11 +30,6 @@ def rms_dbfs(samples: Pcm) -> float:
     return _dbfs(kernels.rms(samples))
 
 
-def peak_dbfs(samples: Pcm) -> float:
-    """Level of the largest sample, at least `FLOOR_DBFS`; 0.0 is clipping."""
-    return _dbfs(float(np.abs(samples.astype(np.int32)).max(initial=0)))
-
-
 def gain(db: float) -> float:
     """The amplitude factor of `db`."""
     return math.pow(10.0, db / 20.0)

@@ -114,7 +114,3 @@ class Cadence:
         if 120 <= recent[-1] <= 310:
             return Progress.CONGESTION
         return Progress.BUSY if recent[-1] <= 650 else None
-
-    def forget(self) -> None:
-        """Something else than a tone was heard for long."""
-        self._past.clear()

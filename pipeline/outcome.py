@@ -49,8 +49,7 @@ class TurnRecord:
     """One exchange: what the caller said (or keyed, or did not say) and what they heard for it.
 
     `interrupted`: the caller cut the agent's words short. `latency` is None where the caller had not
-    spoken; with
-    `fillers` above 0 it ends at the filler, which is what the caller heard first.
+    spoken; with `fillers` above 0 it ends at the filler, which is what the caller heard first.
     """
 
     number: int

@@ -57,7 +57,6 @@ _NUMBER: Final = re.compile(AMOUNT)
 _RUNS: Final = re.compile(r"\d+")
 _TOO_LARGE: Final = 10**15
 
-
 _TITLES: Final = frozenset(("dr.", "mr.", "mrs.", "ms.", "prof.", "د.", "أ.", "م."))
 _SENTENCE_ENDS: Final = re.compile(r"\s*$|\s+[A-Z]")
 

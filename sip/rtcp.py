@@ -203,8 +203,6 @@ class RtcpSession:
         self._their_report_s = 0.0
         self._packets_reported = 0
         self.remote = RemoteView()
-        self.byes = 0
-        """BYEs received. SIP says when a call ends; this only explains why a stream fell silent."""
 
     def first_due(self, now: float) -> float:
         """When the first report is due: early, so that even a short call has a round-trip time."""
@@ -243,8 +241,6 @@ class RtcpSession:
                     self._read(blocks, our_ssrc, now)
                 case ReceiverReport(blocks=blocks):
                     self._read(blocks, our_ssrc, now)
-                case Bye():
-                    self.byes += 1
 
     def _read(self, blocks: tuple[ReportBlock, ...], our_ssrc: int, now: float) -> None:
         for block in blocks:

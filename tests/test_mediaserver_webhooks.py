@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from mediaserver.directory import Directory
 from mediaserver.records import CallStatus, Outcome
 from mediaserver.safe_http import SafeHttp
 from mediaserver.store import Store
-from mediaserver.store_config import webhook_secrets
 from mediaserver.webhooks import BACKOFF_S, Webhooks, retry_ms
 from tests.support.store import (
     ENGINES,
@@ -158,7 +158,7 @@ async def test_a_target_in_a_private_network_is_not_asked(tmp_path: Path, clock:
         async with opened(tmp_path, clock, configured) as store, SafeHttp() as http:
             outcomes = Outcomes()
             task = asyncio.create_task(
-                Webhooks(store, http, webhook_secrets(configured), observe=outcomes).run()
+                Webhooks(store, http, Directory(configured).secrets(), observe=outcomes).run()
             )
             await queued(store, 1)
             await until(lambda: outcomes.seen == ["retried"])

@@ -13,18 +13,15 @@ def test_a_full_scale_square_wave_is_zero_dbov_and_a_sine_three_below() -> None:
     sine = np.rint(32767 * np.sin(2 * np.pi * np.arange(8000) / 80)).astype(np.int16)
     assert levels.rms_dbfs(square) == pytest.approx(0.0, abs=0.001)
     assert levels.rms_dbfs(sine) == pytest.approx(-3.01, abs=0.01)
-    assert levels.peak_dbfs(sine) == pytest.approx(0.0, abs=0.001)
 
 
 def test_silence_has_a_finite_level() -> None:
     for nothing in (np.zeros(160, np.int16), np.zeros(0, np.int16)):
         assert levels.rms(nothing) == 0.0
         assert levels.rms_dbfs(nothing) == levels.FLOOR_DBFS
-        assert levels.peak_dbfs(nothing) == levels.FLOOR_DBFS
 
 
 def test_the_most_negative_sample_is_full_scale() -> None:
-    assert levels.peak_dbfs(np.array([-32768], np.int16)) == 0.0
     assert levels.rms_dbfs(np.full(10, -32768, np.int16)) == 0.0
 
 

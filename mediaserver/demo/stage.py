@@ -85,7 +85,6 @@ class Receiver:
 
     def __init__(self, seen: Callable[[Json], None]) -> None:
         self.received: list[Json] = []
-        self.rejected = 0
         self._seen, self._verifier = seen, Webhook(WEBHOOK_SECRET)
 
     async def receive(self, request: web.Request) -> web.Response:
@@ -94,7 +93,6 @@ class Receiver:
         try:
             event = self._verifier.verify(body, dict(request.headers))
         except WebhookVerificationError:
-            self.rejected += 1
             return web.Response(status=401)
         self.received.append(event)
         self._seen(event)

@@ -47,12 +47,11 @@ class AudioStats:
 class SecureLink:
     """One DTLS connection's SRTP, straight to and from our port."""
 
-    __slots__ = ("_dtls", "_path", "unreadable")
+    __slots__ = ("_dtls", "_path")
 
     def __init__(self, dtls: RTCDtlsTransport, path: Path) -> None:
         self._dtls = dtls
         self._path = path
-        self.unreadable = 0
 
     def send(self, packet: bytes) -> bool:
         """Encrypts and sends an RTP packet."""
@@ -67,7 +66,6 @@ class SecureLink:
         try:
             return self._dtls._rx_srtp.unprotect(data)
         except pylibsrtp.Error:
-            self.unreadable += 1
             return None
 
     def opened_report(self, data: bytes) -> bytes | None:
@@ -75,7 +73,6 @@ class SecureLink:
         try:
             return self._dtls._rx_srtp.unprotect_rtcp(data)
         except pylibsrtp.Error:
-            self.unreadable += 1
             return None
 
     def listen(self, audio: RoomAudio | None) -> None:

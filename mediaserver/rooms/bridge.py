@@ -33,7 +33,6 @@ MAX_HELD: Final = 6
 """Frames kept of a leg at the most; of a burst beyond that the oldest are dropped: late is worse than
 lost."""
 
-
 _MEASURED: Final = 5
 
 _FADES_S: Final = 1.5

@@ -18,7 +18,6 @@ from sip.telephone_event import check_digits
 
 log = logging.getLogger(__name__)
 
-
 GOODBYE_S: Final = 0.3
 """How long the last messages on the data channels may take to leave."""
 

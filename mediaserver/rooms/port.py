@@ -129,7 +129,6 @@ class Lane(asyncio.DatagramTransport):
         try:
             self.socket.sendto(data, addr)
         except OSError:
-            self._port.send_errors += 1
             return False
         return True
 
@@ -161,7 +160,6 @@ class MediaPort:
         self.public_address = public_address
         self.strays = 0
         """Datagrams that belong to nobody."""
-        self.send_errors = 0
         self._loop = loop
         self._paths: dict[str, Path] = {}
         self._by_address: dict[socket.socket, dict[tuple[str, int], Path]] = {own: {} for own in sockets}

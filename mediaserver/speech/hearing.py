@@ -23,7 +23,6 @@ SHORTEST_S = 10.0
 
 _BLOCK_MS = 100
 
-
 SILENT = 16
 """A peak (of 32768) below which nobody speaks: recognisers make words of it all the same."""
 

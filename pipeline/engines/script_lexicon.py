@@ -178,7 +178,6 @@ ARABIC = Lexicon(
     name_openings=("اسمي هو", "اسمي", "معك", "أنا اسمي", "أنا", "انا", "إسمي"),
 )
 
-
 LEXICONS: Final[Mapping[str, Lexicon]] = MappingProxyType({"en": ENGLISH, "ar": ARABIC})
 """By language."""
 

@@ -39,7 +39,6 @@ _START_LINES = (
     b"SIP/2.0 200 OK", b"SIP/2.0 180", b"X y:z SIP/2.0", b"INVITE sip:a@b SIP/9.9", b"",
 )  # fmt: skip
 
-
 _MANDATORY = (
     b"Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKf;rport", b"From: <sip:a@b>;tag=1", b"To: <sip:a@b>",
     b"Call-ID: fuzz", b"CSeq: 7 INVITE",

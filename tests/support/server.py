@@ -179,7 +179,6 @@ engine = "pocketsphinx"
 engine = "espeak-ng"
 """
 
-
 ASKING_NUMBER = "+14155550108"
 
 _ASKING = """

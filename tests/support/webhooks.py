@@ -11,10 +11,10 @@ from typing import Any
 
 from aiohttp import web
 
+from mediaserver.directory import Directory
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings
 from mediaserver.store import Store
-from mediaserver.store_config import webhook_secrets
 from mediaserver.webhooks import Webhooks
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -80,7 +80,7 @@ async def sending(store: Store, configured: Settings, *, timeout_s: float = 5.0)
     """Webhooks leave while the block runs."""
     outcomes = Outcomes()
     async with SafeHttp(LOOPBACK, timeout_s=timeout_s) as http:
-        webhooks = Webhooks(store, http, webhook_secrets(configured), observe=outcomes)
+        webhooks = Webhooks(store, http, Directory(configured).secrets(), observe=outcomes)
         task = asyncio.create_task(webhooks.run())
         try:
             yield outcomes
