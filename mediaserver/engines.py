@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 from weakref import WeakSet
@@ -39,6 +40,13 @@ BUILT_IN: Final = TurnJudge()
 
 Load = Callable[[str, str, Mapping[str, Any]], Any]
 """Makes an engine from its kind, its name and its options."""
+
+
+class Purpose(Enum):
+    """What an engine is asked for: what fails or takes long for one says nothing of the other."""
+
+    CALLS = auto()
+    FILES = auto()
 
 
 class Startable(Protocol):
@@ -102,25 +110,25 @@ class Cast:
 
 
 class Engines:
-    """Makes, starts, shares and closes engines. `others` are engines that no agent is made of, by the name
-    that `missing` calls them; `reach`: where those behind a network may be; `load` is
+    """Makes, starts, shares and closes engines. `others` are chains of engines that no agent is made of, by
+    the name that `missing` calls the first of each; `reach`: where those behind a network may be; `load` is
     `pipeline.registry.load` unless a test says so."""
 
     def __init__(
         self,
         choices: Sequence[AgentChoice],
         *,
-        others: Mapping[str, EngineChoice] = MappingProxyType({}),
+        others: Mapping[str, Sequence[EngineChoice]] = MappingProxyType({}),
         load: Load = registry.load,
         reach: Reach | None = None,
     ) -> None:
         self._choices = tuple(choices)
-        self._others = dict(others)
+        self._others = {name: tuple(chain) for name, chain in others.items()}
         self._load = load
         self._reach = reach or Reach()
         self._running: dict[str, Startable] = {}
         self._missing: dict[str, str] = {}
-        self._guards: dict[str, Guard] = {}
+        self._guards: dict[tuple[str, Purpose], Guard] = {}
         self._ears: dict[tuple[str, ...], FallbackEars] = {}
         self._judges: dict[str, TurnJudge] = {}
         self._casts: dict[str, Cast] = {}
@@ -131,7 +139,7 @@ class Engines:
     async def start(self) -> None:
         """Starts every engine that anybody needs, all at once; none that fails stops the others."""
         async with self._changing:
-            await self._bring_up(self._choices, self._others.values())
+            await self._bring_up(self._choices, [each for chain in self._others.values() for each in chain])
             self.started = True
 
     async def change(self, choices: Sequence[AgentChoice]) -> None:
@@ -154,11 +162,11 @@ class Engines:
         await asyncio.gather(*(self._prepare(choice) for choice in choices))
 
     async def _close_unused(self) -> None:
-        used = {choice.identity for choice in self._others.values()}
+        used = {choice.identity for chain in self._others.values() for choice in chain}
         used.update(choice.identity for each in self._choices for choice in _all_engines(each))
         used.update(identity for cast in tuple(self._in_use) for identity in cast.uses)
         unused = {name: engine for name, engine in self._running.items() if name not in used}
-        guards = [self._guards.pop(name) for name in unused if name in self._guards]
+        guards = [self._guards.pop(key) for key in tuple(self._guards) if key[0] in unused]
         for name in unused:
             del self._running[name]
         self._ears = {names: ears for names, ears in self._ears.items() if used.issuperset(names)}
@@ -181,11 +189,20 @@ class Engines:
             raise EngineMissing("the agent is not configured on this node")
         raise EngineMissing(self._reason(choice) or "still starting")
 
-    def engine(self, choice: EngineChoice) -> Startable:
-        """The running engine of `choice`. Raises `EngineMissing` with the reason where it does not run."""
-        if choice.identity not in self._running:
-            raise EngineMissing(self._missing.get(choice.identity, "still starting"))
-        return self._running[choice.identity]
+    def ears(self, chain: Sequence[EngineChoice]) -> FallbackEars:
+        """The recognisers of `chain` that run, for files: nobody waits on a line, so none is given up for
+        being slow. Raises `EngineMissing` with the reason where the first of them does not run."""
+        return FallbackEars(self._guarded_ears(self._files(chain), Purpose.FILES))
+
+    def voices(self, chain: Sequence[EngineChoice]) -> list[GuardedVoice]:
+        """The voices of `chain` that run, for files. Raises as `ears` does."""
+        return self._guarded_voices(self._files(chain), Purpose.FILES)
+
+    def _files(self, chain: Sequence[EngineChoice]) -> list[EngineChoice]:
+        first = chain[0].identity
+        if first not in self._running:
+            raise EngineMissing(self._missing.get(first, "still starting"))
+        return self._there(chain)
 
     def missing(self, of: Container[str] | None = None) -> list[str]:
         """One line for each engine that is needed and not there; of agents, those in `of` or all."""
@@ -196,9 +213,9 @@ class Engines:
             for choice in self._choices
             if choice.agent_id not in self._casts and (of is None or choice.agent_id in of)
         ]
-        for name, other in self._others.items():
-            if other.identity in self._missing:
-                lines.append(f"{name}: {self._missing[other.identity]}")
+        for name, (first, *_) in self._others.items():
+            if first.identity in self._missing:
+                lines.append(f"{name}: {self._missing[first.identity]}")
         return lines
 
     def health(self) -> list[EngineHealth]:
@@ -208,10 +225,11 @@ class Engines:
     async def unreachable(self) -> list[str]:
         """Asks every engine behind a network whether the other end is there: one line for each that is
         not."""
+        names = {identity: guard.name for (identity, _), guard in self._guards.items()}
         remote = [
-            (self._guards[identity].name, engine)
+            (names[identity], engine)
             for identity, engine in self._running.items()
-            if identity in self._guards and isinstance(engine, RemoteEngine)
+            if identity in names and isinstance(engine, RemoteEngine)
         ]
         reasons = await asyncio.gather(*(engine.check() for _, engine in remote))
         return [f"{name}: {reason}" for (name, _), reason in zip(remote, reasons, strict=True) if reason]
@@ -255,7 +273,8 @@ class Engines:
         if any(engine.identity in self._missing for engine in choice.engines):
             self._casts.pop(choice.agent_id, None)
             return
-        ears, voices = self._hearing(choice), self._voices(choice)
+        ears = self._hearing(choice)
+        voices = self._guarded_voices(self._there((choice.tts, *choice.tts_fallback)), Purpose.CALLS)
         try:
             languages = getattr(self._running[choice.agent.identity], "languages", ())
             phrases = await Phrases.prepare(voices, choice.session, languages=languages)
@@ -299,20 +318,21 @@ class Engines:
         there = self._there((choice.stt, *choice.stt_fallback))
         names = tuple(each.identity for each in there)
         if names not in self._ears:
-            self._ears[names] = FallbackEars(
-                [
-                    GuardedEars(cast(SpeechToText, self._running[each.identity]), self._guard(each))
-                    for each in there
-                ]
-            )
+            self._ears[names] = FallbackEars(self._guarded_ears(there, Purpose.CALLS))
         return self._ears[names]
 
-    def _voices(self, choice: AgentChoice) -> list[TextToSpeech]:
-        """The voices of an agent that run."""
-        there = self._there((choice.tts, *choice.tts_fallback))
+    def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedEars]:
+        return [
+            GuardedEars(cast(SpeechToText, self._running[each.identity]), self._guard(each, purpose))
+            for each in there
+        ]
+
+    def _guarded_voices(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedVoice]:
         return [
             GuardedVoice(
-                cast(TextToSpeech, self._running[each.identity]), self._guard(each), last=each is there[-1]
+                cast(TextToSpeech, self._running[each.identity]),
+                self._guard(each, purpose),
+                last=each is there[-1],
             )
             for each in there
         ]
@@ -320,15 +340,15 @@ class Engines:
     def _there(self, choices: Iterable[EngineChoice]) -> list[EngineChoice]:
         return [each for each in choices if each.identity in self._running]
 
-    def _guard(self, choice: EngineChoice) -> Guard:
-        guard = self._guards.get(choice.identity)
+    def _guard(self, choice: EngineChoice, purpose: Purpose) -> Guard:
+        guard = self._guards.get((choice.identity, purpose))
         if guard is None:
             engine = self._running[choice.identity]
             remote = engine if isinstance(engine, RemoteEngine) else None
-            guard = self._guards[choice.identity] = Guard(
+            guard = self._guards[choice.identity, purpose] = Guard(
                 choice.kind,
                 " ".join((choice.name, str(choice.options.get("base_url", "")))).strip(),
-                deadline_s=remote.deadline_s if remote else None,
+                deadline_s=remote.deadline_s if remote and purpose is Purpose.CALLS else None,
                 check=remote.check if remote else None,
             )
         return guard

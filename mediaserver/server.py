@@ -83,15 +83,15 @@ class Server:
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
-        voice, ears = speech_choices(settings.speech)
+        voices, ears = speech_choices(settings.speech)
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
-            others={"speech.tts": voice, "speech.stt": ears},
+            others={"speech.tts": voices, "speech.stt": ears},
             reach=Reach(str(network) for network in settings.server.allow_networks),
         )
         self.metrics.watch_engines(self.engines.health)
         self.speech = SpeechService(
-            settings.speech, engines=self.engines, voice=voice, ears=ears, store=self._open
+            settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )
         self._data_dir = Path(settings.server.data_dir)
         self.directory = Directory(settings)

@@ -125,14 +125,16 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
         return over.caller_id or None
 
 
-def speech_choices(settings: SpeechSettings) -> tuple[EngineChoice, EngineChoice]:
-    """The voice and the ears of the speech endpoints. Pocketsphinx is asked for everything that it makes of a
-    file, unsure or not, and, having options of its own, has a process of its own: a long file does not keep a
-    caller waiting."""
-    ears = _engine("stt", settings.stt)
-    if ears.name == "pocketsphinx":
-        ears = EngineChoice("stt", ears.name, {"min_confidence": 0.0, **ears.options})
-    return _engine("tts", settings.tts), ears
+def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
+    """The voices and the ears of the speech endpoints, in order. Pocketsphinx is asked for everything that it
+    makes of a file, unsure or not, and, having options of its own, has a process of its own: a long file does
+    not keep a caller waiting."""
+    unsure = {"pocketsphinx": {"min_confidence": 0.0}}
+    ears = [
+        EngineChoice("stt", each.engine, {**unsure.get(each.engine, {}), **each.options})
+        for each in settings.stt.chain
+    ]
+    return [_engine("tts", each) for each in settings.tts.chain], ears
 
 
 NAMED_BY_CONFIGURATION = {
@@ -163,8 +165,10 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
         yield from _deaf(f"agent[{place}].stt.engine", agent)
-    for choice in (_engine("stt", settings.speech.stt), _engine("tts", settings.speech.tts)):
-        yield from _refusals(f"speech.{choice.kind}", choice)
+    for kind, chain in (("stt", settings.speech.stt), ("tts", settings.speech.tts)):
+        yield from _refusals(f"speech.{kind}", _engine(kind, chain))
+        for number, each in enumerate(chain.fallback or ()):
+            yield from _refusals(f"speech.{kind}.fallback[{number}]", _engine(kind, each))
 
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from mediaserver.doctor import engine_findings
@@ -16,9 +17,10 @@ from mediaserver.wiring import agent_choice, engine_problems
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.reach import Reach
 from pipeline.settings import SessionSettings
-from tests.support.models import Ears, Voice
+from tests.support.models import Ears, Voice, fake_models
 from tests.support.openai_server import openai_server
-from tests.support.server import write_site
+from tests.support.server import SPEECH_KEY, bearer, running, write_site
+from tests.support.sounds import played
 
 AGENT = {
     "id": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11",
@@ -163,3 +165,30 @@ def opened(path: Path) -> Settings:
     """The same configuration, in which this machine may be connected to."""
     path.write_text(path.read_text().replace("drain_s = 5", 'drain_s = 5\nallow_networks = ["127.0.0.0/8"]'))
     return load(path)
+
+
+async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_server(
+    tmp_path: Path,
+) -> None:
+    async with openai_server() as fake:
+        fake.manners.status = 500
+        remote = f'engine = "openai"\nbase_url = "{fake.base_url}"\n'
+        voices = f'[speech.tts]\n{remote}fallback = ["espeak-ng"]\n'
+        ears = f'[speech.stt]\n{remote}fallback = ["test-ears"]\n'
+        site = write_site(tmp_path, more=voices + ears)
+        opened(site.path)
+        with fake_models(Ears("good morning")):
+            async with running(site) as (_, client):
+                body = {"text": "good morning", "format": "wav", "chunk_size": 128}
+                async with client.post(
+                    "/v1/text-to-speech/generate", json=body, headers=bearer(SPEECH_KEY)
+                ) as answer:
+                    sound = await answer.read()
+                    assert answer.status == 200
+                    assert answer.headers["X-Sample-Rate"] == "24000"
+                samples, rate_hz = played(sound)
+                assert len(samples) > rate_hz / 3
+                form = aiohttp.FormData()
+                form.add_field("file", sound, filename="a.wav")
+                async with client.post("/transcribe", data=form, headers=bearer(SPEECH_KEY)) as answer:
+                    assert (await answer.json())["transcription"] == "good morning"

@@ -16,7 +16,7 @@ from mediaserver.engines import EngineChoice, Engines
 from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import Conflict, TooMany, Unavailable
 from mediaserver.settings import Settings
-from mediaserver.settings_agent import EngineSettings
+from mediaserver.settings_agent import EngineChain
 from mediaserver.settings_speech import SpeechSettings
 from mediaserver.speech.service import Speaker, SpeechRequest, SpeechService, Upload
 from mediaserver.store import Store
@@ -110,22 +110,30 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(tmp_path: Path, *, missing: bool = False, **limits: Any) -> AsyncIterator[Bench]:
+async def bench(
+    tmp_path: Path,
+    *,
+    missing: bool = False,
+    ears: Ears | None = None,
+    spares: Mapping[str, Ears] | None = None,
+    **limits: Any,
+) -> AsyncIterator[Bench]:
     """A service on the database that `on_engine` put at `tmp_path`, else on SQLite."""
-    ears, clock = Ears(), Clock()
+    ears, clock = ears or Ears(), Clock()
 
     def load(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         if missing:
             raise EngineMissing(f"no {name} at /secret/path")
-        return Voice() if kind == "tts" else ears
+        return Voice() if kind == "tts" else (spares or {}).get(name, ears)
 
-    voice, hearing = EngineChoice("tts", "voice", {}), EngineChoice("stt", "ears", {})
-    engines = Engines([], others={"speech.tts": voice, "speech.stt": hearing}, load=load)
+    voices = [EngineChoice("tts", "voice", {})]
+    hearing = [EngineChoice("stt", "ears", {}), *(EngineChoice("stt", name, {}) for name in spares or {})]
+    engines = Engines([], others={"speech.tts": voices, "speech.stt": hearing}, load=load)
     await engines.start()
     configured = settings(company("acme"), company("zenith"))
     async with opened(tmp_path, clock, configured) as store:
         service = SpeechService(
-            SpeechSettings(**limits), engines=engines, voice=voice, ears=hearing, store=lambda: store
+            SpeechSettings(**limits), engines=engines, voices=voices, ears=hearing, store=lambda: store
         )
         await service.start()
         try:
@@ -226,6 +234,40 @@ async def test_one_caller_at_its_limit_leaves_the_others_alone(tmp_path: Path) -
         assert await here.transcribe("acme") == "hello"
 
 
+async def test_a_file_that_the_first_recogniser_fails_on_is_heard_by_the_next(tmp_path: Path) -> None:
+    spare = Ears()
+    async with bench(tmp_path, spares={"spare": spare}) as here:
+        here.ears.error = EngineError("gone", retryable=True)
+        for _ in range(5):
+            assert await here.transcribe() == "hello"
+        assert spare.asked == 5
+        assert here.ears.asked == 3  # then it was left alone
+        spare.error = EngineError("gone too", retryable=True)
+        with pytest.raises(SpeechFailed):
+            await here.transcribe()
+
+
+class RemoteEars(Ears):
+    """Behind a network; nobody waits for them longer than a moment in a call."""
+
+    deadline_s = 0.01
+
+    async def check(self) -> str:
+        return ""
+
+
+async def test_a_long_file_is_no_sign_of_a_slow_recogniser(tmp_path: Path) -> None:
+    spare = Ears()
+    async with bench(tmp_path, ears=RemoteEars(), spares={"spare": spare}) as here:
+        here.ears.heard.clear()
+        under_way = asyncio.create_task(here.transcribe())
+        await until_asked(here.ears)
+        await asyncio.sleep(0.2)
+        here.ears.heard.set()
+        assert await under_way == "hello"
+        assert spare.asked == 0
+
+
 async def test_without_its_engines_it_is_unavailable_and_names_no_path(tmp_path: Path) -> None:
     async with bench(tmp_path, missing=True) as here:
         with pytest.raises(Unavailable) as caught:
@@ -237,13 +279,16 @@ async def test_without_its_engines_it_is_unavailable_and_names_no_path(tmp_path:
 
 
 def test_pocketsphinx_tells_files_even_what_it_is_unsure_of() -> None:
-    voice, ears = speech_choices(SpeechSettings())
+    (voice,), (ears,) = speech_choices(SpeechSettings())
     assert (voice.name, ears.name) == ("espeak-ng", "pocketsphinx")
     assert ears.options == {"min_confidence": 0.0}
     named = SpeechSettings(
-        stt=EngineSettings.model_validate({"engine": "pocketsphinx", "min_confidence": 0.5})
+        stt=EngineChain.model_validate(
+            {"engine": "pocketsphinx", "min_confidence": 0.5, "fallback": ["pocketsphinx"]}
+        )
     )
-    assert speech_choices(named)[1].options == {"min_confidence": 0.5}
+    _, chain = speech_choices(named)
+    assert [each.options for each in chain] == [{"min_confidence": 0.5}, {"min_confidence": 0.0}]
 
 
 def test_what_an_engine_says_against_its_table_is_found_at_loading() -> None:

@@ -15,7 +15,8 @@ from mediaserver.speech.formats import FORMATS, UNKNOWN_LENGTH
 from mediaserver.speech.speaking import spoken
 from pipeline import kernels
 from pipeline.audio import Pcm
-from pipeline.errors import EngineError, EngineMissing
+from pipeline.engines.guard import Guard, GuardedVoice
+from pipeline.errors import EngineError, EngineMissing, EngineTimeout
 from pipeline.speech import SpeechChunk
 from tests.support.sounds import played, tone
 
@@ -58,11 +59,16 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+def guarded(*voices: Voice) -> list[GuardedVoice]:
+    """The voices as the server has them: all but the last are left alone when they fail."""
+    return [GuardedVoice(voice, Guard("tts", "test"), last=voice is voices[-1]) for voice in voices]
+
+
 def file_stream(
     voice: Voice, form: str, threads: ThreadPoolExecutor, *, words: int = 40, chunk_ms: int = 128
 ) -> AsyncGenerator[bytes, None]:
     text = " ".join(["word"] * words)
-    return spoken(voice, text, language="en", form=FORMATS[form], chunk_ms=chunk_ms, threads=threads)
+    return spoken(guarded(voice), text, language="en", form=FORMATS[form], chunk_ms=chunk_ms, threads=threads)
 
 
 def heard(form: str, octets: bytes) -> tuple[Pcm, int]:
@@ -135,10 +141,73 @@ async def test_text_without_a_sound_is_still_a_file(threads: ThreadPoolExecutor,
 
 async def test_a_voice_that_breaks_is_told_without_its_reasons(threads: ThreadPoolExecutor) -> None:
     voice = Voice()
-    stream = spoken(voice, "one two fail", language="en", form=FORMATS["wav"], chunk_ms=32, threads=threads)
+    stream = spoken(
+        guarded(voice), "one two fail", language="en", form=FORMATS["wav"], chunk_ms=32, threads=threads
+    )
     with pytest.raises(SpeechFailed) as caught:
         [piece async for piece in stream]
     assert "broke" not in str(caught.value)
     voice.error = EngineMissing("no voice for xx")
     with pytest.raises(InvalidRequest, match="no voice for xx"):
-        await anext(spoken(voice, "fail", language="xx", form=FORMATS["wav"], chunk_ms=32, threads=threads))
+        await anext(
+            spoken(guarded(voice), "fail", language="xx", form=FORMATS["wav"], chunk_ms=32, threads=threads)
+        )
+
+
+class Spare(Voice):
+    """Says everything, at a rate of its own."""
+
+    rate_hz = 16000
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        for _ in text.split():
+            self.said += 1
+            yield SpeechChunk(tone(16000, 50))
+
+
+async def pcm(voices: list[GuardedVoice], text: str, threads: ThreadPoolExecutor) -> bytes:
+    stream = spoken(voices, text, language="en", form=FORMATS["wav"], chunk_ms=32, threads=threads)
+    return b"".join([piece async for piece in stream])
+
+
+async def test_another_voice_says_it_at_the_rate_of_the_first(threads: ThreadPoolExecutor) -> None:
+    first, spare = Voice(), Spare()
+    samples, rate_hz = heard("wav", await pcm(guarded(first, spare), "fail one two", threads))
+    assert rate_hz == RATE_HZ
+    assert len(samples) / rate_hz == pytest.approx(0.15, abs=0.03)
+    assert np.abs(samples).max() > 1000
+
+
+async def test_a_voice_that_failed_is_left_alone(threads: ThreadPoolExecutor) -> None:
+    first, spare = Voice(), Spare()
+    first.error = EngineTimeout("slow")
+    voices = guarded(first, spare)
+    await pcm(voices, "fail", threads)
+    await pcm(voices, "one two", threads)
+    assert (first.said, spare.said) == (0, 3)
+
+
+async def test_what_has_no_letters_is_no_fault_of_the_voice(threads: ThreadPoolExecutor) -> None:
+    first, spare = Voice(), Spare()
+    voices = guarded(first, spare)
+    first.error = EngineError("nothing to say", retryable=True)
+    for _ in range(5):
+        await pcm(voices, " ", threads)
+    await pcm(voices, "one", threads)
+    assert (first.said, spare.said) == (1, 0)
+
+
+async def test_a_file_that_has_begun_stays_in_one_voice(threads: ThreadPoolExecutor) -> None:
+    spare = Spare()
+    with pytest.raises(SpeechFailed):
+        await pcm(guarded(Voice(), spare), "one fail", threads)
+    assert spare.said == 0
+
+
+async def test_where_no_voice_can_the_server_is_at_fault_if_any_broke(threads: ThreadPoolExecutor) -> None:
+    broken, foreign = Voice(), Voice()
+    foreign.error = EngineMissing("no voice for xx")
+    with pytest.raises(SpeechFailed):
+        await pcm(guarded(broken, foreign), "fail", threads)
+    with pytest.raises(InvalidRequest, match="no voice for xx"):
+        await pcm(guarded(foreign, foreign), "fail", threads)

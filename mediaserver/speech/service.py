@@ -6,11 +6,10 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import cast
 
 from mediaserver.engines import EngineChoice, Engines
 from mediaserver.errors import SpeechFailed
@@ -25,7 +24,6 @@ from mediaserver.speech.speaking import spoken
 from mediaserver.store import Store
 from mediaserver.store_speech import FinishedJob
 from pipeline.errors import EngineMissing
-from pipeline.speech import SpeechToText, TextToSpeech
 
 log = logging.getLogger(__name__)
 
@@ -73,20 +71,21 @@ class Upload:
 
 
 class SpeechService:
-    """Both services of one node. `store` gives the store once it is open."""
+    """Both services of one node. `voices` and `ears`, in order: the next is asked when one fails. `store`
+    gives the store once it is open."""
 
     def __init__(
         self,
         settings: SpeechSettings,
         *,
         engines: Engines,
-        voice: EngineChoice,
-        ears: EngineChoice,
+        voices: Sequence[EngineChoice],
+        ears: Sequence[EngineChoice],
         store: Callable[[], Store],
     ) -> None:
         self.settings = settings
         self._engines = engines
-        self._voice = voice
+        self._voices = voices
         self._ears = ears
         self._store = store
         self._reader = Reader()
@@ -127,10 +126,11 @@ class SpeechService:
         if not CHUNK_MS[0] <= request.chunk_ms <= CHUNK_MS[1]:
             raise InvalidRequest(f"chunk_size must be {CHUNK_MS[0]} to {CHUNK_MS[1]} milliseconds of audio")
         self._check_text(speaker, request.text)
-        voice = cast(TextToSpeech, self._engine(self._voice))
+        with _available():
+            voices = self._engines.voices(self._voices)
         with self._places[speaker.has_key].taken(speaker.name):
             pieces = spoken(
-                voice,
+                voices,
                 request.text,
                 language=request.language or self.settings.language,
                 form=form,
@@ -138,7 +138,7 @@ class SpeechService:
                 threads=self._encoders,
             )
             async with aclosing(pieces):
-                yield SpokenFile(form.content_type, form.sent_hz(voice.rate_hz), pieces)
+                yield SpokenFile(form.content_type, form.sent_hz(voices[0].rate_hz), pieces)
 
     def _check_text(self, speaker: Speaker, text: str) -> None:
         if not text.strip():
@@ -196,7 +196,8 @@ class SpeechService:
             task.exception()  # whoever waits is told; nobody may be left to
 
     async def _understood(self, file: int, language: str) -> Transcription:
-        ears = cast(SpeechToText, self._engine(self._ears))
+        with _available():
+            ears = self._engines.ears(self._ears)
         audio = await self._reader.read(file, Limits.for_audio(self.settings.audio_s))
         if audio.duration_ms < MIN_AUDIO_MS:
             raise InvalidRequest(f"Audio must be at least {MIN_AUDIO_MS:g} milliseconds long")
@@ -204,11 +205,13 @@ class SpeechService:
             ears, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
         )
 
-    def _engine(self, choice: EngineChoice) -> object:
-        try:
-            return self._engines.engine(choice)
-        except EngineMissing as missing:
-            raise Unavailable("Speech is not available on this server", retry_after_s=10) from missing
+
+@contextmanager
+def _available() -> Iterator[None]:
+    try:
+        yield
+    except EngineMissing as missing:
+        raise Unavailable("Speech is not available on this server", retry_after_s=10) from missing
 
 
 def _step_back() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from typing import cast
@@ -14,20 +15,32 @@ from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import InvalidRequest
 from mediaserver.speech.formats import Format
 from pipeline.audio import Pcm, silence
-from pipeline.errors import EngineError, EngineMissing
-from pipeline.speech import SpeechChunk, TextToSpeech
+from pipeline.engines.fallback_stt import passes
+from pipeline.engines.guard import GuardedVoice
+from pipeline.errors import EngineError, EngineMissing, EngineResting
+from pipeline.resample import Resampler
+from pipeline.speech import SpeechChunk
+
+log = logging.getLogger(__name__)
 
 
 async def spoken(
-    voice: TextToSpeech, text: str, *, language: str, form: Format, chunk_ms: int, threads: Executor
+    voices: Sequence[GuardedVoice],
+    text: str,
+    *,
+    language: str,
+    form: Format,
+    chunk_ms: int,
+    threads: Executor,
 ) -> AsyncGenerator[bytes, None]:
     """The file of `text`, piece by piece; each piece after the first is of `chunk_ms` of audio or what the
-    codec makes of it. Raises `InvalidRequest` (a language that the voice has not) and `SpeechFailed`; both
-    normally before the first piece."""
+    codec makes of it. The first of `voices` that can says it. Raises `InvalidRequest` (a language that the
+    voice has not) and `SpeechFailed`; both normally before the first piece."""
     loop = asyncio.get_running_loop()
-    encoder = await loop.run_in_executor(threads, form.make, voice.rate_hz)
-    samples = max(1, voice.rate_hz * chunk_ms // 1000)
-    async with aclosing(_pieces(voice, text, language=language, samples=samples)) as pieces:
+    rate_hz = voices[0].rate_hz
+    encoder = await loop.run_in_executor(threads, form.make, rate_hz)
+    samples = max(1, rate_hz * chunk_ms // 1000)
+    async with aclosing(_pieces(voices, text, language=language, samples=samples)) as pieces:
         async for piece in pieces:
             encoded = await loop.run_in_executor(threads, encoder.encode, piece)
             if encoded:
@@ -38,13 +51,13 @@ async def spoken(
 
 
 async def _pieces(
-    voice: TextToSpeech, text: str, *, language: str, samples: int
+    voices: Sequence[GuardedVoice], text: str, *, language: str, samples: int
 ) -> AsyncGenerator[Pcm, None]:
-    """What the voice says in arrays of `samples`, the last one shorter. Text without a sound (an emoji) is a
+    """What is said in arrays of `samples`, the last one shorter. Text without a sound (an emoji) is a
     frame of silence, which every format can hold."""
     held: list[Pcm] = []
     count, said = 0, 0
-    async with aclosing(_chunks(voice, text, language)) as chunks:
+    async with aclosing(_chunks(voices, text, language)) as chunks:
         async for chunk in chunks:
             held.append(chunk.samples)
             count += len(chunk.samples)
@@ -58,18 +71,67 @@ async def _pieces(
     if count:
         yield np.concatenate(held)
     elif not said:
-        yield silence(voice.rate_hz)
+        yield silence(voices[0].rate_hz)
 
 
-async def _chunks(voice: TextToSpeech, text: str, language: str) -> AsyncGenerator[SpeechChunk, None]:
-    speech = cast("AsyncGenerator[SpeechChunk, None]", voice.speak(text, language=language))
-    try:
-        async with aclosing(speech):
-            async for chunk in speech:
-                yield chunk
-    except EngineMissing as error:
-        raise InvalidRequest(f"This voice cannot say it: {error}") from error
-    except EngineError as error:
-        if not error.retryable:
-            raise InvalidRequest("The voice cannot say this text in this language") from error
-        raise SpeechFailed("Speech synthesis failed") from error
+async def _chunks(
+    voices: Sequence[GuardedVoice], text: str, language: str
+) -> AsyncGenerator[SpeechChunk, None]:
+    """What the first voice says that can. From its first sound on there is no way back: a file in two voices
+    is none. Nothing where none of them makes a sound."""
+    failures: list[EngineError] = []
+    silent = False
+    for voice in _attempts(voices, failures):
+        begun = False
+        try:
+            async with aclosing(_sound(voice, text, language, voices[0].rate_hz)) as chunks:
+                async for chunk in chunks:
+                    begun = True
+                    yield chunk
+        except EngineError as error:
+            if begun:
+                raise SpeechFailed("Speech synthesis failed") from error
+            failures.append(error)
+            log.warning("voice of files failed", extra={"engine": voice.name, "reason": str(error)})
+        else:
+            silent = True
+        if begun:
+            return
+    if not silent:
+        raise _refusal(failures)
+
+
+async def _sound(
+    voice: GuardedVoice, text: str, language: str, rate_hz: int
+) -> AsyncGenerator[SpeechChunk, None]:
+    """What one voice says, at `rate_hz`. What has no letters may have no sound, and that is no fault of the
+    voice: its guard does not hear of it."""
+    engine = voice if any(letter.isalnum() for letter in text) else voice.engine
+    resampler = Resampler(voice.rate_hz, rate_hz) if voice.rate_hz != rate_hz else None
+    speech = cast("AsyncGenerator[SpeechChunk, None]", engine.speak(text, language=language))
+    begun = False
+    async with aclosing(speech):
+        async for chunk in speech:
+            begun = True
+            yield chunk if resampler is None else SpeechChunk(resampler(chunk.samples))
+    if resampler is not None and begun:
+        yield SpeechChunk(resampler(silence(voice.rate_hz)))  # what it holds back
+
+
+def _attempts(voices: Sequence[GuardedVoice], failures: Sequence[EngineError]) -> Iterator[GuardedVoice]:
+    """Each voice, once more where its failure may pass and has cost no wait."""
+    for voice in voices:
+        before = len(failures)
+        yield voice
+        if len(failures) > before and passes(failures[-1]):
+            yield voice
+
+
+def _refusal(failures: Sequence[EngineError]) -> SpeechFailed | InvalidRequest:
+    """What the client is told when no voice could say it: whose fault it is."""
+    for error in failures:
+        if error.retryable or isinstance(error, EngineResting):
+            return SpeechFailed("Speech synthesis failed")
+    if isinstance(failures[0], EngineMissing):
+        return InvalidRequest(f"This voice cannot say it: {failures[0]}")
+    return InvalidRequest("The voice cannot say this text in this language")

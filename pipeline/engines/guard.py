@@ -152,6 +152,11 @@ class GuardedVoice:
         self._last = last
 
     @property
+    def name(self) -> str:
+        """For people."""
+        return self._guard.name
+
+    @property
     def rate_hz(self) -> int:
         """The engine's."""
         return self.engine.rate_hz
