@@ -26,6 +26,7 @@ class Anchor(Enum):
 
     AGENT_BEGAN = auto()  # the agent's first sound of the call
     AGENT_DONE = auto()  # the agent has said something since the last cue, and is silent
+    AGENT_AGAIN = auto()  # the agent's first sound after the last cue
     CUE_ENDED = auto()  # the end of the cue before
 
 
@@ -169,6 +170,8 @@ class Caller:
             return ended_s
         if self.began_s is None or anchor is Anchor.AGENT_BEGAN:
             return self.began_s
+        if anchor is Anchor.AGENT_AGAIN:
+            return self.onset_s if self.onset_s > ended_s else None
         return self.last_loud_s + QUIET_S if self.last_loud_s > ended_s else None
 
     def _add_echo(self, frame: np.ndarray[tuple[int], np.dtype[np.float64]], now_s: float) -> None:

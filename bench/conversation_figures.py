@@ -35,7 +35,8 @@ _ALIKE: Final = 0.5
 class Outcome:
     """One call. `good`: the agent did what was wanted; else `why` not. Times in ms, None where there is none.
 
-    `response_ms`: from the caller's last sample to the agent's first; `yield_ms`: from the caller's first
+    `response_ms`: from the caller's last sample to the agent's first, `first_ms` of them in the call's first
+    turn; `yield_ms`: from the caller's first
     sample to the agent's last, and `lowered_ms` to where it was 10 dB lower; `server_ms`: the server's own
     part, by its account. `turns`: of the caller; `cut_in`: how often the agent began within one. `words_off`:
     words that the agent believes were heard more or less than were."""
@@ -43,6 +44,7 @@ class Outcome:
     good: bool = True
     why: str = ""
     response_ms: list[float] = field(default_factory=list)
+    first_ms: list[float] = field(default_factory=list)
     server_ms: list[float] = field(default_factory=list)
     yield_ms: float | None = None
     lowered_ms: float | None = None
@@ -116,12 +118,14 @@ def _turns(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) 
         after = [each.start_s for each in spoken if each.start_s >= placed.end_s - 1e-3]
         if after:
             found.response_ms.append((after[0] - placed.end_s) * 1000)
+        if found.turns == 1:
+            found.first_ms = list(found.response_ms)
 
 
 def _answered(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
     if found.cut_in:
         found.fail("spoke into the caller's turn")
-    if not found.response_ms:
+    if len(found.response_ms) + found.cut_in < len(script.cues):
         found.fail("no answer")
 
 
@@ -154,11 +158,14 @@ def _yielded(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]
 
 
 def _went_on(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
-    if not completed(agent_words(script.part.greeting), taped.heard):
+    turns = len(taped.placed) - 1  # the last sound is the one that wants nothing; before it ordinary ones
+    if not completed(agent_words(script.part.answer if turns > 0 else script.part.greeting), taped.heard):
         found.fail("stopped")
-    if any(not isinstance(event, CallOpened) for event in _settled(taped)):
+    answers = [each for each in _settled(taped) if not isinstance(each, CallOpened)]
+    if len(answers) > max(turns, 0):
         found.fail("answered")
-    gaps = [later.start_s - each.end_s for each, later in pairwise(spoken)]
+    since_s = taped.placed[-1].start_s if taped.placed else 0.0
+    gaps = [later.start_s - each.end_s for each, later in pairwise(spoken) if later.start_s > since_s]
     if any(gap > 1.0 for gap in gaps):
         found.fail("paused for more than 1 s")
 
@@ -291,6 +298,8 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "as_wanted": round(sum(each.good for each in outcomes) / len(outcomes), 4),
         "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
         "response_ms": percentiles([ms for each in outcomes for ms in each.response_ms]),
+        "first_ms": percentiles([ms for each in outcomes for ms in each.first_ms]),
+        "later_ms": percentiles([ms for each in outcomes for ms in each.response_ms[len(each.first_ms) :]]),
         "server_ms": percentiles([ms for each in outcomes for ms in each.server_ms]),
         "yield_ms": percentiles(yields),
         "lowered_ms": percentiles([each.lowered_ms for each in outcomes if each.lowered_ms is not None]),

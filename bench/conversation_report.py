@@ -162,10 +162,19 @@ def scenario_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
                 _pair(ours["response_ms"]),
                 _pair(beside.get("response_ms", {})),
                 _pair(ours["yield_ms"]),
-                "; ".join(f"{reason}: {count}" for reason, count in ours["reasons"].items()),
+                "; ".join(
+                    (*_turn_by_turn(name, ours), *(f"{why}: {n}" for why, n in ours["reasons"].items()))
+                ),
             )
         )
     return rows
+
+
+def _turn_by_turn(name: str, ours: Mapping[str, Any]) -> tuple[str, ...]:
+    """In noise: it is learnt in the first turn, at the latest."""
+    if SCENARIOS[name].metric != "in noise":
+        return ()
+    return (f"first turn {_pair(ours['first_ms'])}, later {_pair(ours['later_ms'])}",)
 
 
 _TARGET_HEAD: Final = ("what", "target", "reached", "VAD only", "")

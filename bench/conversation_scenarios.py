@@ -218,13 +218,27 @@ def _noisy(
 ) -> Callable[[Dice], Script]:
     def script(dice: Dice) -> Script:
         background = make(dice.rng, 4.0, sounds.SPEECH_DBOV - snr_db)
-        return replace(_clean(dice), background=background)
+        first = _clean(dice)
+        again = Cue(Anchor.AGENT_DONE, dice.between(0.1, 0.6), dice.one(TURNS))
+        return replace(first, cues=(*first.cues, again), background=background, limit_s=45.0)
 
     return script
 
 
-def _aside(dice: Dice) -> Script:
-    return _over(dice, dice.one(ASIDES).quieter(15.0, confidence=0.4), Wanted.GOES_ON)
+def _aside(lower_db: float, confidence: float) -> Callable[[Dice], Script]:
+    """People first talk to the agent, and then to somebody else: an ordinary turn comes before."""
+
+    def script(dice: Dice) -> Script:
+        aside = dice.one(ASIDES).quieter(lower_db, confidence=confidence)
+        return Script(
+            wanted=Wanted.GOES_ON,
+            cues=(*_clean(dice).cues, Cue(Anchor.AGENT_AGAIN, dice.between(2.0, 5.0), aside)),
+            part=Part(greeting=HELPING.greeting, answer=SPEECH.greeting),
+            ending=Ending.FINISHED,
+            limit_s=45.0,
+        )
+
+    return script
 
 
 def _echo(dice: Dice) -> Script:
@@ -286,7 +300,8 @@ _MAKERS: Final[tuple[Scenario, ...]] = (
         for name, make in (("steady noise", sounds.steady), ("babble", sounds.babble))
         for snr in (20, 10, 5, 0)
     ),
-    Scenario("talk to someone else", "talk to someone else", "aside", _aside),
+    Scenario("talk to someone else", "talk to someone else", "aside", _aside(15.0, 0.4)),
+    Scenario("talk to someone beside", "talk to someone else", "aside, near", _aside(8.0, 0.4)),
     Scenario("echo", "echo and double talk", "echo", _echo),
     Scenario("double talk over echo", "echo and double talk", "yield", _double_talk),
     Scenario("keys", "DTMF", "keys", _keys),
