@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -30,6 +31,9 @@ WAITING = 150
 
 PER_BATCH = 20
 COMPANIES = ("acme", "zenith")
+
+STUCK_S = 60.0
+"""Nodes that have ended no call for so long will end none: forty leases."""
 
 
 @dataclass
@@ -76,16 +80,21 @@ class Chaos:
             return Counter()
         return Counter(line.split()[0] for line in self.carrier.read_text().splitlines())
 
-    async def run(self, store: Store, duration_s: float, *, until: Callable[[], bool] = bool) -> None:
-        """Lets things happen for `duration_s`, or until `until` is true; then lets the nodes finish."""
+    async def run(
+        self, store: Store, *, until: Callable[[], bool], limit_s: float, drained: bool = True
+    ) -> None:
+        """Lets things happen until `until` is true, at the pace of the machine; then, where it is to be
+        `drained`, lets the nodes finish. Raises `AssertionError` where that takes longer than `limit_s`, or
+        the nodes get no further."""
         enough = asyncio.Event()
         async with self._alive(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed(store, enough))
-            ends = time.monotonic() + duration_s
-            while time.monotonic() < ends and not until():
+            ends = time.monotonic() + limit_s
+            while not until():
+                assert time.monotonic() < ends, f"too little in {limit_s:.0f} s: {self.story}"
                 await self._something()
             enough.set()
-            if not until():
+            if drained:
                 await self._drained(store)
 
     @asynccontextmanager
@@ -172,18 +181,22 @@ class Chaos:
                 return
 
     async def _drained(self, store: Store) -> None:
-        """Waits until no call is open."""
-        async with asyncio.timeout(90):
-            while await _open(store):
-                await asyncio.sleep(0.3)
+        """Waits until no call is open, as long as they become fewer."""
+        fewest, since = await _open(store), time.monotonic()
+        while fewest:
+            await asyncio.sleep(0.3)
+            left = await _open(store)
+            if left < fewest:
+                fewest, since = left, time.monotonic()
+            assert time.monotonic() < since + STUCK_S, f"{fewest:.0f} calls stay open"
 
 
-async def _open(store: Store) -> bool:
+async def _open(store: Store) -> float:
+    """How many calls are open; infinitely many where the database does not say."""
     try:
-        stages = (await store.counts()).stages
+        return sum((await store.counts()).stages.values())
     except StoreError:
-        return True
-    return any(stages.values())
+        return math.inf
 
 
 def call_of(company_id: str, number: int) -> NewCall:
