@@ -143,7 +143,8 @@ class Answering:
             return
         self._hearing.close()
         self._unanswered = False
-        self._minutes.sounded(now, agent_s=reply.agent_s, tts_s=reply.tts_s)
+        agent_s, tts_s = reply.waited(now)
+        self._minutes.sounded(now, agent_s=agent_s, tts_s=tts_s)
 
     def ran_out(self) -> None:
         """Nothing is left to be heard for now."""

@@ -65,7 +65,7 @@ class Reply:
     `settle` is called."""
 
     __slots__ = (
-        "_asked", "_certain", "_expected", "_stage", "_voice", "agent_s", "event", "started", "task", "turn",
+        "_agent_s", "_asked", "_certain", "_expected", "_stage", "_voice", "event", "started", "task", "turn",
         "under_way",
     )  # fmt: skip
 
@@ -75,21 +75,23 @@ class Reply:
         self.turn = turn
         self.event = event
         self.under_way = True
-        self.agent_s = 0.0
-        """How long the agent took to its first words."""
         self.task: asyncio.Task[None] | None = None
         self._stage = stage
         self._voice = voice
         self._certain = certain
+        self._agent_s: float | None = None  # to its first words
         self._asked: Expect | None = None  # to be expected when the turn is certain
         self._expected = False
         self.started = 0.0
         """When the agent was asked (loop time)."""
 
-    @property
-    def tts_s(self) -> float:
-        """How long the voice took to the first sound of them."""
-        return self._voice.first_chunk_s
+    def waited(self, now: float) -> tuple[float, float]:
+        """How long the agent took to its first words, and the voice to their first sound. Who is still
+        awaited `now`, when the caller hears a filler, took the time until now."""
+        if self._agent_s is None:
+            return now - self.started, 0.0
+        tts_s = self._voice.first_chunk_s
+        return self._agent_s, now - self.started - self._agent_s if tts_s is None else tts_s
 
     async def settled(self) -> None:
         """Returns when the turn that is answered is over for certain."""
@@ -107,6 +109,7 @@ class Reply:
         """Carries the answer out. Raises `EngineError`, and whatever else the agent raises."""
         loop = asyncio.get_running_loop()
         self.started = loop.time()
+        self._voice.first_chunk_s = None
         self._stage.doing("agent_late")
         async with closing(conversation.respond(self.event)) as acts:
             async for act in acts:
@@ -126,8 +129,8 @@ class Reply:
         """False: nothing can follow this act."""
         match act:
             case Say():
-                if not self.agent_s:
-                    self.agent_s = now - self.started
+                if self._agent_s is None:
+                    self._agent_s = now - self.started
                 self._stage.doing("tts_late")
                 await self._voice.say(act.text, interruptible=act.interruptible)
                 self._stage.doing("agent_late")

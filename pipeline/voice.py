@@ -76,8 +76,10 @@ class Voice:
         settings: SessionSettings,
         on_fault: Callable[[str, str], None],
     ) -> None:
-        self.first_chunk_s = 0.0
-        """What the engine took for the first sound of the last text."""
+        self.first_chunk_s: float | None = None
+        """What all engines that were asked took for the first sound since somebody set this to None; None
+        until there is one."""
+        self._asked = 0.0
         self.language = settings.language
         self._playout = playout
         self._engines = tuple(engines)
@@ -93,6 +95,8 @@ class Voice:
         if not pieces:
             return
         await self._playout.room(AHEAD_S)
+        if self.first_chunk_s is None:
+            self._asked = asyncio.get_running_loop().time()
         utterance = self._playout.begin(interruptible=interruptible)
         try:
             for sentence in pieces:
@@ -137,13 +141,13 @@ class Voice:
     async def _speak(self, engine: TextToSpeech, text: str, utterance: Utterance) -> None:
         resampler = self._resampler(engine.rate_hz)
         utterance.begin_piece(text)
-        asked = asyncio.get_running_loop().time()
         first = True
         async with closing(engine.speak(text, language=self.language)) as chunks:
             while (chunk := await self._next(chunks)) is not None:
                 if first:
                     first = False
-                    self.first_chunk_s = asyncio.get_running_loop().time() - asked
+                    if self.first_chunk_s is None:
+                        self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
                 self._playout.write(resampler(chunk.samples), self._placed(chunk, resampler))
                 await self._playout.room(MAX_QUEUED_S)
         if first:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import wave
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pipeline.phrases import Phrases
 from pipeline.recording import RecordingWriter
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
-from pipeline.speech import Expected
+from pipeline.speech import Expected, SpeechChunk
 from pipeline.transcript import Role
 from pipeline.turn_judge import TurnJudge
 from tests.support.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, Watching, play, voice
@@ -666,6 +666,32 @@ def test_a_slow_agent_is_covered_by_a_filler() -> None:
     assert result.turns[-1].fillers == 1
     assert longest_silence(leg, 3.5) < 2.5
     assert result.reason is EndReason.AGENT
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.agent_ms > 1000
+    assert latency.server_ms < 30
+
+
+def test_a_voice_that_is_awaited_took_the_time_until_the_filler() -> None:
+    class Slow(FakeTts):
+        async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+            await asyncio.sleep(1.9 if text == "thank you goodbye" else 0.0)
+            async for chunk in super().speak(text, language=language):
+                yield chunk
+
+    agent = FakeAgent([GREETING], [*BYE])
+    result, _ = converse(
+        agent,
+        tts=Slow(),
+        stt=FakeStt("yes"),
+        settings=SessionSettings(tts_stall_ms=4000),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    latency = result.turns[-1].latency
+    assert (result.turns[-1].fillers, result.faults) == (1, ())
+    assert latency is not None
+    assert latency.tts_ms > 1000
+    assert latency.server_ms < 30
 
 
 def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
