@@ -9,7 +9,9 @@ from enum import Enum, auto
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from bench.conversation_echo import Echo
 from bench.conversation_sounds import RATE_HZ, Sound
 from pipeline.audio import Pcm
 
@@ -86,13 +88,16 @@ class Caller:
         self.onset_s = 0.0
         """When the agent's present, or last, stretch of sound began."""
         self.background: Pcm | None = None
-        self.echo: tuple[float, float] | None = None  # gain, delay in seconds
+        self.echo: Echo | None = None
         self._cues = list(cues)
         self._truth = truth
         self._origin = origin
         self._current: Placed | None = None
         self._frames = 0
         self._keys: list[tuple[float, str]] = []
+        self._noise_from_s = 0.0
+        """The background begins anew with the agent's first sound and with every cue: the same call has the
+        same noise under the same words, however fast it was answered."""
 
     # What is heard ------------------------------------------------------------------------------------------
 
@@ -102,7 +107,7 @@ class Caller:
         if float(np.sqrt(np.mean(frame.astype(np.float32) ** 2))) < LOUD:
             return
         if self.began_s is None:
-            self.began_s = self.onset_s = now_s
+            self.began_s = self.onset_s = self._noise_from_s = now_s
         elif now_s - self.last_loud_s > QUIET_S:
             self.onset_s = now_s
         self.last_loud_s = now_s
@@ -121,11 +126,11 @@ class Caller:
             self._frames += 1
             if offset + FRAME >= current.cue.sound.samples.size:
                 self._current = None
-        at = round(now_s * RATE_HZ)
         if self.background is not None:
+            at = round((now_s - self._noise_from_s) * RATE_HZ)
             frame += self.background[np.arange(at, at + FRAME) % self.background.size]
         if self.echo is not None:
-            self._add_echo(frame, now_s)
+            frame += self._echoed(self.echo, now_s)
         self.sent.append(np.clip(frame, -32768, 32767).astype(np.int16))
         return self.sent[-1]
 
@@ -157,6 +162,7 @@ class Caller:
         if at is None or now_s < at + cue.delay_s:
             return
         del self._cues[0]
+        self._noise_from_s = now_s
         seconds = cue.sound.seconds if cue.sound is not None else 0.25 * len(cue.keys)
         self.placed.append(Placed(cue, now_s, now_s + seconds))
         self._keys = [(now_s + 0.25 * index, key) for index, key in enumerate(cue.keys)]
@@ -174,16 +180,19 @@ class Caller:
             return self.onset_s if self.onset_s > ended_s else None
         return self.last_loud_s + QUIET_S if self.last_loud_s > ended_s else None
 
-    def _add_echo(self, frame: np.ndarray[tuple[int], np.dtype[np.float64]], now_s: float) -> None:
-        assert self.echo is not None
-        gain, delay_s = self.echo
-        for arrived, heard in reversed(self.heard):
-            offset = round((arrived + delay_s - now_s) * RATE_HZ)
+    def _echoed(self, echo: Echo, now_s: float) -> npt.NDArray[np.float64]:
+        """What comes back of the agent's voice within the 20 ms from `now_s` on."""
+        size = FRAME + echo.taps.size - 1
+        from_s = now_s - echo.delay_s - (echo.taps.size - 1) / RATE_HZ
+        far = np.zeros(size)
+        for arrived_s, heard in reversed(self.heard):
+            offset = round((arrived_s - from_s) * RATE_HZ)
             if offset <= -FRAME:
-                return
-            if offset < FRAME:
-                first, last = max(0, offset), min(FRAME, offset + FRAME)
-                frame[first:last] += gain * heard[first - offset : last - offset]
+                break
+            first, last = max(0, offset), min(size, offset + FRAME)
+            if first < last:
+                far[first:last] = heard[first - offset : last - offset]
+        return np.convolve(far, echo.taps, "valid")
 
 
 def recording(heard: list[tuple[float, Pcm]], seconds: float) -> Pcm:

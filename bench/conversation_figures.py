@@ -53,6 +53,7 @@ class Outcome:
     words_off: int | None = None
     unexplained: int = 0
     seconds: float = 0.0
+    agent_s: float = 0.0
 
     def fail(self, why: str) -> None:
         """The first reason stands."""
@@ -72,6 +73,7 @@ def outcome(script: Script, taped: Taped) -> Outcome:
     found = Outcome(seconds=taped.heard.size / RATE_HZ)
     greeting = agent_words(script.part.greeting)
     spoken = stretches(taped.heard)
+    found.agent_s = sum(each.end_s - each.start_s for each in spoken)
     _turns(found, script, taped, spoken)
     if taped.result is not None:
         found.server_ms = [turn.latency.server_ms for turn in taped.result.turns if turn.latency is not None]
@@ -309,6 +311,7 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "words_within_1": sum(off <= 1 for off in words),
         "unexplained": sum(each.unexplained for each in outcomes),
         "minutes": round(sum(each.seconds for each in outcomes) / 60, 1),
+        "agent_minutes": round(sum(each.agent_s for each in outcomes) / 60, 1),
     }
 
 

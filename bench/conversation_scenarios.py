@@ -11,8 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from bench import conversation_echo as echoes
 from bench import conversation_sounds as sounds
 from bench.conversation_caller import Anchor, Cue, Ending
+from bench.conversation_echo import Echo
 from bench.conversation_models import Fault, Part
 from bench.conversation_sounds import Phrasebook, Sound
 from pipeline.audio import Pcm
@@ -115,7 +117,7 @@ class Script:
     ending: Ending = Ending.ANSWERED
     fault: Fault = Fault.NONE
     background: Pcm | None = None
-    echo: tuple[float, float] | None = None
+    echo: Echo | None = None
     loss: float = 0.0
     jitter_s: float = 0.0
     limit_s: float = 30.0
@@ -241,14 +243,17 @@ def _aside(lower_db: float, confidence: float) -> Callable[[Dice], Script]:
     return script
 
 
-def _echo(dice: Dice) -> Script:
-    loss_db = dice.between(12.0, 30.0)
-    echo = (10 ** (-loss_db / 20), dice.between(0.03, 0.3))
-    return Script(wanted=Wanted.GOES_ON, part=SPEECH, ending=Ending.FINISHED, echo=echo)
+def _echo(make: Callable[[np.random.Generator], Echo]) -> Callable[[Dice], Script]:
+    def script(dice: Dice) -> Script:
+        echo = make(dice.rng).quieter(dice.between(12.0, 30.0))
+        return Script(wanted=Wanted.GOES_ON, part=SPEECH, ending=Ending.FINISHED, echo=echo)
+
+    return script
 
 
 def _double_talk(dice: Dice) -> Script:
-    return replace(_over(dice, dice.one(INTERRUPTIONS), Wanted.YIELDS), echo=_echo(dice).echo)
+    echo = echoes.wire(dice.rng).quieter(dice.between(12.0, 30.0))
+    return replace(_over(dice, dice.one(INTERRUPTIONS), Wanted.YIELDS), echo=echo)
 
 
 def _keys(dice: Dice) -> Script:
@@ -302,7 +307,9 @@ _MAKERS: Final[tuple[Scenario, ...]] = (
     ),
     Scenario("talk to someone else", "talk to someone else", "aside", _aside(15.0, 0.4)),
     Scenario("talk to someone beside", "talk to someone else", "aside, near", _aside(8.0, 0.4)),
-    Scenario("echo", "echo and double talk", "echo", _echo),
+    Scenario("echo", "echo and double talk", "echo", _echo(echoes.wire)),
+    Scenario("echo of a hybrid", "echo and double talk", "echo", _echo(echoes.hybrid)),
+    Scenario("echo of a room", "echo and double talk", "room echo", _echo(echoes.room)),
     Scenario("double talk over echo", "echo and double talk", "yield", _double_talk),
     Scenario("keys", "DTMF", "keys", _keys),
     Scenario("silence", "silence", "dead air", _silent),

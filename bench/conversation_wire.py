@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from bench.call_line import OPUS, PCMU, Line, LineState
@@ -162,10 +163,17 @@ def measure(calls: Sequence[Call]) -> list[Taped]:
 
 
 def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[Outcome]) -> dict[str, Any]:
-    """One row: what came of the calls on both levels, and how far apart their medians are (of yielding where
-    the caller interrupts, else of answering)."""
+    """One row: what came of the same calls on both levels. `apart_ms`: the median of what each call's figure
+    (of yielding where the caller interrupts, else of answering) differs by; calls that came out differently
+    have none."""
     here, there = summary(wire), summary(virtual)
     figure = "yield_ms" if here["yield_ms"]["count"] else "response_ms"
+    differences = [
+        one - other
+        for pair in zip(wire, virtual, strict=True)
+        if len(set(map(len, (each := [_values(found, figure) for found in pair])))) == 1
+        for one, other in zip(*each, strict=True)
+    ]
     row = {
         "scenario": name,
         "codec": codec,
@@ -178,6 +186,9 @@ def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[O
         "server_ms": [ms for each in wire for ms in each.server_ms],
         "reasons": here["reasons"],
     }
-    if here[figure]["count"] and there[figure]["count"]:
-        row["apart_ms"] = round(abs(here[figure]["p50"] - there[figure]["p50"]), 1)
-    return row
+    return row | ({"apart_ms": round(abs(median(differences)), 1)} if differences else {})
+
+
+def _values(found: Outcome, figure: str) -> list[float]:
+    value = found.response_ms if figure == "response_ms" else found.yield_ms
+    return value if isinstance(value, list) else [value] if value is not None else []
