@@ -123,7 +123,7 @@ def pictures(names: Sequence[str]) -> Mapping[str, str]:
     drawn = {}
     for name in names:
         taped, found = call(name, 0)
-        path = draw(name, taped, "as wanted" if found.good else found.why)
+        path = draw(name, taped, found)
         drawn[name] = str(path.relative_to(report.RESULTS))
     return drawn
 
