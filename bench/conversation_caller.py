@@ -37,6 +37,7 @@ class Ending(Enum):
 
     ANSWERED = auto()  # something new was heard after the last cue
     FINISHED = auto()  # and the agent is done
+    NEVER = auto()  # it is for the agent to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Caller:
         """The caller has nothing left to wait for."""
         if now_s > limit_s:
             return True
-        if self._cues or self._current is not None or self._keys:
+        if ending is Ending.NEVER or self._cues or self._current is not None or self._keys:
             return False
         if not self.placed and now_s < limit_s / 2:
             return False  # it is the agent's call

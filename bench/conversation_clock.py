@@ -23,6 +23,7 @@ from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
 from pipeline.outcome import SessionObserver, SessionResult
 from pipeline.pacer import Pacer
+from pipeline.phrases import Phrases
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.turn_judge import TurnJudge
@@ -126,6 +127,7 @@ async def _converse(
 ) -> Taped:
     loop = asyncio.get_running_loop()
     truth = Truth()
+    phrases = await Phrases.prepare([Voice()], settings)
     line = Line(script, codec, seed)
     agent = Agent(script.part, script.fault)
     watching = _Deciding()
@@ -133,7 +135,9 @@ async def _converse(
     if vad_only:
         talk = VadOnly(line, agent, Recogniser(truth, script.fault), Voice(script.fault))
     else:
-        talk = _session(line, agent, truth, script.fault, settings=settings, observer=watching)
+        talk = _session(
+            line, agent, truth, script.fault, settings=settings, phrases=phrases, observer=watching
+        )
     running = loop.create_task(_finish(talk))
     await asyncio.sleep(random.Random(seed).uniform(0, PTIME_S))  # neither side's frames wait for the other's
     start = loop.time()
@@ -151,6 +155,7 @@ def _session(
     fault: Fault,
     *,
     settings: SessionSettings,
+    phrases: Phrases,
     observer: SessionObserver,
 ) -> Session:
     """With the engines behind the same guards as in the server: a failed decode is tried again."""
@@ -161,6 +166,7 @@ def _session(
         stt=FallbackEars([GuardedEars(Recogniser(truth, fault), Guard("stt", "stand-in"))]),
         tts=GuardedVoice(Voice(fault), Guard("tts", "stand-in"), last=not stalls),
         settings=settings,
+        phrases=phrases,
         fallback_tts=(GuardedVoice(Voice(), Guard("tts", "spare"), last=True),) if stalls else (),
         observer=observer,
         judge=_JUDGE,

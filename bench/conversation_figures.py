@@ -26,6 +26,10 @@ TAIL_S: Final = 0.4
 GAP_S: Final = 2.0
 """Longer silences in our turn want a cause."""
 
+ASKED_AGAIN_S: Final = 10.0
+"""Nobody listens longer to a line on which nothing is said."""
+
+_FIRST_WORDS_AGAIN_GOODBYE: Final = 3
 STOP_S: Final = 0.5
 LOWERED: Final = 10 ** (-10 / 20)
 _ALIKE: Final = 0.5
@@ -194,6 +198,15 @@ def _keyed(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) 
         found.fail("keys lost")
 
 
+def _said_goodbye(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
+    if len(spoken) < _FIRST_WORDS_AGAIN_GOODBYE:
+        found.fail("did not ask again")
+    if any(later.start_s - each.end_s > ASKED_AGAIN_S for each, later in pairwise(spoken)):
+        found.fail("left the caller in silence")
+    if found.seconds >= script.limit_s:
+        found.fail("did not hang up")
+
+
 _JUDGES: Final = {
     Wanted.ANSWERS: _answered,
     Wanted.DICTATION: _dictated,
@@ -201,6 +214,7 @@ _JUDGES: Final = {
     Wanted.GOES_ON: _went_on,
     Wanted.RESCUES: _rescued,
     Wanted.KEYED: _keyed,
+    Wanted.SAYS_GOODBYE: _said_goodbye,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import numpy as np
@@ -45,12 +46,13 @@ _DECISIVE: Final = ("ducked", "halted", "replying")
 _STEP: Final = RATE_HZ // 100
 _BEFORE_S, _AFTER_S = 3.0, 5.0
 _PHRASE_GAP_S: Final = 0.2
+_LINE: Final = 22
 
 
 def draw(name: str, taped: Taped, found: Outcome) -> Path:
     """results/conversation/NAME.png: from shortly before the caller's first cue to shortly after the last."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots(3, 1, figsize=(9, 4.2), sharex=True, height_ratios=(3, 3, 1))
+    figure, axes = pyplot.subplots(3, 1, figsize=(9, 4.4), sharex=True, height_ratios=(3, 3, 1))
     for axis, label, samples, colour in (
         (axes[0], "caller", taped.sent, _CALLER),
         (axes[1], "agent", taped.heard, _AGENT),
@@ -61,7 +63,7 @@ def draw(name: str, taped: Taped, found: Outcome) -> Path:
         axis.set_yticks([])
         for placed in taped.placed:
             axis.axvspan(placed.start_s, placed.end_s, color=_CALLER, alpha=0.12, linewidth=0)
-    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 1.5)  # room for the words
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 1.7)  # room for the words
     for start_s, text in (phrase for placed in taped.placed for phrase in _phrases(placed)):
         axes[0].text(
             start_s, 0.95, text, fontsize=6.5, va="top", transform=axes[0].get_xaxis_transform(), clip_on=True
@@ -79,13 +81,17 @@ def draw(name: str, taped: Taped, found: Outcome) -> Path:
 
 def _states(axes: Any, taped: Taped) -> None:
     """The bar of states with its legend, and lines through both voices where one was decisive."""
-    decisions = [*taped.decisions, (taped.heard.size / RATE_HZ, "ended")]
+    ended = (taped.heard.size / RATE_HZ, "ended")
     legend: dict[str, str] = {}
-    for (start_s, state), (until_s, _) in pairwise(decisions):
-        meaning, colour = _MEANINGS.get(state, (state, "#cccccc"))
+    before = ""
+    for (start_s, state), (until_s, _) in pairwise([*taped.decisions, ended]):
+        if state not in _MEANINGS:
+            continue
+        meaning, colour = _MEANINGS[state]
         axes[2].barh(0, until_s - start_s, left=start_s, color=colour, height=1.0)
         legend[meaning] = colour
-        if state in _DECISIVE:
+        decided, before = state in _DECISIVE and meaning != before, meaning
+        if decided:
             for axis in axes[:2]:
                 axis.axvline(start_s, color=colour, linewidth=1, linestyle="--")
     axes[2].set_yticks([])
@@ -93,7 +99,7 @@ def _states(axes: Any, taped: Taped) -> None:
     axes[2].legend(
         handles=[Patch(color=colour, label=meaning) for meaning, colour in legend.items()],
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.9),
+        bbox_to_anchor=(0.5, -1.3),
         ncol=4,
         fontsize=7,
         frameon=False,
@@ -112,9 +118,9 @@ def _verdict(found: Outcome) -> str:
     figures = summary([found])
     parts = ["as wanted" if found.good else found.why]
     for figure, words in (
-        ("lowered_ms", "10 dB lower {:.0f} ms after the caller's first sound"),
+        ("lowered_ms", "10 dB lower after {:.0f} ms"),
         ("yield_ms", "silent after {:.0f} ms"),
-        ("response_ms", "answered {:.0f} ms after the caller's last"),
+        ("response_ms", "answered after {:.0f} ms"),
     ):
         if figures[figure]["count"]:
             parts.append(words.format(figures[figure]["p50"]))
@@ -130,13 +136,13 @@ def _phrases(placed: Placed) -> Iterator[tuple[float, str]]:
     text, start_s, end_s = "", 0.0, -1.0
     for word in placed.cue.sound.words:
         if text and word.start_s - end_s > _PHRASE_GAP_S:
-            yield start_s, text
+            yield start_s, fill(text, _LINE)
             text = ""
         if not text:
             start_s = placed.start_s + word.start_s
         text, end_s = f"{text} {word.text}".strip(), word.end_s
     if text:
-        yield start_s, text
+        yield start_s, fill(text, _LINE)
 
 
 def _outline(samples: Pcm) -> tuple[Any, Any, Any]:

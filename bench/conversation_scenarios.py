@@ -105,6 +105,7 @@ class Wanted(Enum):
     GOES_ON = auto()  # neither stops nor answers
     RESCUES = auto()  # says something within 2 s, or has the cause on the record
     KEYED = auto()  # has all the keys
+    SAYS_GOODBYE = auto()  # asks again, and hangs up at last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +263,7 @@ def _keys(dice: Dice) -> Script:
 
 
 def _silent(dice: Dice) -> Script:
-    return Script(wanted=Wanted.RESCUES, ending=Ending.FINISHED, limit_s=40.0)
+    return Script(wanted=Wanted.SAYS_GOODBYE, ending=Ending.NEVER, limit_s=45.0)
 
 
 def _monologue(dice: Dice) -> Script:

@@ -24,6 +24,7 @@ _CONFIG: Final = """
 [server]
 http = "127.0.0.1:{http}"
 public_url = "http://127.0.0.1:{http}"
+requests_per_minute = 100000
 data_dir = "{directory}/data"
 drain_s = 1
 [sip]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
-from bench import conversation_report
-from bench.conversation import call, phrasebook
-from bench.conversation_caller import FRAME
+from bench import conversation_echo as echoes
+from bench import conversation_report, conversation_wire_report
+from bench.conversation import call, phrasebook, wire
+from bench.conversation_caller import FRAME, Caller, Truth
 from bench.conversation_figures import broke_off, completed, stretches, summary
 from bench.conversation_scenarios import SCENARIOS
 from bench.conversation_sounds import RATE_HZ, agent_words
@@ -23,6 +27,60 @@ def test_the_agent_does_what_the_scenario_wants(name: str) -> None:
     found = [call(name, seed)[1] for seed in range(3)]
     assert sum(each.good for each in found) >= 2, [each.why for each in found]
     assert sum(each.unexplained for each in found) == 0
+
+
+@pytest.mark.parametrize("name", ["clean turn", "keys", "loss and jitter"])
+def test_the_virtual_clock_carries_opus(name: str) -> None:
+    found = [call(name, seed, codec="opus")[1] for seed in range(3)]
+    assert sum(each.good for each in found) >= 2, [each.why for each in found]
+
+
+def test_the_same_callers_talk_over_sip_and_rtp_and_the_server_tells_its_part() -> None:
+    rows = wire(1, ("clean turn", "keys"))
+    assert [(row["scenario"], row["codec"]) for row in rows] == [
+        (name, codec) for name in ("clean turn", "keys") for codec in ("pcmu", "opus")
+    ]
+    assert [row["as_wanted"] for row in rows] == [1.0] * 4
+    assert all(row["server_ms"] and "apart_ms" in row for row in rows[:2])
+    named = {row[0] for row in conversation_wire_report.target_rows({"wire": rows})}
+    assert {name.partition(",")[0] for name in named} == {
+        "wire and virtual clock apart",
+        "server's own part of a response on the wire",
+    }
+
+
+def test_what_loss_adds_is_the_distance_of_the_p95_of_one_codec() -> None:
+    def row(scenario: str, codec: str, p95: float) -> dict[str, Any]:
+        figures = {"count": 9, "p50": 1.0, "p95": p95}
+        return {"scenario": scenario, "codec": codec, "wire": figures, "server_ms": []}
+
+    wired = [
+        row("clean turn", "pcmu", 500),
+        row("clean turn", "opus", 650),
+        row("loss and jitter", "pcmu", 601),
+        row("loss and jitter", "opus", 660),
+    ]
+    (found,) = conversation_wire_report.target_rows({"wire": wired})
+    assert found[2:] == ("101", "", "missed")
+
+
+@pytest.mark.parametrize("make", [echoes.wire, echoes.hybrid, echoes.room])
+def test_an_echo_is_late_and_quieter_by_its_return_loss(make: Callable[..., echoes.Echo]) -> None:
+    echo = make(np.random.default_rng(1)).quieter(18.0)
+    caller = Caller((), Truth(), origin=0.0)
+    caller.echo = echo
+    voice = agent_words("one two three four five six seven eight nine ten").samples
+    for tick in range(200):
+        caller.hears(
+            np.resize(voice[tick * FRAME :], FRAME) if tick < 100 else np.zeros(FRAME, np.int16), tick / 50
+        )
+        caller.frame(tick / 50)
+    back = np.concatenate(caller.sent).astype(np.float64)
+    played = voice[: 100 * FRAME].astype(np.float64)
+    late = round(echo.delay_s * RATE_HZ)
+    assert not back[: late - FRAME].any()
+    loss_db = 10 * np.log10((played**2).sum() / (back**2).sum())
+    assert abs(loss_db - 18.0) < 3.0
 
 
 @pytest.mark.parametrize("name", ["backchannel", "cough", "slow digits", "echo", "recogniser dead"])
