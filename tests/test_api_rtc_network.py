@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,13 @@ from tests.support.rtc import RtcClient
 from tests.support.sdk import sdk_client
 from tests.support.server import running
 from tests.support.transfers import LISTENS, write_transfer_site
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
 def models() -> Iterator[None]:
     with fake_models():
         yield
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def goes_on(person: Person, sdk: RtcClient) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.support.livekit_page import NEWEST, OLDER, SdkPage, sdk_page
 from tests.support.models import fake_models
 from tests.support.server import running
 from tests.support.transfers import LISTENS, write_transfer_site
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +28,6 @@ CASES = {
 def models() -> Iterator[None]:
     with fake_models():
         yield
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def users(page: SdkPage) -> dict[tuple[int, str], list[str]]:

@@ -28,7 +28,8 @@ from tests.support.store import (
     queued,
     settings,
 )
-from tests.support.webhooks import receiver, sending, until
+from tests.support.waiting import until
+from tests.support.webhooks import receiver, sending
 
 ALL = DeliveryFilter()
 NEW_SECRET = "whsec_" + b64encode(b"another secret of ours").decode()

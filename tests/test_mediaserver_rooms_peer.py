@@ -21,6 +21,7 @@ from pipeline.pacer import Pacer
 from pipeline.playout import Playout
 from tests.support.rtc import rtc_client
 from tests.support.tones import share_at, tone
+from tests.support.waiting import until
 
 RATE_HZ = 16000
 
@@ -62,12 +63,6 @@ async def port() -> AsyncIterator[MediaPort]:
 def person(port: MediaPort) -> Person:
     pacer = Pacer(asyncio.get_running_loop())
     return Person(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
-
-
-async def until(condition: object, timeout_s: float = 30.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort) -> None:

@@ -28,7 +28,8 @@ from tests.support.store import (
     queued,
     settings,
 )
-from tests.support.webhooks import Outcomes, receiver, sending, until
+from tests.support.waiting import until
+from tests.support.webhooks import Outcomes, receiver, sending
 
 
 @pytest.fixture(params=ENGINES)

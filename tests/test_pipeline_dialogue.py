@@ -32,11 +32,13 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.transcript import Role
 from tests.support.conversation import (
+    Bilingual,
     FakeAgent,
     FakeLeg,
     FakeListening,
     FakeStt,
     FakeTts,
+    Polyglot,
     Watching,
     play,
     voice,
@@ -265,40 +267,16 @@ def test_nobody_waits_for_ever() -> None:
     assert result.duration_ms < 65_000
 
 
-class Tongues(FakeTts):
-    """Notes the language of what it says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.spoken: list[tuple[str, str]] = []
-
-    def speak(self, text: str, *, language: str) -> AsyncIterator[Any]:
-        self.spoken.append((language, text))
-        return super().speak(text, language=language)
-
-
-class Bilingual(FakeStt):
-    """Notes the language that it listens for."""
-
-    def __init__(self, *texts: str) -> None:
-        super().__init__(*texts)
-        self.languages: list[str] = []
-
-    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
-        self.languages.append(language)
-        return super().listen(rate_hz=rate_hz, language=language, expected=expected)
-
-
 def test_both_sides_change_the_language() -> None:
     agent = FakeAgent([GREETING], [SwitchLanguage("ar"), Say("مرحبا كيف حالك")], BYE)
-    tts, stt = Tongues(), Bilingual("arabic please", "لحظة", "شكرا")
+    tts, stt = Polyglot(), Bilingual("arabic please", "لحظة", "شكرا")
 
     def caller(leg: FakeLeg) -> None:
         leg.says(3.0, voice(0.5))
         leg.says(6.0, voice(0.5))
 
     result, _ = converse(agent, stt=stt, tts=tts, prepare=caller)
-    assert [language for language, _ in tts.spoken] == ["en", "ar", "ar"]
+    assert [language for language, _ in tts.said] == ["en", "ar", "ar"]
     assert stt.languages == ["en", "ar"]
     latency = result.turns[-1].latency
     assert latency is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,9 +20,8 @@ from pipeline.phrases import STANDARD, Phrase, Phrases, standard
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speakable import speakable
-from pipeline.speech import Expected, SpeechChunk
 from pipeline.transcript import Role
-from tests.support.conversation import FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
+from tests.support.conversation import Bilingual, FakeLeg, FakeTts, Polyglot, play, voice
 
 CLINIC = """
 start = "coming"
@@ -73,35 +72,10 @@ action = "hang_up"
 """
 
 
-class Multilingual(FakeStt):
-    """Also knows in which language it was to listen."""
-
-    def __init__(self, *texts: str) -> None:
-        super().__init__(*texts)
-        self.languages: list[str] = []
-
-    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
-        self.languages.append(language)
-        return super().listen(rate_hz=rate_hz, language=language, expected=expected)
-
-
-class Polyglot(FakeTts):
-    """Also knows in which language it was to speak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[tuple[str, str]] = []
-
-    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
-        self.said.append((language, text))
-        async for chunk in super().speak(text, language=language):
-            yield chunk
-
-
 def converse(
     plan: str, language: str, prepare: Callable[[FakeLeg], None], *texts: str
-) -> tuple[SessionResult, Multilingual, Polyglot]:
-    stt, tts = Multilingual(*texts), Polyglot()
+) -> tuple[SessionResult, Bilingual, Polyglot]:
+    stt, tts = Bilingual(*texts), Polyglot()
 
     async def scene() -> SessionResult:
         leg = FakeLeg()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from sip.ports import PortRange
 from sip.rtcp import Bye, SenderReport, parse
 from sip.rtp import RtpPacket
 from tests.support.media import Ears, Voice, packets, plan, snr_db, spectral_distance_db, speech_like
+from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 
@@ -102,12 +103,6 @@ async def office() -> AsyncIterator[Office]:
 @pytest.fixture
 def peer(office: Office) -> Peer:
     return office.peer()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def start(stream: MediaStream, agreed: Any, **changes: Any) -> None:

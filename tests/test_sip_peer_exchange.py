@@ -29,6 +29,7 @@ from tests.support.scenario import (
     write,
 )
 from tests.support.sipp import Sipp
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -52,12 +53,6 @@ def trunk_to(phone: Endpoint, port: int, *, name: str = "peer", **settings: Any)
 def port_of(phone: Endpoint) -> int:
     assert phone.udp_address is not None
     return phone.udp_address[1]
-
-
-async def until(condition: object, patience_s: float = 8.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 async def offered(phone: Endpoint) -> Call:

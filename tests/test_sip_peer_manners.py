@@ -16,6 +16,7 @@ from sip.trunk import TrunkSettings
 from tests.support.leg import Party
 from tests.support.raw_call import RawCall
 from tests.support.tones import tone
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -40,12 +41,6 @@ def port_of(phone: Endpoint) -> int:
 
 async def offered(phone: Endpoint) -> Call:
     return await asyncio.wait_for(anext(phone.incoming()), PATIENCE_S)
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 async def test_an_answer_that_is_never_acknowledged(monkeypatch: pytest.MonkeyPatch, phone: Endpoint) -> None:

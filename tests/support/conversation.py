@@ -297,3 +297,27 @@ class Watching(SessionObserver):
 
     def state_changed(self, state: str, now: float) -> None:
         self.states.append(state)
+
+
+class Bilingual(FakeStt):
+    """Notes the language that it listens for."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.languages: list[str] = []
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
+        self.languages.append(language)
+        return super().listen(rate_hz=rate_hz, language=language, expected=expected)
+
+
+class Polyglot(FakeTts):
+    """Notes what it says, and in which language."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str]] = []
+
+    def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        self.said.append((language, text))
+        return super().speak(text, language=language)

@@ -88,10 +88,3 @@ async def sending(store: Store, configured: Settings, *, timeout_s: float = 5.0)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for it, at most 20 seconds."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
