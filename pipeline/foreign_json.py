@@ -1,0 +1,79 @@
+"""JSON and text that somebody else wrote (a model, a tool, an engine's server, a visitor), fit to be used.
+
+Python's reader takes more than JSON: NaN and Infinity pass every comparison and end in timers; a half of a
+surrogate pair is no text for a database or a socket (RFC 8259, 8.2), nor is NUL for PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+MAX_CHARACTERS: Final = 1_000_000
+MAX_DEPTH: Final = 64
+"""Objects and lists inside one another."""
+MAX_DIGITS: Final = 100
+"""Of an integer; far beyond any identity, and still a number that arithmetic takes."""
+
+_UNFIT: Final = re.compile("[\0\ud800-\udfff]")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+class NotJson(ValueError):
+    """The text is no JSON, or more than we take; the message says which, and nothing of the text."""
+
+
+def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int = MAX_DEPTH) -> Any:
+    """The value that `text` holds: every number finite, every string clean (see `clean_text`). Raises
+    `NotJson`."""
+    if len(text) > longest:
+        raise NotJson("too long")
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+    except NotJson:
+        raise
+    except (ValueError, RecursionError):
+        raise NotJson("not JSON") from None
+    return cleaned(value, deepest=deepest)
+
+
+def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:
+    """A value made of JSON's types, with every string in it clean, keys too. Raises `NotJson` where it is
+    nested deeper."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if not isinstance(value, Mapping | Sequence):
+        return value
+    if deepest <= 0:
+        raise NotJson("nested too deep")
+    if isinstance(value, Mapping):
+        return {
+            clean_text(name) if isinstance(name, str) else name: cleaned(inner, deepest=deepest - 1)
+            for name, inner in value.items()
+        }
+    return [cleaned(inner, deepest=deepest - 1) for inner in value]
+
+
+def clean_text(text: str) -> str:
+    """`text` as every store and socket takes it: U+FFFD in the place of NUL and of half a surrogate pair."""
+    return _UNFIT.sub(_REPLACEMENT, text)
+
+
+def _refuse(_: str) -> NoReturn:
+    raise NotJson("a number that is not finite")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise NotJson("a number that is not finite")
+    return number
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise NotJson("a number that is too long")
+    return int(digits)

@@ -1,0 +1,51 @@
+"""JSON of others: what is taken, what is refused, and that what is taken can be stored and sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline.foreign_json import MAX_DEPTH, NotJson, clean_text, read_json
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", '{"seconds": NaN}', "[Infinity]", "-Infinity", "1e400", "[-1e999]", "9" * 101, "-" + "9" * 5000],
+)
+def test_numbers_that_no_timer_can_take_are_refused(text: str) -> None:
+    with pytest.raises(NotJson, match="number"):
+        read_json(text)
+
+
+@pytest.mark.parametrize("text", ["", "{", "nul", "'a'", "\ud83d", b"\xff\xfe\xff", "[" * 100_000])
+def test_what_is_no_json_is_refused_as_such(text: str | bytes) -> None:
+    with pytest.raises(NotJson):
+        read_json(text)
+
+
+def test_nesting_and_length_have_an_end() -> None:
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert json.dumps(read_json(deep)) == deep
+    with pytest.raises(NotJson, match="deep"):
+        read_json(f"[{deep}]")
+    with pytest.raises(NotJson, match="deep"):
+        read_json('{"a":' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1))
+    assert read_json('"abc"', longest=5) == "abc"
+    with pytest.raises(NotJson, match="long"):
+        read_json('"abcd"', longest=5)
+
+
+def test_strings_can_be_encoded_and_stored_whatever_the_writer_put_in_them() -> None:
+    value = read_json(r'{"half \ud83d": ["nul \u0000", {"pair": "\ud83d\ude00"}], "low": "\ude00"}')
+    assert value == {"half \ufffd": ["nul \ufffd", {"pair": "\U0001f600"}], "low": "\ufffd"}
+    assert json.dumps(value, ensure_ascii=False).encode()
+
+
+def test_the_usual_passes_as_it_is() -> None:
+    text = '{"a": [1, -2.5, 1e3, true, null, "الله"], "b": {}}'
+    assert read_json(text) == json.loads(text) == read_json(text.encode())
+
+
+def test_clean_text_leaves_every_other_character() -> None:
+    assert clean_text("a\tb\n\u200fج\U0001f600") == "a\tb\n\u200fج\U0001f600"
