@@ -7,7 +7,7 @@ there what it opens here.
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -15,6 +15,8 @@ from aiohttp import web
 
 from api.auth import SERVER
 from mediaserver.refusals import NotFound, Unavailable
+
+log = logging.getLogger(__name__)
 
 FORWARDED = "X-Mediaserver-Forwarded"
 """Says that a node asks: it is not asked on, so that no two nodes ask each other for ever."""
@@ -52,15 +54,18 @@ async def fetched(request: web.Request, node_url: str) -> web.StreamResponse:
     headers = {name: request.headers[name] for name in _ASKED if name in request.headers}
     url = f"{node_url.rstrip('/')}{request.rel_url.raw_path_qs}"
     try:
-        async with request.app[NODES].request(
+        answer = await request.app[NODES].request(
             request.method, url, headers={**headers, FORWARDED: "1"}, allow_redirects=False
-        ) as answer:
-            return await _passed_on(request, answer)
-    except (aiohttp.ClientConnectorError, TimeoutError, asyncio.IncompleteReadError):
+        )
+    except (aiohttp.ClientConnectionError, TimeoutError):
         raise Unavailable("The node that has this recording does not answer", retry_after_s=5) from None
+    async with answer:
+        return await _passed_on(request, answer)
 
 
 async def _passed_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    """A node that breaks off in the middle cannot become an error any more: the client's connection is cut as
+    well."""
     if answer.status == 404:
         raise NotFound(GONE)
     if answer.status not in (200, 206, 304, 416):
@@ -70,7 +75,13 @@ async def _passed_on(request: web.Request, answer: aiohttp.ClientResponse) -> we
         status=answer.status, headers={**told, "Cache-Control": "private, no-store"}
     )
     await response.prepare(request)
-    async for piece in answer.content.iter_chunked(_PIECE):
-        await response.write(piece)
+    try:
+        async for piece in answer.content.iter_chunked(_PIECE):
+            await response.write(piece)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        log.warning("recording broke off", extra={"reason": type(error).__name__})
+        if request.transport is not None:
+            request.transport.abort()
+        return response
     await response.write_eof()
     return response
