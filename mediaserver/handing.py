@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediaserver.conversing import LiveConversation
+from mediaserver.errors import StoreError
 from mediaserver.handover import Handed, Handover, Visit
-from mediaserver.lines import LineRefused, Lines
+from mediaserver.lines import LineRefused, Lines, LinesBusy
 from mediaserver.rooms.bridge import Bridge
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError, RecordingError
@@ -95,7 +96,10 @@ class _Transfer:
     async def _reach(self) -> Call:
         claim, lines = self._live.claim, self._lines
         number = lines.target(claim.agent_id, self._result.transfer_target)
-        route = await lines.route(claim.agent_id, number)
+        try:
+            route = await lines.route(claim.agent_id, number)
+        except StoreError as error:
+            raise LinesBusy("the do-not-call list cannot be looked up now") from error
         return await lines.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
 
     def _answered(self, call: Call) -> None:

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.errors import StoreUnavailable
 from mediaserver.lines import LineRefused
 from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.server import Server
+from mediaserver.store import Store
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource
 from sip.call import Call
@@ -148,6 +150,24 @@ async def test_a_busy_person_is_said_so_after_a_ring_and_nobody_is_left_in_silen
     assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
     assert call["analysis"]["transfer"]["outcome"] == "busy"
     assert len(caller.frames) > 50  # "One moment." and "Nobody is there.", 40 ms a letter
+
+
+async def test_a_database_that_is_away_leaves_nobody_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(self: Store, company_id: str, phone_number: str) -> bool:
+        raise StoreUnavailable("closed")
+
+    monkeypatch.setattr(Store, "may_not_call", away)
+    site = write_transfer_site(tmp_path)
+    async with telephones(site) as people, running(site) as (_, client):
+        call_id = await place(client)
+        caller = on(await people.answered(NUMBER), 500)
+        call = await report(client, call_id)
+        await asyncio.wait_for(caller.ended.wait(), 30)
+    assert call["analysis"]["transfer"]["outcome"] == "refused"
+    assert len(caller.frames) > 50  # "One moment." and "Nobody is there.", 40 ms a letter
+    assert DESK not in people.calls
 
 
 async def test_hanging_up_over_the_api_ends_both(tmp_path: Path) -> None:
