@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from bench import conversation_echo as echoes
+from bench import conversation_noises as noises
 from bench import conversation_sounds as sounds
 from bench.conversation_caller import Anchor, Cue, Ending
 from bench.conversation_echo import Echo
@@ -297,13 +298,13 @@ _MAKERS: Final[tuple[Scenario, ...]] = (
     Scenario("interruption, middle", "real interruption", "yield", _interruption((4.0, 6.0))),
     Scenario("interruption, late", "real interruption", "yield", _interruption((9.0, 11.0))),
     Scenario("backchannel that grows", "backchannel that grows", "yield", _growing),
-    Scenario("cough", "cough, thump, keyboard", "noise", _noise(sounds.cough)),
-    Scenario("thump", "cough, thump, keyboard", "noise", _noise(sounds.thump)),
-    Scenario("keyboard", "cough, thump, keyboard", "noise", _noise(sounds.keyboard)),
+    Scenario("cough", "cough, thump, keyboard", "noise", _noise(noises.cough)),
+    Scenario("thump", "cough, thump, keyboard", "noise", _noise(noises.thump)),
+    Scenario("keyboard", "cough, thump, keyboard", "noise", _noise(noises.keyboard)),
     Scenario("um", "cough, thump, keyboard", "noise", _um),
     *(
         Scenario(f"{name} at {snr} dB", "noise and babble", "in noise", _noisy(make, snr))
-        for name, make in (("steady noise", sounds.steady), ("babble", sounds.babble))
+        for name, make in (("steady noise", noises.steady), ("babble", noises.babble))
         for snr in (20, 10, 5, 0)
     ),
     Scenario("talk to someone else", "talk to someone else", "aside", _aside(15.0, 0.4)),

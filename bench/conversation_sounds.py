@@ -1,7 +1,7 @@
-"""What scripted callers say and what disturbs them, with the exact place of every word.
+"""What scripted callers say, with the exact place of every word.
 
-All voices are synthetic: espeak-ng in several voices and at several speeds, and noises made of numbers. That
-makes the truth exact and the caller patient; how people sound it does not show."""
+All voices are synthetic: espeak-ng in several voices and at several speeds. That makes the truth exact and
+the caller patient; how people sound it does not show."""
 
 from __future__ import annotations
 
@@ -175,65 +175,11 @@ def _bounds(samples: Pcm) -> tuple[int, int]:
     return int(loud[0]) * n, int(loud[-1] + 1) * n
 
 
-# Noises -----------------------------------------------------------------------------------------------------
-
-
-def cough(rng: np.random.Generator) -> Sound:
-    """Two bursts of noise, the second one voiced at its end; 0.3 to 0.45 s."""
-    first, second = rng.uniform(0.08, 0.14), rng.uniform(0.16, 0.24)
-    wave = np.concatenate([_burst(rng, first, 900), np.zeros(400), _burst(rng, second, 600)])
-    return Sound(at_level(wave, -18.0))
-
-
-def thump(rng: np.random.Generator) -> Sound:
-    """Something is put on the table: 70 Hz, dying away within 0.15 s."""
-    time_s = np.arange(round(0.15 * RATE_HZ)) / RATE_HZ
-    return Sound(at_level(np.sin(2 * np.pi * rng.uniform(60, 90) * time_s) * np.exp(-time_s * 25), -14.0))
-
-
-def keyboard(rng: np.random.Generator) -> Sound:
-    """Somebody types for 1.5 s, six to ten strokes a second."""
-    wave = np.zeros(round(1.5 * RATE_HZ))
-    at = 0.0
-    while at < 1.4:
-        stroke = rng.standard_normal(160) * np.exp(-np.arange(160) / 25)
-        place = round(at * RATE_HZ)
-        wave[place : place + 160] += stroke[: wave.size - place] * rng.uniform(0.5, 1.0)
-        at += rng.uniform(0.1, 0.17)
-    return Sound(_pcm(wave * 2500))
-
-
-def steady(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
-    """Noise that falls by 3 dB an octave: a car, a fan."""
-    size = round(seconds * RATE_HZ)
-    spectrum = np.fft.rfft(rng.standard_normal(size))
-    spectrum[1:] /= np.sqrt(np.arange(1, spectrum.size))
-    spectrum[: round(100 * seconds)] = 0
-    return at_level(np.fft.irfft(spectrum, size), dbov)
-
-
-def babble(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
-    """Six people talk at once, somewhere behind."""
-    size = round(seconds * RATE_HZ)
-    source = reading().samples.astype(np.float64)
-    wave = np.zeros(size)
-    for _ in range(6):
-        shift = int(rng.integers(source.size))
-        wave += np.resize(np.roll(source, shift), size) * rng.uniform(0.6, 1.0)
-    return at_level(wave, dbov)
-
-
 def at_level(wave: npt.ArrayLike, dbov: float) -> Pcm:
     """The same at `dbov`, RMS over what is not silence."""
     values = np.asarray(wave, np.float64)
     loud = values[np.abs(values) > np.abs(values).max() * 0.02]
     return _pcm(values * (32768 * 10 ** (dbov / 20) / np.sqrt((loud**2).mean())))
-
-
-def _burst(rng: np.random.Generator, seconds: float, decay: float) -> npt.NDArray[np.float64]:
-    size = round(seconds * RATE_HZ)
-    wave = np.convolve(rng.standard_normal(size), np.hanning(9), "same")
-    return np.asarray(wave * np.exp(-np.arange(size) / decay), np.float64)
 
 
 def _pcm(wave: npt.ArrayLike) -> Pcm:
