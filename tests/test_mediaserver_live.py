@@ -6,6 +6,7 @@ Only the models are stand-ins: the voice hums, and the ears hear "yes" in whatev
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import wave
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestClient
 
 from api.models import CallReport
@@ -28,7 +28,6 @@ from tests.support.carrier import carrier
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.media import speech_like
 from tests.support.models import fake_models
-from tests.support.ports import free_port
 from tests.support.server import (
     KEY,
     NUMBER,
@@ -39,6 +38,8 @@ from tests.support.server import (
     until_final,
     write_site,
 )
+from tests.support.waiting import until
+from tests.support.webhooks import receiver
 
 Client = TestClient[Any, Any]
 
@@ -147,33 +148,21 @@ async def test_the_recording_has_both_sides(site: Site) -> None:
 
 
 async def test_the_events_of_a_call_arrive_in_order_and_without_a_gap(site: Site) -> None:
-    port, received = free_port(), []
-
-    async def receive(request: web.Request) -> web.Response:
-        received.append(await request.json())
-        return web.Response()
-
-    hook = f"""
+    async with receiver() as endpoint:
+        hook = f"""
 [[company.webhook]]
-url = "http://127.0.0.1:{port}/hook"
+url = "{endpoint.url}"
 secret = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
 """
-    text = site.path.read_text().replace('log_format = "plain"', 'allow_networks = ["127.0.0.0/8"]')
-    site.path.write_text(text.replace('[[company]]\nid = "other"', hook + '[[company]]\nid = "other"'))
-    app = web.Application()
-    app.router.add_post("/hook", receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    with fake_models():
-        async with carrier(site, says_yes), running(site) as (_, client):
-            call_id = await place(client)
-            await until_final(client, call_id)
-            async with asyncio.timeout(10):
-                while "call.completed" not in {event["type"] for event in received}:
-                    await asyncio.sleep(0.05)
+        text = site.path.read_text().replace('log_format = "plain"', 'allow_networks = ["127.0.0.0/8"]')
+        site.path.write_text(text.replace('[[company]]\nid = "other"', hook + '[[company]]\nid = "other"'))
+        with fake_models():
+            async with carrier(site, says_yes), running(site) as (_, client):
+                call_id = await place(client)
+                await until_final(client, call_id)
+                await until(lambda: any("call.completed" in text for _, text in endpoint.requests))
                 await asyncio.sleep(1)
-    await runner.cleanup()
+    received = [json.loads(text) for _, text in endpoint.requests]
     kinds = [event["type"] for event in received]
     assert kinds[:4] == ["call.queued", "call.dialing", "call.ringing", "call.answered"]
     assert {"turn.completed", "call.completed", "transcript.completed", "analysis.completed"} <= set(kinds)

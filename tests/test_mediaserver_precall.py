@@ -21,6 +21,7 @@ from tests.support.models import fake_models
 from tests.support.rooms import CALLS_KEY, NEEDY, join, write_web_site
 from tests.support.rtc import rtc_client
 from tests.support.server import KEY, NUMBER, bearer, running, until_final, write_site
+from tests.support.web import served
 
 LOOPBACK = ("127.0.0.0/8",)
 BRIEFED = "e6d8e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
@@ -65,7 +66,7 @@ class Crm:
             {"account": {"plan": "gold", "balance": 12.5, "open": True}, "people": [{"name": "Bo"}]}
         )
 
-    async def ask(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def ask(self, request: web.Request) -> web.StreamResponse:
         """What the server calls."""
         self.asked.append(await request.json())
         self.headers.append(dict(request.headers))
@@ -75,14 +76,11 @@ class Crm:
 @asynccontextmanager
 async def crm() -> AsyncIterator[Crm]:
     tool = Crm()
-    runner = web.ServerRunner(web.Server(tool.ask), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    tool.url = f"http://127.0.0.1:{runner.addresses[0][1]}/lookup"
-    try:
+    app = web.Application()
+    app.router.add_post("/lookup", tool.ask)
+    async with served(app) as url:
+        tool.url = f"{url}/lookup"
         yield tool
-    finally:
-        await runner.cleanup()
 
 
 def tool(url: str, **changes: Any) -> PreCallTool:

@@ -20,6 +20,7 @@ from pipeline.engines.llm_tools import ToolFailed, ToolSpec
 from pipeline.engines.llm_web import LIMIT, WebAnswer
 from pipeline.errors import EngineError
 from pipeline.reach import Reach, reaching
+from tests.support.web import served
 
 SERVER = Path(__file__).parent / "support" / "mcp_server.py"
 
@@ -162,11 +163,8 @@ async def door() -> AsyncIterator[str]:
     app = web.Application()
     for path, handler in (("/endless", endless), ("/slow", slow), ("/moved", moved), ("/secret", secret)):
         app.router.add_get(path, handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with served(app) as url:
+        yield url
 
 
 def tool(url: str, client: ToolClient) -> HttpTool:

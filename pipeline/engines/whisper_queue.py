@@ -58,7 +58,7 @@ class DecodeQueue:
         result next."""
         return self._idle > len(self._waiting) + 1
 
-    def run(self, job: Callable[[], Hypothesis | object]) -> Future[object]:
+    def run(self, job: Callable[[], object]) -> Future[object]:
         """`job` in one of the threads, after what waits."""
         return self._pool.submit(job)
 

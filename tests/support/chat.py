@@ -13,6 +13,7 @@ from aiohttp import web
 
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, Conversation
 from pipeline.errors import EngineError
+from tests.support.web import served
 
 
 @dataclass(frozen=True)
@@ -145,12 +146,12 @@ class ChatServer:
 @asynccontextmanager
 async def serving_chat(chat: FakeChat) -> AsyncIterator[ChatServer]:
     """`chat` at a URL."""
-    served = ChatServer(chat, "")
+    server = ChatServer(chat, "")
 
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        if served.statuses:
-            return web.json_response({"error": {"message": "no"}}, status=served.statuses.pop(0))
+        if server.statuses:
+            return web.json_response({"error": {"message": "no"}}, status=server.statuses.pop(0))
         if not body.get("stream"):
             try:
                 return web.json_response(await chat.post_json("", body))
@@ -168,13 +169,6 @@ async def serving_chat(chat: FakeChat) -> AsyncIterator[ChatServer]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", completions)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    served.base_url = f"http://127.0.0.1:{port}/v1"
-    try:
-        yield served
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        server.base_url = f"{url}/v1"
+        yield server

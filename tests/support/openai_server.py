@@ -151,10 +151,6 @@ def streamed_wav(sound: bytes, rate_hz: int) -> bytes:
 async def openai_server() -> AsyncIterator[FakeOpenAi]:
     """A running server."""
     fake = FakeOpenAi()
-    server = TestServer(fake.app(), host="127.0.0.1")
-    await server.start_server()
-    fake.base_url = str(server.make_url("/v1"))
-    try:
+    async with TestServer(fake.app(), host="127.0.0.1") as server:
+        fake.base_url = str(server.make_url("/v1"))
         yield fake
-    finally:
-        await server.close()

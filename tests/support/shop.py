@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.web import served
+
 
 @dataclass
 class Shop:
@@ -33,12 +35,5 @@ async def shop() -> AsyncIterator[Shop]:
 
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", anything)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    here.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served(app) as here.url:
         yield here
-    finally:
-        await runner.cleanup()

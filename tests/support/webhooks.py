@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings
 from mediaserver.store import Store
 from mediaserver.webhooks import Webhooks
+from tests.support.web import served
 
 LOOPBACK = ("127.0.0.0/8",)
 
@@ -53,16 +54,10 @@ async def receiver(port: int = 0) -> AsyncIterator[Receiver]:
     endpoint = Receiver()
     app = web.Application()
     app.router.add_post("/hook", endpoint.receive)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    endpoint.stop = runner.cleanup
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-    try:
+    async with AsyncExitStack() as stack:
+        endpoint.stop = stack.aclose
+        endpoint.url = f"{await stack.enter_async_context(served(app, port))}/hook"
         yield endpoint
-    finally:
-        await runner.cleanup()
 
 
 class Outcomes:

@@ -1,0 +1,20 @@
+"""Somebody else's HTTP server, on a port of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+
+@asynccontextmanager
+async def served(app: web.Application, port: int = 0) -> AsyncIterator[str]:
+    """The URL of `app`, on `port` (0: a free one), until the block ends."""
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
