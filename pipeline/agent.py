@@ -6,6 +6,7 @@ created per call and is used from one task at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -107,9 +108,13 @@ class Transfer:
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Stay silent for `seconds` (at most 60) once the words so far have been heard: the caller looks
-    something up, a line rings. What the caller says ends the wait."""
+    something up, a line rings. What the caller says ends the wait. Raises ValueError for what is no time."""
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.seconds):
+            raise ValueError("a wait takes a finite number of seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,13 @@ def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int 
         raise NotJson("too long")
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+        return cleaned(value, deepest=deepest)
     except NotJson:
         raise
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise NotJson("nested too deep") from None
+    except ValueError:
         raise NotJson("not JSON") from None
-    return cleaned(value, deepest=deepest)
 
 
 def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:

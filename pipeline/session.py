@@ -25,6 +25,7 @@ from pipeline.echo import EchoGate
 from pipeline.endpointing import EVIDENCE_S
 from pipeline.engines.fallback_stt import told
 from pipeline.errors import RecordingError
+from pipeline.foreign_json import clean_text
 from pipeline.leg import Leg
 from pipeline.line_stage import LineAgent, LineStage, Verdict
 from pipeline.minutes import Minutes
@@ -126,7 +127,7 @@ class Session:
     def write(self, text: str) -> None:
         """What the caller writes instead of saying it (chat): answered like what they say."""
         if text and self._dialogue.begun:
-            self._dialogue.written(text, self._loop.time())
+            self._dialogue.written(clean_text(text), self._loop.time())
 
     def stop(self) -> None:
         """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:

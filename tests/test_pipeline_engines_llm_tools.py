@@ -127,17 +127,37 @@ async def test_a_server_that_does_not_say_what_it_has(answer: WebAnswer | Engine
 
 
 async def test_tools_whose_schemas_would_do_harm_are_left_out() -> None:
+    deep: dict[str, object] = {"type": "string"}
+    for _ in range(90):
+        deep = {"type": "object", "properties": {"a": deep}}
     tools = [
         {"name": "a", "inputSchema": {"type": "object", "properties": {"x": {"$ref": "http://evil/"}}}},
         {"name": "b", "inputSchema": {"type": "object"}},
         {"name": "c", "inputSchema": {"type": "object"}},
         "d",
+        {"name": "e", "inputSchema": deep},
+        {"name": "f", "inputSchema": {"properties": {"x": {"type": "string", "pattern": "(?=x)x"}}}},
+        {"name": "g", "inputSchema": [1]},
+        {"name": ["h"]},
     ]
     server = McpServer(
-        McpSettings(url="https://m.example", tools=("a", "b", "d")), Answers(reply(2, {"tools": tools}))
+        McpSettings(url="https://m.example", tools=tuple("abdefgh")), Answers(reply(2, {"tools": tools}))
     )
     await server.open()
     assert set(server.tools) == {"b"}
+
+
+async def test_a_result_that_is_no_text_is_made_one() -> None:
+    tools = [{"name": "a", "inputSchema": {}}]
+    content = [{"type": "text", "text": "half a smile \ud83d, nothing \0"}]
+    server = McpServer(
+        McpSettings(url="https://m.example", tools=("a",)),
+        Answers(reply(2, {"tools": tools}), reply(3, {"content": content})),
+    )
+    await server.open()
+    text = await server.call_tool("a", {})
+    assert text == "half a smile \ufffd, nothing \ufffd"
+    assert text.encode()
 
 
 # Addresses --------------------------------------------------------------------------------------------------

@@ -242,12 +242,81 @@ def test_arguments_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '{"day": "monday", "seconds": NaN}',
+        '{"day": "monday", "seconds": Infinity}',
+        '{"day": "monday", "seconds": 1e400}',
+        '{"day": "monday", "seconds": 1' + "0" * 400 + "}",
+        '{"day": "monday", "seconds": -1e300}',
+        '{"day": "monday\\n"}',
+    ],
+)
+def test_values_that_pass_every_comparison_do_not_fit(text: str) -> None:
+    seconds = {"type": "number", "minimum": 1, "maximum": 60, "multipleOf": 0.5}
+    schema = Schema({"properties": {"day": {"type": "string", "pattern": "^[a-z]+$"}, "seconds": seconds}})
+    assert schema.read('{"day": "monday", "seconds": 1.5}') == {"day": "monday", "seconds": 1.5}
+    with pytest.raises(Misfit):
+        schema.read(text)
+
+
+def test_half_a_character_is_replaced_and_the_rest_kept() -> None:
+    schema = Schema({"properties": {"note": {"type": "string"}}})
+    assert schema.read(r'{"note": "call me \ud83d"}') == {"note": "call me \ufffd"}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^.*.*.*.*=$", "^(a+)+$", "^(a|a)*=$", "a?" * 60 + "a" * 60 + "b", r"^(\w+\s?)*=$"]
+)
+def test_a_pattern_that_backtracking_would_never_finish_is_answered(pattern: str) -> None:
+    schema = Schema({"properties": {"a": {"type": "string", "pattern": pattern}}})
+    with pytest.raises(Misfit):
+        schema.read(json.dumps({"a": "a" * 7_900 + "!"}))
+
+
+def test_references_that_double_at_every_turn_come_to_an_end() -> None:
+    doubled: dict[str, Any] = {
+        f"d{turn}": {"allOf": [{"$ref": f"#/$defs/d{turn + 1}"}] * 2} for turn in range(40)
+    }
+    doubled["d40"] = {"type": "string"}
+    schema = Schema({"$defs": doubled, "properties": {"a": {"$ref": "#/$defs/d0"}}})
+    with pytest.raises(Misfit):
+        schema.read('{"a": "b"}')
+    endless = Schema({"properties": {"a": {"$ref": "#/properties/a"}}})
+    with pytest.raises(Misfit):
+        endless.read('{"a": "b"}')
+
+
+def test_a_list_whose_items_must_differ_is_compared_as_far_as_is_reasonable() -> None:
+    schema = Schema({"properties": {"a": {"type": "array", "uniqueItems": True}}})
+    assert schema.read('{"a": [1, "b", [2]]}')["a"] == [1, "b", [2]]
+    with pytest.raises(Misfit):
+        schema.read('{"a": [1, "b", 1]}')
+    with pytest.raises(Misfit):
+        schema.read(json.dumps({"a": [value for each in range(1_000) for value in (each, str(each))]}))
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         {"type": "array"},
         {"properties": {"a": {"type": "strange"}}},
         {"properties": {"a": {"$ref": "http://127.0.0.1/schema"}}},
-        {"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}},
+        {"properties": {"a": {"type": "string", "pattern": "^(?=a)a$"}}},
+        {"properties": {"a": {"type": "string", "pattern": r"(a)\1"}}},
+        {"properties": {"a": {"type": "string", "pattern": "(("}}},
+        {"properties": {"a": {"type": "string", "pattern": "(?:(?:a{1000}){1000}){1000}"}}},
+        {"properties": {"a": {"type": "string", "pattern": "a{4294967296}"}}},
+        nested(40),
+        nested(5_000),
+        {"anyOf": [{}] * 4_000},
         {"patternProperties": {"(x+)+": {}}},
         {"description": "x" * 30_000},
     ],

@@ -18,6 +18,7 @@ from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Tool, ToolFailed, ToolSpec
 from pipeline.engines.llm_web import Web, WebAnswer
 from pipeline.errors import EngineError
+from pipeline.foreign_json import NotJson, read_json
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ PROTOCOL: Final = "2025-06-18"
 RETRY_S: Final = 15.0
 """A server that is away is asked again no sooner."""
 MAX_PAGES: Final = 20
+DEEPEST: Final = 200
+"""Nesting of a message: more than that of any schema that is used, so that one tool too deep costs itself."""
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 
@@ -69,7 +72,7 @@ class McpServer:
                 return
             self._tried_at = now
             await self._initialize()
-            self.tools = {tool.spec.name: tool for tool in await self._list()}
+            self.tools = await self._list()
             self._opened = True
             missing = set(self.settings.tools) - set(self.tools)
             if missing:
@@ -98,28 +101,27 @@ class McpServer:
         )
         await self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    async def _list(self) -> list[Tool]:
-        found: list[Tool] = []
+    async def _list(self) -> dict[str, Tool]:
+        found: dict[str, Tool] = {}
         cursor: object = None
         for _ in range(MAX_PAGES):
             page = await self._ask("tools/list", {"cursor": cursor} if cursor else {})
             entries = page.get("tools")
             for entry in entries if isinstance(entries, list) else ():
-                tool = self._tool(entry)
-                if tool is not None:
-                    found.append(tool)
+                name = _name(entry)
+                if name in self.settings.tools and name not in found:
+                    tool = await self._tool(name, entry)
+                    if tool is not None:
+                        found[name] = tool
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 break
         return found
 
-    def _tool(self, entry: object) -> Tool | None:
+    async def _tool(self, name: str, entry: Mapping[str, Any]) -> Tool | None:
         settings = self.settings
-        if not isinstance(entry, Mapping) or entry.get("name") not in settings.tools:
-            return None
-        name = str(entry["name"])
-        try:
-            schema = Schema(entry.get("inputSchema") or {})
+        try:  # beside the calls that go on: a large schema takes a while to check
+            schema = await asyncio.to_thread(Schema, entry.get("inputSchema") or {})
         except (ValueError, TypeError) as error:
             log.warning("MCP tool cannot be used", extra={"tool": name, "reason": str(error)})
             return None
@@ -192,6 +194,11 @@ class McpTool:
         return await self._server.call_tool(self.spec.name, arguments)
 
 
+def _name(entry: object) -> str:
+    name = entry.get("name") if isinstance(entry, Mapping) else ""
+    return name if isinstance(name, str) else ""
+
+
 def _messages(answer: WebAnswer) -> Iterator[Mapping[str, Any]]:
     """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events."""
     text = answer.body.decode("utf-8", "replace")
@@ -202,8 +209,8 @@ def _messages(answer: WebAnswer) -> Iterator[Mapping[str, Any]]:
         if not document.strip():
             continue
         try:
-            message = json.loads(document)
-        except (ValueError, RecursionError):
+            message = read_json(document, deepest=DEEPEST)
+        except NotJson:
             raise EngineError("MCP server's answer is not JSON", retryable=False) from None
         if isinstance(message, Mapping):
             yield message
