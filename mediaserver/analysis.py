@@ -6,14 +6,19 @@ Everything here is arithmetic on what the conversation left behind (`pipeline.ou
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from pipeline.foreign_json import clean_text
 from pipeline.outcome import SessionResult, TurnRecord
 from pipeline.transcript import TranscriptEntry
 
 Json = dict[str, Any]
+
+DEEPEST: Final = 32
+"""Nesting of what an agent reports; what lies deeper is left out."""
 
 
 def analyse(result: SessionResult) -> Json:
@@ -22,27 +27,29 @@ def analyse(result: SessionResult) -> Json:
     `talkRatio` is the agent's share of all speech (0 to 1, None where nobody spoke); latencies are those of
     voice-to-voice over the turns that have one.
     """
-    return {
-        "disposition": result.report.disposition or result.disposition,
-        "reachedGoal": result.report.reached_goal,
-        "answers": dict(result.report.answers),
-        "line": result.line,
-        "summary": result.report.summary,
-        "extracted": dict(result.report.extracted),
-        "endReason": result.reason.value,
-        "durationMs": result.duration_ms,
-        "turns": len(result.turns),
-        "interruptions": result.interruptions,
-        "callerSpeechMs": result.caller_speech_ms,
-        "agentSpeechMs": result.agent_speech_ms,
-        "talkRatio": talk_ratio(result.agent_speech_ms, result.caller_speech_ms),
-        "latency": latency_figures(voice_to_voice_ms(result.turns)),
-        "faults": [
-            {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
-        ],
-        "silences": camel_case(result.silences),
-        "doNotCall": result.do_not_call,
-    }
+    return recordable(
+        {
+            "disposition": result.report.disposition or result.disposition,
+            "reachedGoal": result.report.reached_goal,
+            "answers": dict(result.report.answers),
+            "line": result.line,
+            "summary": result.report.summary,
+            "extracted": dict(result.report.extracted),
+            "endReason": result.reason.value,
+            "durationMs": result.duration_ms,
+            "turns": len(result.turns),
+            "interruptions": result.interruptions,
+            "callerSpeechMs": result.caller_speech_ms,
+            "agentSpeechMs": result.agent_speech_ms,
+            "talkRatio": talk_ratio(result.agent_speech_ms, result.caller_speech_ms),
+            "latency": latency_figures(voice_to_voice_ms(result.turns)),
+            "faults": [
+                {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
+            ],
+            "silences": camel_case(result.silences),
+            "doNotCall": result.do_not_call,
+        }
+    )
 
 
 def talk_ratio(agent_ms: int, caller_ms: int) -> float | None:
@@ -69,24 +76,46 @@ def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
 
 def turn_data(turn: TurnRecord) -> Json:
     """A turn as the API and `turn.completed` tell it."""
-    return {
-        "turn": turn.number,
-        "userText": turn.user_text,
-        "keyed": turn.keyed,
-        "confidence": round(turn.confidence, 3),
-        "agentText": turn.agent_text,
-        "interrupted": turn.interrupted,
-        "startMs": turn.start_ms,
-        "endMs": turn.end_ms,
-        "latency": None if turn.latency is None else camel_case(turn.latency),
-        "silences": camel_case(turn.silences),
-    }
+    return recordable(
+        {
+            "turn": turn.number,
+            "userText": turn.user_text,
+            "keyed": turn.keyed,
+            "confidence": round(turn.confidence, 3),
+            "agentText": turn.agent_text,
+            "interrupted": turn.interrupted,
+            "startMs": turn.start_ms,
+            "endMs": turn.end_ms,
+            "latency": None if turn.latency is None else camel_case(turn.latency),
+            "silences": camel_case(turn.silences),
+        }
+    )
 
 
 def entry_data(entry: TranscriptEntry) -> Json:
     """A line of the transcript as the API and `transcript.completed` tell it."""
-    data: Json = camel_case(entry)
-    return data
+    return recordable(camel_case(entry))
+
+
+def recordable(content: Json) -> Json:
+    """`content` as every store takes it, whatever an agent or an engine put into it: a call's record is not
+    lost for a number that is none, half a character, or an object that only its maker knows."""
+    found: Json = _recordable(content, DEEPEST)
+    return found
+
+
+def _recordable(value: Any, deepest: int) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping | list | tuple) and deepest <= 0:
+        return None
+    if isinstance(value, Mapping):
+        return {clean_text(str(key)): _recordable(inner, deepest - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_recordable(inner, deepest - 1) for inner in value]
+    return clean_text(str(value))
 
 
 def camel_case(value: Any) -> Any:

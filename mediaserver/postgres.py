@@ -27,6 +27,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from mediaserver.errors import LocalError, StoreError, StoreUnavailable
+from mediaserver.storable import storable
 
 T = TypeVar("T")
 
@@ -121,6 +122,7 @@ class PostgresTx:
         now = _TOKENS["{now}"]
         if self._clock is not None:
             now, values = "%(clock_ms)s::bigint", {**values, "clock_ms": self._clock()}
+        values = storable(values)
         return self._connection.execute(translated(sql, now), values or None)
 
 

@@ -21,6 +21,7 @@ from mediaserver.records import Claim
 from mediaserver.safe_http import HttpAnswer
 from mediaserver.settings import reveal
 from mediaserver.settings_tools import PreCallTool
+from pipeline.foreign_json import NotJson, read_json
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +114,8 @@ async def _ask(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str]:
     if not tool.variables:
         return {}
     try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
+        document = read_json(answer.body)
+    except NotJson:
         raise ToolFailed("the answer is not JSON") from None
     return {name: _text(document, path) for name, path in tool.variables.items()}
 
@@ -128,7 +129,7 @@ def _text(document: Any, path: str) -> str:
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise ToolFailed(f"the answer has no text or number at {path}")
-    text = str(value).replace("\0", "")
+    text = str(value)
     if len(text) > VALUE_LIMIT:
         raise ToolFailed(f"the answer is too long at {path}")
     return text

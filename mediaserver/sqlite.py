@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from sqlite_utils import Database
 
 from mediaserver.errors import LocalError, StoreError, StoreUnavailable
+from mediaserver.storable import storable
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ class SqliteTx:
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
         """See `Tx.rows`."""
-        return self._connection.execute(self._text(sql), values).fetchall()
+        return self._connection.execute(self._text(sql), storable(values)).fetchall()
 
     def row(self, sql: str, **values: Any) -> Any:
         """See `Tx.row`. All rows are fetched: a statement with RETURNING is done only then."""
@@ -85,7 +86,7 @@ class SqliteTx:
 
     def run(self, sql: str, **values: Any) -> int:
         """See `Tx.run`."""
-        return self._connection.execute(self._text(sql), values).rowcount
+        return self._connection.execute(self._text(sql), storable(values)).rowcount
 
     def _text(self, sql: str) -> str:
         text = self._texts.get(sql)

@@ -7,6 +7,7 @@ suppression do not shorten a pause.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.dtmf import DtmfDetector
 from pipeline.foreground import Foreground
+from pipeline.foreign_json import clean_text
 from pipeline.latency import MediaClock
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
 from pipeline.vad import EnergyVad, VadFrame, VadSettings
@@ -198,11 +200,15 @@ class Ears:
 
     def partial(self) -> str:
         """What the recogniser takes it for so far, where it says."""
-        return "" if self._listening is None else self._listening.partial()
+        return "" if self._listening is None else clean_text(self._listening.partial())
 
     async def decode(self) -> Hypothesis:
         """What was said so far. Raises `EngineError`."""
-        return Hypothesis("") if self._listening is None else await self._listening.result()
+        if self._listening is None:
+            return Hypothesis("")
+        heard = await self._listening.result()
+        words = tuple(replace(word, text=clean_text(word.text)) for word in heard.words)
+        return replace(heard, text=clean_text(heard.text), words=words)
 
     def recent(self) -> Pcm:
         """The last `kept_ms` of what was heard, our own voice left out."""

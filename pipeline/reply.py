@@ -19,6 +19,7 @@ from pipeline.agent import (
     Trouble,
     Wait,
 )
+from pipeline.foreign_json import clean_text
 from pipeline.outcome import EndReason
 from pipeline.speech import Expected
 from pipeline.voice import Voice, closing
@@ -132,14 +133,14 @@ class Reply:
                 if self._agent_s is None:
                     self._agent_s = now - self.started
                 self._stage.doing("tts_late")
-                await self._voice.say(act.text, interruptible=act.interruptible)
+                await self._voice.say(clean_text(act.text), interruptible=act.interruptible)
                 self._stage.doing("agent_late")
                 return True
             case Expect():
                 self._expect(act)
                 return True
             case Trouble():
-                self._stage.fault(act.message)
+                self._stage.fault(clean_text(act.message))
                 return True
         await self.settled()
         return await self._do(act)
@@ -163,9 +164,10 @@ class Reply:
             case SwitchLanguage():
                 self._stage.switch_language(act.language)
             case DoNotCall():
-                self._stage.do_not_call(act.reason)
+                self._stage.do_not_call(clean_text(act.reason))
             case HangUp():
-                self._stage.conclude(self.turn, EndReason.AGENT, disposition=act.disposition)
+                disposition = clean_text(act.disposition)
+                self._stage.conclude(self.turn, EndReason.AGENT, disposition=disposition)
                 return False
             case Transfer():
                 self._stage.conclude(self.turn, EndReason.TRANSFER, target=act.target)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from datetime import date
+from typing import Any
 
 from mediaserver.analysis import analyse, entry_data, latency_figures, talk_ratio, turn_data
 from pipeline.agent import AgentReport
@@ -48,6 +51,27 @@ def test_the_analysis_says_what_came_of_it_and_how_it_felt() -> None:
     assert (analysis["turns"], analysis["interruptions"], analysis["durationMs"]) == (4, 1, 12_000)
     assert analysis["faults"] == [{"role": "stt", "message": "late", "atMs": 5000}]
     assert json.loads(json.dumps(analysis)) == analysis
+
+
+def test_whatever_an_agent_reports_can_be_written_down() -> None:
+    deep: dict[str, Any] = {}
+    deep["again"] = deep
+    report = AgentReport(
+        "done \ud83d",
+        True,
+        {"half \ud83d": "nul \0"},
+        "Sum\ud83dmary.",
+        {"score": float("nan"), "when": date(2026, 3, 4), "nested": deep, "kept": [1, 2.5, None, "x"]},
+    )
+    odd = TurnRecord(1, "said \ud83d", "", 0.9, "heard \0", False, 0, 1, None)
+    call = dataclasses.replace(result(odd), report=report, faults=(EngineFault("agent", "\ud83d", 1),))
+    written = [analyse(call), turn_data(odd), entry_data(dataclasses.replace(ENTRY, text="\ud83d"))]
+    assert json.dumps(written, ensure_ascii=False, allow_nan=False).encode()
+    assert "\\u0000" not in json.dumps(written)
+    assert written[0]["disposition"] == "done \ufffd"
+    assert written[0]["extracted"]["score"] is None
+    assert written[0]["extracted"]["when"] == "2026-03-04"
+    assert written[0]["extracted"]["kept"] == [1, 2.5, None, "x"]
 
 
 def test_a_call_in_which_nobody_spoke() -> None:

@@ -72,6 +72,20 @@ async def test_a_key_for_nobody_or_for_nothing_is_refused(
             await store.create_key(company_id, scopes)
 
 
+async def test_text_that_no_database_takes_is_written_all_the_same(tmp_path: Path, clock: Clock) -> None:
+    odd, stored = "told \0 me \ud83d", "told \ufffd me \ufffd"
+    async with opened(tmp_path, clock) as store:
+        assert await store.bar("acme", "+966500000001", reason=odd)
+        row = await store.enqueue(
+            new_call("+966500000002", variables={"name": odd}, metadata={"note": [odd]})
+        )
+        listed = await query(tmp_path, "SELECT reason FROM do_not_call")
+        found = await store.call("acme", row.id)
+    assert listed == [{"reason": stored}]
+    assert found is not None
+    assert json.dumps([found.variables, found.metadata], ensure_ascii=False).encode()
+
+
 async def test_what_left_the_file_loses_its_keys_and_webhooks(tmp_path: Path, clock: Clock) -> None:
     before = settings(company("acme", webhooks=("https://a.example/1",)), company("zenith"))
     async with opened(tmp_path, clock, before) as store:

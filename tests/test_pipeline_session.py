@@ -15,11 +15,13 @@ import pytest
 
 from pipeline.agent import (
     CallOpened,
+    DoNotCall,
     Expect,
     HangUp,
     Say,
     SendDigits,
     Transfer,
+    Trouble,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -379,6 +381,28 @@ def test_what_is_written_is_answered_like_what_is_said() -> None:
     assert result.turns[1].user_text == "yes please"
     assert result.turns[1].latency is None
     assert result.reason is EndReason.AGENT
+
+
+def test_half_a_character_from_anybody_reaches_nobody() -> None:
+    agent = FakeAgent(
+        [Say("hello \ud83d there"), Trouble("it said \ud83d")],
+        [Say("yes \0"), DoNotCall("told \ud83d me")],
+        [HangUp("done \ud83d")],
+    )
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+
+    result, _ = converse(
+        agent, stt=FakeStt("half \ud83d a word"), written=[(8.0, "bye \ud83d")], prepare=caller
+    )
+    said = [event.text for event in agent.events if isinstance(event, UserSaid)]
+    assert said == ["half \ufffd a word", "bye \ufffd"]
+    whole = [*texts(result, Role.CALLER), *texts(result, Role.AGENT), *said, result.disposition]
+    whole += [result.do_not_call or "", *(fault.message for fault in result.faults)]
+    assert "".join(whole).encode()
+    assert "\0" not in "".join(whole)
+    assert (result.disposition, result.do_not_call) == ("done \ufffd", "told \ufffd me")
 
 
 def test_writing_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:

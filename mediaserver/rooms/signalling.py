@@ -13,7 +13,6 @@ in docs/livekit.md.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from mediaserver.rooms.errors import BadSignal, RoomError
 from mediaserver.rooms.participant import AGENT_STATE, Participant, Track, new_sid
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.speakers import Speaking
+from pipeline.foreign_json import read_json
 
 log = logging.getLogger(__name__)
 
@@ -214,9 +214,9 @@ class Signalling(RoomObserver):
     def _trickle(self, request: rtc.SignalRequest, now: float) -> Step | None:
         trickle = request.trickle
         try:
-            init = json.loads(trickle.candidateInit)
+            init = read_json(trickle.candidateInit)
             candidate = init["candidate"]
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError):
             raise BadSignal("malformed candidate") from None
         if not isinstance(candidate, str) or not candidate:
             return None

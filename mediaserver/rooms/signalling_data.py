@@ -8,7 +8,6 @@ Transcripts leave in both forms that the SDKs know, as segments and on the text 
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import time
@@ -23,6 +22,7 @@ from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.room import Message, Room, RoomObserver, Words
 from mediaserver.rooms.signalling_rpc import AgentRpc
 from mediaserver.rooms.signalling_streams import TextStreams
+from pipeline.foreign_json import NotJson, read_json
 
 log = logging.getLogger(__name__)
 
@@ -237,8 +237,8 @@ def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
 def _legacy_text(payload: bytes) -> str:
     """The chat of LiveKit's components before text streams. Newer ones send it beside the stream, marked."""
     try:
-        message = json.loads(payload)
-    except (ValueError, RecursionError):
+        message = read_json(payload)
+    except NotJson:
         return ""
     if not isinstance(message, dict) or message.get("ignoreLegacy"):
         return ""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant
 from mediaserver.rooms.peer import PeerTransport
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver, Words
+from pipeline.foreign_json import NotJson, read_json
 
 CHANNEL: Final = "events"
 
@@ -83,8 +84,8 @@ class TalkEvents(RoomObserver):
 
     def _received(self, label: str, body: bytes) -> None:
         try:
-            message = json.loads(body) if label == CHANNEL and len(body) <= 4 * MAX_TEXT else None
-        except ValueError:
+            message = read_json(body, longest=4 * MAX_TEXT) if label == CHANNEL else None
+        except NotJson:
             return
         text = message.get("text") if isinstance(message, dict) and message.get("type") == "text" else None
         if isinstance(text, str) and text.strip() and self._room.on_text is not None:
