@@ -23,9 +23,8 @@ TAIL_S: Final = 0.6
 _EXPLAINED: Final = 0.5
 _COARSE: Final = kernels.ECHO_COARSE
 _COARSE_HZ: Final = _COARSE * 1000 // FRAME_MS
-_REALIGN: Final = (
-    3 * _COARSE
-)  # a stream this far from its clock has had a gap (silence, loss); less is jitter
+_REALIGN: Final = 3 * _COARSE
+"""A stream this far from its clock has had a gap (silence, loss); less is jitter."""
 
 
 class EchoGate:

@@ -435,18 +435,17 @@ DTMF_COLUMNS: Final = 4 + 4 * DTMF_BINS  # the decision, the last spectrum, and 
 DTMF_HIT, DTMF_RUN, DTMF_MISSES, DTMF_KEY = range(4)
 DTMF_HZ: Final = np.array((697, 770, 852, 941, 1209, 1336, 1477, 1633), np.float64)
 _QUIETEST: Final = (32768.0 * 10 ** (-40 / 20)) ** 2  # -40 dBov together: below what Q.24 has networks accept
-_PURITY: Final = (
-    0.8  # share of the two tones in all energy of the window; speech has it for a window, not for five
-)
+# Share of the two tones in all energy of the window; speech has it for a window, not for five.
+_PURITY: Final = 0.8
 _DEVIATION: Final = 0.025  # midway between the 1.5 % to be accepted and the 3.5 % to be refused
-_HIGH_AT_MOST: Final = 10 ** (
-    6 / 10
-)  # Q.24: 4 dB of twist with the high tone louder, 8 dB with the low one, and
-_LOW_AT_MOST: Final = 10 ** (10 / 10)  # two more for a line that is worse than it should be
-_HITS: Final = (
-    5  # consecutive windows that make a digit: tones of 28 to 33 ms and longer (Q.24: 23 no, 40 yes)
-)
-_MISSES: Final = 7  # that end it: a pause of about 25 ms and longer; drop-outs of 10 ms do not split a digit
+# Q.24: 4 dB of twist with the high tone louder, 8 dB with the low one, and two more for a line that is worse
+# than it should be.
+_HIGH_AT_MOST: Final = 10 ** (6 / 10)
+_LOW_AT_MOST: Final = 10 ** (10 / 10)
+# Consecutive windows that make a digit, tones of 28 to 33 ms and longer (Q.24: 23 no, 40 yes), and those
+# without that end it: a pause of about 25 ms and longer; drop-outs of 10 ms do not split a digit.
+_HITS: Final = 5
+_MISSES: Final = 7
 
 
 @_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)

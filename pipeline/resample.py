@@ -19,10 +19,10 @@ from pipeline import kernels
 from pipeline.audio import Pcm
 
 _ATTENUATION_DB: Final = 80.0
-_PASS: Final = (
-    0.85  # edges of the transition band, as fractions of the lower rate's Nyquist frequency: 3.4 kHz
-)
-_STOP: Final = 1.15  # of a telephone channel passes whole; what folds lands above 3.4 kHz
+# Edges of the transition band, as fractions of the lower rate's Nyquist frequency: 3.4 kHz of a telephone
+# channel passes whole; what folds lands above 3.4 kHz.
+_PASS: Final = 0.85
+_STOP: Final = 1.15
 _LOWEST_HZ: Final = 4000
 _HIGHEST_HZ: Final = 192000
 _MAX_PHASES: Final = 1000  # 44100 to 48000 has 160; an odd pair beyond this would design a huge filter
@@ -82,9 +82,8 @@ class Resampler:
         self._down = self._filter.down
         self._history = self._filter.phases.shape[1] - 1
         self._buffer = np.zeros(self._history + from_hz // 50, np.float32)
-        self._position = (
-            0  # of the next output sample, in 1/up input samples from the start of the next chunk
-        )
+        self._position = 0
+        """Of the next output sample, in 1/up input samples from the start of the next chunk."""
 
     @property
     def delay_samples(self) -> int:

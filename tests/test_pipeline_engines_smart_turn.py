@@ -99,9 +99,8 @@ def test_an_older_model_gets_the_audio_itself(tmp_path: Path) -> None:
     ]
     model = smart_turn.load(model_file(tmp_path / "raw.onnx", ["batch", 64000], nodes, "input_values"))
     loud = model.p_eot(evidence(4.0))
-    assert loud == pytest.approx(
-        1 / (1 + np.exp(-np.sqrt(2))), abs=0.02
-    )  # a normalised sine; above 1: a logit
+    sine = 1 / (1 + np.exp(-np.sqrt(2)))  # normalised; above 1 it is a logit
+    assert loud == pytest.approx(sine, abs=0.02)
 
 
 def test_what_is_not_a_turn_model_is_refused(tmp_path: Path) -> None:

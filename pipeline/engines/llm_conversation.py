@@ -89,9 +89,7 @@ class LlmConversation:
                 if isinstance(act, Exception):
                     raise act
                 yield act
-                if isinstance(
-                    act, SwitchLanguage
-                ):  # it has been done: a guess that was wrong never comes here
+                if isinstance(act, SwitchLanguage):  # it is done: a guess that was wrong never comes here
                     self._state.language = act.language
         finally:
             task.cancel()

@@ -37,9 +37,8 @@ UTTERANCE_S = 30
 
 _GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must not fill the memory
 
-_SLICE = (
-    RATE_HZ * 2 // 10
-)  # decoding again, in pieces that let the event loop have the interpreter in between
+_SLICE = RATE_HZ * 2 // 10
+"""Decoding again is done in pieces, so that the event loop has the interpreter in between."""
 
 
 @dataclass(frozen=True, slots=True)
