@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.agent import Conversation, Debriefing
+from pipeline.boundary import kind_of
 from pipeline.errors import EngineError
 from pipeline.outcome import EngineFault, SessionResult
 
@@ -32,6 +33,6 @@ async def debriefed(
         log.warning("no debriefing", extra={**fields, "reason": reason})
     except Exception as error:  # the boundary to somebody else's code
         log.exception("debriefing broke", extra=dict(fields))
-        reason = repr(error)
+        reason = f"the agent broke ({kind_of(error)})"
     fault = EngineFault("agent", f"no debriefing: {reason}", result.duration_ms)
     return replace(result, faults=(*result.faults, fault))

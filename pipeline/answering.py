@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from pipeline.agent import UserKeyed, UserSaid, UserSilent
+from pipeline.boundary import kind_of
 from pipeline.cast import Cast
 from pipeline.errors import EngineError
 from pipeline.hearing import Hearing
@@ -120,7 +121,7 @@ class Answering:
             await self._failed(reply, str(error))
         except Exception as error:  # a task's boundary, around somebody else's code
             log.exception("agent broke", extra={"call_id": self._minutes.call_id})
-            await self._failed(reply, repr(error))
+            await self._failed(reply, f"the agent broke ({kind_of(error)})")
         else:
             reply.under_way = False
             if self._playout.current is None:

@@ -252,9 +252,12 @@ class Dialogue:
         self._waits_for = cause
         self._note_phase(self._loop.time())
 
-    def sounded(self, now: float) -> None:
+    def sounded(self, now: float, *, audible: bool) -> None:
         """A frame of the agent's was handed to the wire."""
-        self._watch.sound(now)
+        if audible:
+            self._watch.sound(now)
+        else:
+            self._watch.quiet(now)
 
     # Turn-taking ----------------------------------------------------------------------------------------
 

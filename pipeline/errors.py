@@ -39,6 +39,13 @@ class EngineTimeout(EngineError):
         super().__init__(message, retryable=True)
 
 
+class EngineBroke(EngineError):
+    """The engine raised something that no engine should; see `pipeline.boundary`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
 class EngineBusy(EngineError):
     """The engine has too much to do. `retry_after_s`: when it says to come again; 0: it does not say."""
 

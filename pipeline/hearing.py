@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from pipeline.boundary import kind_of
 from pipeline.ears import Ears
 from pipeline.endpointing import TurnEvidence
 from pipeline.errors import EngineError
@@ -168,7 +169,7 @@ class Hearing:
             self._minutes.fault("stt", str(error), self._loop.time())
         except Exception as error:  # a task's boundary, around somebody else's code
             log.exception("recogniser broke", extra={"call_id": self._minutes.call_id})
-            self._minutes.fault("stt", repr(error), self._loop.time())
+            self._minutes.fault("stt", f"the recogniser broke ({kind_of(error)})", self._loop.time())
         self._task = None
         self.words_known = self._loop.time()
         self._minutes.understood(words.text, self.words_known)

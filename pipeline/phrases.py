@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
+from pipeline.audibility import is_audible
 from pipeline.audio import Pcm
+from pipeline.boundary import contained
 from pipeline.errors import EngineError
 from pipeline.resample import resample
 from pipeline.settings import SessionSettings
 from pipeline.speakable import speakable
 from pipeline.speech import TextToSpeech
+from pipeline.voice import closing
 
 log = logging.getLogger(__name__)
 
@@ -130,13 +132,15 @@ async def _spoken(
 async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
     """All of `text` at once, at the voice's rate. Raises `EngineError`, TimeoutError."""
     chunks: list[Pcm] = []
-    stream = cast(Any, voice.speak(text, language=language))
-    async with asyncio.timeout(SYNTHESIS_LIMIT_S), aclosing(stream):
-        async for chunk in stream:
-            chunks.append(chunk.samples)
-    if not any(chunk.size for chunk in chunks):
+    async with asyncio.timeout(SYNTHESIS_LIMIT_S):
+        with contained("the voice"):
+            async with closing(voice.speak(text, language=language)) as stream:
+                async for chunk in stream:
+                    chunks.append(chunk.samples)
+            samples = np.concatenate(chunks) if chunks else np.empty(0, np.int16)
+    if not is_audible(samples):
         raise EngineError("the voice said nothing", retryable=False)
-    return np.concatenate(chunks)
+    return samples
 
 
 def _tone() -> Pcm:

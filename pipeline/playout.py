@@ -162,6 +162,24 @@ class Playout:
         self._open.add(samples.shape[0], words)
         self._append(np.concatenate((self._tail, samples)))
 
+    def take_back(self, samples: int) -> int:
+        """The last `samples` of the open utterance shall not be heard: how many of them will not be, because
+        the leg has not had them. One frame stays, with which the leg comes to the end of what there is."""
+        if self._open is None:
+            raise LocalError("no utterance is being written")
+        tail: int = self._tail.shape[0]
+        if samples < tail:
+            return 0
+        frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
+        for _ in range(frames):
+            self._frames.pop()
+        self._tail = self._tail[:0]
+        self._written -= frames
+        taken = tail + frames * self._frame
+        self._open.take_back(taken)
+        self._set_mark()
+        return taken
+
     def interject(self, text: str, samples: Pcm) -> None:
         """Says `text` after what is queued: inside the open utterance if there is one, else as one of its own
         that nothing interrupts."""

@@ -17,7 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.agent import AgentReport, Conversation
+from pipeline.audibility import is_audible
 from pipeline.audio import Pcm, silence
+from pipeline.boundary import kind_of
 from pipeline.cast import Cast
 from pipeline.dialogue import Dialogue
 from pipeline.ears import PREROLL_MS, Ears
@@ -172,7 +174,7 @@ class Session:
 
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
-        self._dialogue.sounded(now)
+        self._dialogue.sounded(now, audible=is_audible(frame))
         if self._recording is not None:
             self._recording.agent(frame, now)
 
@@ -218,7 +220,7 @@ class Session:
             return self._agent.report()
         except Exception as error:  # the boundary to somebody else's code
             log.exception("agent could not report", extra={"call_id": self._call_id})
-            self._minutes.fault_now("agent", repr(error))
+            self._minutes.fault_now("agent", f"the agent could not report ({kind_of(error)})")
             return AgentReport()
 
     async def _close_recording(self) -> Path | None:

@@ -14,6 +14,8 @@ from pipeline.turn_events import State
 LIMIT_S: Final = 2.0
 """A silence that people ask into ("hello?")."""
 
+_QUIET: Final = "tts_silent"
+
 CAUSES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.ENDPOINTING: "endpointing",
@@ -33,11 +35,12 @@ class SilenceWatch:
     """Of one conversation. `note(begin, seconds, cause)` is called when a silence of ours ends that was
     longer than `LIMIT_S`: how much of it was ours, and what most of that was spent on."""
 
-    __slots__ = ("_last", "_note", "_phases")
+    __slots__ = ("_last", "_note", "_otherwise", "_phases")
 
     def __init__(self, note: Callable[[float, float, str], None], now: float) -> None:
         self._note = note
         self._last = now
+        self._otherwise = ""  # the cause, were there something to be heard in the frames that leave
         self._phases: list[tuple[float, str]] = [(now, "")]
 
     def phase(self, cause: str, now: float) -> None:
@@ -49,11 +52,21 @@ class SilenceWatch:
             del phases[0]
         phases.append((now, cause))
 
+    def quiet(self, now: float) -> None:
+        """A frame left in which there is nothing to be heard: the line takes what the voice makes, and the
+        voice is silent."""
+        cause = self._phases[-1][1]
+        if cause not in ("", _QUIET):
+            self._otherwise = cause
+            self.phase(_QUIET, now)
+
     def sound(self, now: float) -> None:
         """Somebody was heard, up to `now`."""
         if now - self._last > LIMIT_S:
             self._look_back(now)
         self._last = max(self._last, now)
+        if self._phases[-1][1] == _QUIET:
+            self.phase(self._otherwise, now)
 
     def _look_back(self, now: float) -> None:
         spent: dict[str, float] = {}

@@ -7,6 +7,7 @@ import logging
 from concurrent.futures import Executor
 from typing import Final
 
+from pipeline.boundary import contained
 from pipeline.endpointing import EndOfTurnScorer, TurnEvidence
 from pipeline.errors import EngineError
 from pipeline.turn_scorer import BuiltInScorer, by_words
@@ -44,7 +45,8 @@ class TurnJudge:
             loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self._deadline_s):
-                    return await loop.run_in_executor(self._executor, self._model.p_eot, evidence)
+                    with contained("the turn model"):
+                        return await loop.run_in_executor(self._executor, self._model.p_eot, evidence)
             except TimeoutError:
                 self.late += 1
             except EngineError as error:

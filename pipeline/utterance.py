@@ -60,17 +60,25 @@ class Utterance:
         if self._pieces:
             self._pieces[-1].complete = True
 
-    def break_piece(self) -> str:
-        """The voice broke off: keeps the words that are in the audio, returns those that are not, which are
-        to be said again. Of a voice without word times the slowest speech is assumed: a word that is said
-        twice is understood, one that is never said is not."""
-        return self._broken(slowest=True)
+    def take_back(self, samples: int) -> None:
+        """The last `samples` will not be heard."""
+        self.samples -= samples
+        if self._pieces:
+            self._pieces[-1].samples -= samples
 
-    def _broken(self, *, slowest: bool) -> str:
+    def break_piece(self, quiet: int = 0) -> str:
+        """The voice broke off: keeps the words that are in the audio, of which the last `quiet` samples are
+        silence, returns those that are not, which are to be said again. Of a voice without word times the
+        slowest speech is assumed: a word that is said twice is understood, one that is never said is not."""
+        return self._broken(slowest=True, quiet=quiet)
+
+    def _broken(self, *, slowest: bool, quiet: int = 0) -> str:
         piece = self._pieces[-1]
-        kept = heard_words(self._placed(piece, slowest=slowest), self.samples)
+        spoken = self.samples - quiet
+        kept = heard_words(self._placed(piece, slowest=slowest), spoken)
         # All of a word but its last 20 ms counts as whole: the resampler still holds a little back.
-        kept = tuple(word for word in kept if word.end <= self.samples + self.rate_hz // 50)
+        kept = tuple(word for word in kept if word.end <= spoken + self.rate_hz // 50)
+        piece.samples -= quiet
         words = piece.text.split()
         piece.text = " ".join(words[: len(kept)])
         piece.spoken = piece.spoken[: len(kept)]

@@ -10,11 +10,14 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
+from pipeline.audibility import Audibility
+from pipeline.audio import Pcm
+from pipeline.boundary import contained
 from pipeline.errors import EngineError, EngineResting
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
@@ -53,7 +56,8 @@ def sentences(text: str) -> list[str]:
 
 @asynccontextmanager
 async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Closes `stream` on the way out if it can be closed, and does not wait for ever for that."""
+    """Closes `stream` on the way out if it can be closed, and does not wait for ever for that. What it raises
+    then is logged, and hides nothing."""
     try:
         yield stream
     finally:
@@ -64,6 +68,18 @@ async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]
                     await aclose()
             except TimeoutError:
                 log.warning("engine did not stop when told to")
+            except Exception as error:  # the boundary to somebody else's code
+                log.error("engine did not stop cleanly", exc_info=error)
+
+
+async def _refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
+    """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
+    athrow: Any = getattr(stream, "athrow", None)
+    if athrow is not None:
+        with suppress(Exception):  # it is `error`, or what the engine makes of it
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                await athrow(error)
+    raise error
 
 
 class Voice:
@@ -86,6 +102,8 @@ class Voice:
         self._settings = settings
         self._on_fault = on_fault
         self._resting: set[str] = set()
+        self._sound = Audibility(playout.rate_hz)
+        self._made_to = 0
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
@@ -115,7 +133,7 @@ class Voice:
             except EngineError as error:
                 self._note(error)
                 self._last_retryable = error.retryable
-                rest = utterance.break_piece()
+                rest = self._break(utterance)
             else:
                 return
             if not rest:
@@ -139,29 +157,53 @@ class Voice:
                 yield engine
 
     async def _speak(self, engine: TextToSpeech, text: str, utterance: Utterance) -> None:
-        resampler = self._resampler(engine.rate_hz)
         utterance.begin_piece(text)
-        first = True
-        async with closing(engine.speak(text, language=self.language)) as chunks:
-            while (chunk := await self._next(chunks)) is not None:
-                if first:
-                    first = False
-                    if self.first_chunk_s is None:
-                        self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
-                self._playout.write(resampler(chunk.samples), self._placed(chunk, resampler))
+        sound = self._sound = Audibility(self._playout.rate_hz)
+        kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
+        with contained("the voice"):
+            resampler = self._resampler(engine.rate_hz)
+            stream = engine.speak(text, language=self.language)
+        async with closing(stream) as chunks:
+            while (chunk := await self._next(chunks, sound)) is not None:
+                with contained("the voice"):
+                    kept.append((resampler(chunk.samples), self._placed(chunk, resampler)))
+                sound.add(kept[-1][0])
+                if sound.heard:
+                    self._write(utterance, kept)
+                if sound.silence_s * 1000 > self._settings.tts_stall_ms:
+                    await _refuse(chunks, EngineError("the voice is silent", retryable=False))
                 await self._playout.room(MAX_QUEUED_S)
-        if first:
-            raise EngineError("the voice said nothing", retryable=True)
+        if not sound.heard:
+            raise EngineError("the voice said nothing", retryable=not kept)
         if resampler.delay_samples:
             self._playout.write(resampler(np.zeros(resampler.from_hz // 100, np.int16)))
         utterance.end_piece()
 
-    async def _next(self, chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
+    def _write(self, utterance: Utterance, made: list[tuple[Pcm, Sequence[SpokenWord]]]) -> None:
+        if self.first_chunk_s is None:
+            self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
+        for samples, words in made:
+            self._playout.write(samples, words)
+        made.clear()
+        self._made_to = utterance.samples
+
+    def _break(self, utterance: Utterance) -> str:
+        """The words that were not said. A silence at the end of what was made need not be waited for."""
+        ours = self._sound.heard and utterance.samples == self._made_to  # no filler came after it
+        quiet = self._sound.quiet_samples if ours else 0
+        return utterance.break_piece(quiet - self._playout.take_back(quiet))
+
+    async def _next(self, chunks: AsyncIterator[SpeechChunk], sound: Audibility) -> SpeechChunk | None:
+        loop, queued_s = asyncio.get_running_loop(), self._playout.queued_samples / self._playout.rate_hz
+        asked = loop.time()
         try:
             async with asyncio.timeout(self._settings.tts_stall_ms / 1000):
-                return await anext(chunks, None)
+                with contained("the voice"):
+                    return await anext(chunks, None)
         except TimeoutError:
             raise EngineError("the voice stalled", retryable=True) from None
+        finally:
+            sound.waited(max(0.0, loop.time() - asked - queued_s))
 
     def _resampler(self, from_hz: int) -> Resampler:
         resampler = self._resamplers.get(from_hz)

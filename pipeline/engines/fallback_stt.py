@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
+from pipeline.boundary import contained
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy, EngineError, EngineResting, EngineTimeout
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
@@ -83,7 +83,8 @@ class FallbackListening:
     """One utterance. The engine that listens to it changes in one direction only: to the next."""
 
     __slots__ = (
-        "_closed", "_cut", "_ears", "_expected", "_kept", "_language", "_listening", "_place", "_rate_hz",
+        "_broken", "_closed", "_cut", "_ears", "_expected", "_kept", "_language", "_listening", "_place",
+        "_rate_hz",
     )  # fmt: skip
 
     def __init__(self, ears: FallbackEars, *, rate_hz: int, language: str, expected: Expected | None) -> None:
@@ -99,8 +100,11 @@ class FallbackListening:
             ears.on_fault(f"{ears.ears[self._place].guard.name}: left alone after it failed")
             self._place += 1
         self._listening: Listening | None = None
-        with suppress(EngineError):  # `result` tries again, and tells
+        self._broken: EngineError | None = None
+        try:
             self._listening = self._opened()
+        except EngineError as error:
+            self._broken = error
 
     def push(self, samples: Pcm) -> None:
         """Passes it on, and keeps a copy where an engine may need it yet."""
@@ -111,11 +115,18 @@ class FallbackListening:
                 del self._kept[:second]
                 self._cut += second
         if self._listening is not None:
-            self._listening.push(samples)
+            try:
+                self._listening.push(samples)
+            except Exception as error:  # on the media path, so without a context manager
+                self._give_up(error)
 
     def partial(self) -> str:
         """What the engine at work says."""
-        return "" if self._listening is None else self._listening.partial()
+        try:
+            return "" if self._listening is None else self._listening.partial()
+        except Exception as error:  # the boundary to somebody else's code
+            self._give_up(error)
+            return ""
 
     async def result(self) -> Hypothesis:
         """The text of what was pushed so far, from the first engine that gives one; the last is asked once
@@ -124,7 +135,7 @@ class FallbackListening:
         while True:
             guard = self._ears.ears[self._place].guard
             try:
-                return await self._ask(self._listening or await self._replayed(), guard)
+                return await self._ask(guard)
             except EngineError as error:
                 if self._closed or (self._is_last and not (again and passes(error))):
                     raise
@@ -137,27 +148,48 @@ class FallbackListening:
         """Closes the engine's utterance and frees the audio."""
         self._closed = True
         self._kept = bytearray()
-        if self._listening is not None:
-            self._listening.close()
+        self._drop()
 
     @property
     def _is_last(self) -> bool:
         return self._place + 1 == len(self._ears.ears)
 
     def _go_on(self) -> None:
-        old, self._listening = self._listening, None
+        self._drop()
         self._place += 1
-        if old is not None:
-            old.close()
 
-    async def _ask(self, listening: Listening, guard: Guard) -> Hypothesis:
+    def _drop(self) -> None:
+        """Closes what the engine at work holds."""
+        old, self._listening = self._listening, None
+        if old is not None:
+            _close(old, self._name)
+
+    def _give_up(self, error: Exception) -> None:
+        """The engine at work broke while it listened: `result` tells, and asks elsewhere."""
+        try:
+            with contained(self._name):
+                raise error
+        except EngineError as broken:
+            self._broken = broken
+        self._drop()
+
+    @property
+    def _name(self) -> str:
+        return self._ears.ears[self._place].guard.name
+
+    async def _ask(self, guard: Guard) -> Hypothesis:
         if not guard.admits(always=self._is_last):
             raise EngineResting("left alone after it failed")
         loop = asyncio.get_running_loop()
         since, deadline_s = loop.time(), None if self._is_last else guard.deadline_s
         try:
             async with asyncio.timeout(deadline_s):
-                heard = await listening.result()
+                broken, self._broken = self._broken, None
+                if broken is not None:
+                    raise broken
+                listening = self._listening or await self._replayed()
+                with contained(guard.name):
+                    heard = await listening.result()
         except TimeoutError:
             late = EngineTimeout(f"no answer within {deadline_s:g} s")
             guard.failed(late)
@@ -183,14 +215,15 @@ class FallbackListening:
             while place < self._cut + len(self._kept):
                 at = max(0, place - self._cut)
                 piece = bytes(self._kept[at : at + step])
-                listening.push(np.frombuffer(piece, np.int16))
+                with contained(self._name):
+                    listening.push(np.frombuffer(piece, np.int16))
                 place, frames = self._cut + at + len(piece), frames + 1
                 if frames % _FRAMES_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
         except BaseException:
-            listening.close()
+            _close(listening, self._name)
             raise
         self._listening = listening
         if self._is_last:
@@ -199,4 +232,13 @@ class FallbackListening:
 
     def _opened(self) -> Listening:
         engine = self._ears.ears[self._place].engine
-        return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
+        with contained(self._name):
+            return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
+
+
+def _close(listening: Listening, name: str) -> None:
+    try:
+        with contained(name):
+            listening.close()
+    except EngineError:
+        return  # nothing is wanted of it any more, and the log has it

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.audio import Pcm
+from pipeline.boundary import kind_of
 from pipeline.engines.options import Options
 from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
 from pipeline.engines.wording import plain_words
@@ -152,7 +153,7 @@ class FasterWhisper:
             for place, segments in zip(long, self._segments([decodes[place] for place in long]), strict=True):
                 heard[place] = _hypothesis(segments, settings.min_confidence)
         except Exception as error:  # the boundary of the thread, and of somebody else's C++
-            raise EngineError(f"faster-whisper failed: {error}", retryable=True) from error
+            raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
         return heard
 
     def _segments(self, decodes: Sequence[Decode]) -> list[list[Any]]:

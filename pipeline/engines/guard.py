@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineResting, EngineTimeout
 from pipeline.speech import SpeechChunk, TextToSpeech
@@ -107,7 +108,7 @@ class Guard:
         try:
             reason = await check()
         except Exception as error:  # a task's boundary, around somebody else's code
-            reason = repr(error)
+            reason = kind_of(error)
         self._checking = None
         if not reason:
             self._checked = True
@@ -177,11 +178,12 @@ class GuardedVoice:
         waiting_since: float | None = _now()
         begun = False
         try:
-            async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
-                async for chunk in chunks:
-                    waiting_since, begun = None, True
-                    yield chunk
-                    waiting_since = _now()
+            with contained(guard.name):
+                async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
+                    async for chunk in chunks:
+                        waiting_since, begun = None, True
+                        yield chunk
+                        waiting_since = _now()
         except EngineError as error:
             guard.failed(error)
             raise

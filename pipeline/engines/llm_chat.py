@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from pipeline.boundary import contained
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_history import Message
 from pipeline.errors import EngineError
@@ -87,10 +88,11 @@ class Chat:
         for last in (False, True):
             begun = False
             try:
-                async with closing(self._words(body, completion)) as words:
-                    async for text in words:
-                        begun = True
-                        yield text
+                with contained("the model"):
+                    async with closing(self._words(body, completion)) as words:
+                        async for text in words:
+                            begun = True
+                            yield text
                 return
             except EngineError as error:
                 if begun or last or completion.has_calls or not error.retryable:
@@ -117,7 +119,8 @@ class Chat:
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
         """The whole answer at once. Raises `EngineError`."""
         body = self.settings.body(messages) | extra
-        answer = await self._endpoint.post_json(PATH, body, timeout_s=timeout_s)
+        with contained("the model"):
+            answer = await self._endpoint.post_json(PATH, body, timeout_s=timeout_s)
         try:
             content = answer["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError):

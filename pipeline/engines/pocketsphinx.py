@@ -21,6 +21,7 @@ from typing import Any
 import pocketsphinx
 
 from pipeline.audio import Pcm
+from pipeline.boundary import kind_of
 from pipeline.engines.grammar import Grammar, grammar, kind_words, unknown_words
 from pipeline.engines.options import Options
 from pipeline.engines.sphinx_decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
@@ -112,7 +113,7 @@ class PocketSphinx:
         try:
             return await loop.run_in_executor(self._thread, _decode, again, samples, made, narrow)
         except RuntimeError as error:
-            raise EngineError(f"pocketsphinx failed: {error}", retryable=True) from error
+            raise EngineError(f"pocketsphinx failed ({kind_of(error)})", retryable=True) from error
 
     def _grammar(self, expected: Expected | None) -> Grammar | None:
         if expected is None:

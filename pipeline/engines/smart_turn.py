@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio import Pcm
+from pipeline.boundary import kind_of
 from pipeline.endpointing import EVIDENCE_S, TurnEvidence
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.resample import resample
@@ -49,7 +50,7 @@ class SmartTurn:
             answer = self._session.run(None, {self._input: given})
             value = float(np.asarray(answer[0]).reshape(-1)[-1])
         except Exception as error:  # onnxruntime raises its own, and anything; the boundary to its threads
-            raise EngineError(f"turn model: {error}", retryable=False) from error
+            raise EngineError(f"turn model broke ({kind_of(error)})", retryable=False) from error
         if not math.isfinite(value):
             raise EngineError("turn model: its answer is not a number", retryable=False)
         return value if 0.0 <= value <= 1.0 else 1.0 / (1.0 + math.exp(-max(-60.0, min(value, 60.0))))

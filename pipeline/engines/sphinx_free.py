@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 
 import pocketsphinx
 
+from pipeline.boundary import kind_of
 from pipeline.engines.sphinx_decoder import hypothesis
 from pipeline.errors import EngineError
 from pipeline.speech import Hypothesis
@@ -39,7 +40,7 @@ class FreeDictation:
         except (BrokenProcessPool, RuntimeError) as error:
             if pool is self._pool:
                 self._pool = None
-            raise EngineError(f"free dictation failed: {error}", retryable=True) from error
+            raise EngineError(f"free dictation failed ({kind_of(error)})", retryable=True) from error
 
     async def close(self) -> None:
         """Ends the process when the utterance in it is decoded."""

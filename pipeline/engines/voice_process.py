@@ -192,7 +192,11 @@ class VoiceProcess:
         except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
             self._deaths += 1
             await self._stop()
-            reason = str(error) if isinstance(error, EngineError) else f"its process said {error!r}"
+            reason = (
+                str(error)
+                if isinstance(error, EngineError)
+                else f"its process ended ({type(error).__name__})"
+            )
             raise EngineError(reason, retryable=True) from error
         self._state = _State.RUNNING
         self._reader = asyncio.create_task(self._read(process), name=f"{self.program.name} reader")

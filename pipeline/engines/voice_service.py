@@ -58,8 +58,8 @@ class VoiceService:
                 self._send(Kind.DONE, number)
             except Refusal as refusal:
                 self._send(Kind.FAILED, number, str(refusal).encode())
-            except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-                self._send(Kind.FAILED, number, repr(error).encode())
+            except Exception as error:  # somebody else's library; what it says may quote the text
+                self._send(Kind.FAILED, number, type(error).__name__.encode())
             finally:
                 self._finished = number
                 self._cancelled.discard(number)
