@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.agent import (
     AgentAct,
+    AgentEvent,
     AgentReport,
     CallOpened,
     DoNotCall,
@@ -354,10 +355,10 @@ def test_an_interruption_does_not_stop_a_booking_half_way() -> None:
 CAREFUL = {**BOOK, "confirm": "Shall I book {{day}}?"}
 
 
-async def asked() -> tuple[LlmConversation, FakeChat, FakeWeb]:
+async def asked(language: str = "en") -> tuple[LlmConversation, FakeChat, FakeWeb]:
     """A conversation in which the caller has just been asked."""
     chat, web = FakeChat([Call("book", {"day": "monday"})]), FakeWeb()
-    conversation = joined(chat, web, tool=[CAREFUL])
+    conversation = agent(chat, web, tool=[CAREFUL]).join(context(language=language))
     acts = await acts_of(conversation, said("yes yes book it yes"))
     assert [type(act) for act in acts] == [Expect, Say]
     assert words(acts) == "Shall I book monday?"
@@ -373,13 +374,57 @@ async def test_a_yes_after_the_question_does_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["no", "hm", "yes but on tuesday", "okay wait", "", "that is not right", "tell me more"]
+    ("language", "answer"),
+    [
+        ("en", "Yes."),
+        ("en", "oh yes yes"),
+        ("en", "Sure, go ahead!"),
+        ("en", "of course"),
+        ("en", "Yes, book Monday."),
+        ("en", "okay monday please"),
+        ("en", "Please do it"),
+        ("en", "yes no problem thank you very much"),
+        ("en", "that's right"),
+        ("ar", "نَعَم"),
+        ("ar", "أيوه تمام، شكرا"),
+        ("ar", "أنا موافق"),
+        ("ar", "اوكي yes"),
+        ("en-GB", "yep"),
+    ],
+)
+async def test_a_clear_yes_in_the_callers_words_does_it(language: str, answer: str) -> None:
+    conversation, chat, web = await asked(language)
+    chat.answers = [["Booked."]]
+    await acts_of(conversation, said(answer))
+    assert len(web.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("no", "hm", "yes but on tuesday", "okay wait", "", "that is not right", "tell me more"),
+        *("okay can you repeat that", "yes later", "is that correct", "right which order", "yeah right"),
+        *("it's fine I will think about it", "okay who is this", "yes I can hear you", "did you say yes"),
+        *("of course I am angry", "please don't", "is it monday", "monday", "yes is it monday", "no yes"),
+        *("yes tuesday", "shall i", "i do not agree", "what do you mean go ahead", "if you can", "can you"),
+        *("لست موافق", "ما اوافق", "هل هذا صحيح", "مو موافق", "دقيقة نعم", "طيب شنو", "نعم بس بعدين"),
+    ],
 )
 async def test_anything_else_does_not(answer: str) -> None:
-    conversation, chat, web = await asked()
+    conversation, chat, web = await asked("en" if answer.isascii() else "ar")
     chat.answers = [["As you like."], ["Sorry?"]]
     await acts_of(conversation, said(answer))
     await acts_of(conversation, said("yes"))  # too late: that question is over
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("between", [UserSilent(1), UserKeyed("5")])
+async def test_a_yes_after_something_else_has_happened_does_not(between: AgentEvent) -> None:
+    conversation, chat, web = await asked()
+    chat.answers = [["Are you still there?"], ["Good."], ["Good."]]
+    await acts_of(conversation, between)
+    await acts_of(conversation, said("yes"))
+    await acts_of(conversation, said("yes yes", continues=True))
     assert web.asked == []
 
 

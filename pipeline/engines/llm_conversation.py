@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.agent import (
@@ -127,8 +127,15 @@ class LlmConversation:
         granted: Pending | None = None
         if isinstance(event, UserSaid):
             self._before = before
-            if before.pending is not None and unheard <= UNHEARD and agrees(event.text, state.language):
-                granted = before.pending
+            pending = before.pending
+            if (
+                pending is not None
+                and unheard <= UNHEARD
+                and agrees(event.text, state.language, pending.question)
+            ):
+                granted = pending
+        else:
+            self._before = replace(self._before, pending=None)
         told, say = _told(event), ""
         if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
             told, say = self._read(state.wanted, event, told)
