@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from pipeline.audio import Pcm
 
@@ -38,6 +38,10 @@ class HeardWord:
     start_ms: int = -1
     end_ms: int = -1
     confidence: float = 1.0
+
+
+LONGEST_TEXT: Final = 4000
+"""Characters of one utterance: more than anybody says in its 45 seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -459,3 +459,15 @@ def test_a_call_whose_voice_dies_in_a_sentence_loses_no_word(how: str) -> None:
     else:
         assert words[:3] == ["four", "five", "six."]
     assert len(result.faults) == (2 if how == "stalls" else 1)
+
+
+def test_what_nobody_can_have_said_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    stt = FakeStt("word " * 100_000)
+    chain = FallbackEars([GuardedEars(stt, Guard("stt", "chatty"))])
+    agent = FakeAgent([Say("Well?")], [Say("thank you"), HangUp()])
+    result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
+    (said,) = [entry for entry in result.transcript if entry.role is Role.CALLER]
+    assert 3900 < len(said.text) <= 4000
+    assert said.text.split()[-1] == "word"
+    assert len(said.words) == len(said.text.split())
+    assert "recogniser said too much, cut" in caplog.messages

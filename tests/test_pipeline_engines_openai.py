@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import math
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -214,15 +215,48 @@ async def test_what_is_no_pcm_is_not_played(kind: bytes) -> None:
             await said(tts)
 
 
-async def test_an_answer_of_text_is_not_played() -> None:
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "text/html", "audio/mpeg", "audio/ogg", "audio/flac", "audio/aac", "video/mp4"],
+)
+async def test_an_answer_of_a_type_without_samples_is_not_played(kind: str) -> None:
     async def other(request: web.Request) -> web.Response:
-        return web.json_response({"detail": "model is loading"})
+        return web.Response(body=voice(TEXT), content_type=kind)
 
     async with served(other) as base_url:
         with reaching(HERE):
             tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
-        with pytest.raises(EngineError, match="application/json"):
+        with pytest.raises(EngineError, match=kind):
             await said(tts)
+
+
+async def test_a_compressed_answer_is_refused_before_it_is_a_gigabyte() -> None:
+    async def bomb(request: web.Request) -> web.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
+        body = gzip.compress(b'{"text": "' + b"word " * 200_000 + b'"}')
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"}, content_type="application/json")
+
+    async with served(bomb) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        with pytest.raises(EngineError, match="compressed"):
+            await endpoint.post_json("chat", {})
+        with pytest.raises(EngineError, match="compressed"):
+            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
+                pass
+        await endpoint.close()
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"text": NaN}', b'{"text": "' + b"a" * 2_000_000])
+async def test_an_answer_that_is_no_json_is_an_error_whatever_it_is(body: bytes) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body, status=200 if request.path.endswith("chat") else 500)
+
+    async with served(answer) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        for path in ("chat", "fails"):
+            with pytest.raises(EngineError):
+                await endpoint.post_json(path, {})
+        await endpoint.close()
 
 
 async def test_a_voice_that_breaks_off_says_so_after_what_it_said(fake: FakeOpenAi) -> None:

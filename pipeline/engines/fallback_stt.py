@@ -8,6 +8,7 @@ moment ago are not asked (`pipeline.engines.breaker`), except the last.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +19,9 @@ from pipeline.audio import Pcm, frame_samples
 from pipeline.boundary import contained
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy, EngineError, EngineResting, EngineTimeout
-from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
+from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, SpeechToText
+
+log = logging.getLogger(__name__)
 
 WINDOW_S: Final = 60  # of a longer utterance the end is heard again
 _FRAMES_AT_ONCE: Final = 25  # replayed before others get the loop: at most 3 ms of pocketsphinx
@@ -123,7 +126,7 @@ class FallbackListening:
     def partial(self) -> str:
         """What the engine at work says."""
         try:
-            return "" if self._listening is None else self._listening.partial()
+            return "" if self._listening is None else self._listening.partial()[:LONGEST_TEXT]
         except Exception as error:  # the boundary to somebody else's code
             self._give_up(error)
             return ""
@@ -164,6 +167,15 @@ class FallbackListening:
         if old is not None:
             _close(old, self._name)
 
+    def _bounded(self, heard: Hypothesis) -> Hypothesis:
+        """Without what nobody can have said in the time: it would go into the transcript and every prompt."""
+        if len(heard.text) <= LONGEST_TEXT:
+            return heard
+        extra = {"engine": self._name, "characters": len(heard.text)}
+        log.warning("recogniser said too much, cut", extra=extra)
+        text = heard.text[:LONGEST_TEXT].rpartition(" ")[0] or heard.text[:LONGEST_TEXT]
+        return Hypothesis(text, heard.confidence, heard.words[: len(text.split())])
+
     def _give_up(self, error: Exception) -> None:
         """The engine at work broke while it listened: `result` tells, and asks elsewhere."""
         try:
@@ -189,7 +201,7 @@ class FallbackListening:
                     raise broken
                 listening = self._listening or await self._replayed()
                 with contained(guard.name):
-                    heard = await listening.result()
+                    heard = self._bounded(await listening.result())
         except TimeoutError:
             late = EngineTimeout(f"no answer within {deadline_s:g} s")
             guard.failed(late)

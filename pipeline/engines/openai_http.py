@@ -10,7 +10,6 @@ the request or the answer: they end in the record of a call.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -21,7 +20,9 @@ import aiohttp
 
 from pipeline import reach
 from pipeline.engines.sockets import sockets_within
+from pipeline.engines.sound_formats import COMPRESSED_TYPES
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
+from pipeline.foreign_json import NotJson, read_json
 
 Form: TypeAlias = Callable[[], aiohttp.FormData]
 """Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
@@ -29,7 +30,7 @@ Form: TypeAlias = Callable[[], aiohttp.FormData]
 CONNECTIONS: Final = 256  # to one server; one that needs more has several addresses
 KEEP_ALIVE_S: Final = 60.0
 CONNECT_S: Final = 2.0
-ANSWER_LIMIT: Final = 4 * 1024 * 1024
+ANSWER_LIMIT: Final = 1_000_000  # bytes: the words of a minute, with times and probabilities, are a tenth
 EVENT_LIMIT: Final = 1024 * 1024
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
@@ -37,7 +38,9 @@ _PASSING: Final = frozenset({408, 409, 425})
 _BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
-_TEXTUAL: Final = ("application/json", "text/")
+_NO_SAMPLES: Final = (
+    "application/json", "application/xml", "image/", "text/", "video/", *COMPRESSED_TYPES,
+)  # fmt: skip
 
 
 class ModelEndpoint:
@@ -58,7 +61,7 @@ class ModelEndpoint:
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._headers = {"User-Agent": "openline-mediaserver"}
+        self._headers = {"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
@@ -89,8 +92,8 @@ class ModelEndpoint:
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncGenerator[bytes, None]:
         """Posts `body`; the answer as it comes, and no faster than it is taken. As `stream_sse`; an answer of
-        JSON or text is an `EngineError`."""
-        async with aclosing(self._stream(path, body, first_s, stall_s, _TEXTUAL)) as pieces:
+        a type that holds no samples is an `EngineError`."""
+        async with aclosing(self._stream(path, body, first_s, stall_s, _NO_SAMPLES)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -127,8 +130,8 @@ class ModelEndpoint:
                             answer.close()
                             raise EngineError(f"{self.host} answers without end", retryable=False)
         try:
-            return json.loads(content)
-        except ValueError:
+            return read_json(bytes(content))
+        except NotJson:
             raise EngineError(f"{self.host} answered something that is not JSON", retryable=True) from None
 
     async def _stream(
@@ -162,6 +165,9 @@ class ModelEndpoint:
         if answer.status >= 300:
             async with answer:
                 raise self._refusal(answer, _reason(await answer.content.read(4096)))
+        if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+            answer.close()  # a kilobyte of it may be a gigabyte
+            raise EngineError(f"{self.host} answers compressed, which nobody asked for", retryable=False)
         return answer
 
     def _refusal(self, answer: aiohttp.ClientResponse, reason: str) -> EngineError:
@@ -201,6 +207,7 @@ class ModelEndpoint:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 headers=self._headers,
+                auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
@@ -233,7 +240,7 @@ def _reason(content: bytes) -> str:
     """What an error's body calls itself (" (model_not_found)"), if that is a name and no sentence: sentences
     quote requests, and requests hold what people said."""
     try:
-        error = json.loads(content)["error"]
+        error = read_json(content)["error"]
         names = [error.get("code"), error.get("type")]
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""

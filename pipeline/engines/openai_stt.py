@@ -24,7 +24,7 @@ from pipeline.engines.options import Options
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineRefused
 from pipeline.resample import resample
-from pipeline.speech import Expected, HeardWord, Hypothesis
+from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 
 PATH: Final = "audio/transcriptions"
 MODEL_RATE_HZ: Final = 16000
@@ -218,7 +218,7 @@ def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
     text."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("text"), str):
         raise EngineError("the recogniser answered without a text", retryable=True)
-    text = plain_words(answer["text"])
+    text = plain_words(answer["text"][: 2 * LONGEST_TEXT])  # what is cut of the rest is cut and told of later
     rated = [
         each for each in _mappings(answer.get("segments")) if _number(each.get("avg_logprob")) is not None
     ]
@@ -235,9 +235,9 @@ def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
 def _words(answer: Mapping[str, Any], confidence: float) -> tuple[HeardWord, ...]:
     """The words with their times, where the server tells them."""
     words = []
-    for each in _mappings(answer.get("words")):
+    for each in _mappings(answer.get("words"))[:LONGEST_TEXT]:
         text, start, end = (
-            plain_words(str(each.get("word", ""))),
+            plain_words(str(each.get("word", ""))[:100]),
             _number(each.get("start")),
             _number(each.get("end")),
         )

@@ -18,6 +18,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.engines.openai_stt import endpoint_options
 from pipeline.engines.options import Options
+from pipeline.engines.sound_formats import disguise
 from pipeline.errors import EngineError
 from pipeline.resample import Resampler
 from pipeline.speech import SpeechChunk
@@ -26,7 +27,6 @@ PATH: Final = "audio/speech"
 
 CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
 HEADER_LIMIT: Final = 4096  # of a WAV file, before its samples
-_COMPRESSED: Final = (b"ID3", b"OggS", b"fLaC")  # what some servers send whatever they are asked for
 
 _RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
 
@@ -137,7 +137,7 @@ class SoundCutter:
 
     def push(self, piece: bytes) -> Pcm:
         """What is complete with `piece`; empty until there are 20 ms. Raises `EngineError` for a WAV file of
-        another kind than 16 bit mono."""
+        another kind than 16 bit mono, and for what is no samples at all."""
         self._rest += piece
         if not self._begun and not self._begin():
             return _NOTHING
@@ -146,8 +146,9 @@ class SoundCutter:
         return self._take()
 
     def finish(self) -> Pcm:
-        """The rest; half a sample is dropped. Raises `EngineError` for a header that never ended."""
-        if not self._begun and self._rest[:4] == b"RIFF":
+        """The rest; half a sample is dropped. Raises `EngineError` as `push` does, and for a header without
+        end."""
+        if not self._begun and not self._begin(whole=True):
             raise EngineError("the voice sent a WAV file without samples", retryable=True)
         samples = self._take()
         if self._resample is None:
@@ -160,10 +161,10 @@ class SoundCutter:
         del self._rest[:whole]
         return samples if self._resample is None else self._resample(samples)
 
-    def _begin(self) -> bool:
+    def _begin(self, *, whole: bool = False) -> bool:
         """Whether the samples begin here: the header, if there is one, is complete and gone."""
         if len(self._rest) < 4:
-            return False
+            return whole
         if self._rest[:4] == b"RIFF":
             header = _header(bytes(self._rest[:HEADER_LIMIT]))
             if header is None:
@@ -174,8 +175,12 @@ class SoundCutter:
             del self._rest[:length]
             if rate_hz != self._rate_hz:
                 self._resample = _resampler(rate_hz, self._rate_hz)
-        elif self._rest.startswith(_COMPRESSED):
-            raise EngineError("the voice sends a compressed file instead of pcm", retryable=False)
+        else:
+            kind = disguise(bytes(self._rest), whole=whole)
+            if kind is None:
+                return False
+            if kind:
+                raise EngineError(f"the voice sends {kind} instead of pcm", retryable=False)
         self._begun = True
         return True
 
