@@ -25,15 +25,15 @@ def _phrases(listed: str) -> tuple[str, ...]:
 _AGREEMENT: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "en": _phrases(
-            "yes, yeah, yep, yup, sure, ok, okay, alright, all right, correct, right, fine, absolutely, certainly,"
-            "definitely, exactly, agreed, confirmed, of course, go ahead, go for it, do it, do that, please do,"
-            "sounds good, you can, you may, you can do that, i agree, i confirm, i do, i would, it is, that's right,"
-            "that's correct, that's fine, that's ok, that's okay, that is right, that is correct, that is fine,"
-            "that works, by all means"
+            "yes, yeah, yep, yup, sure, ok, okay, alright, all right, correct, right, fine, absolutely, "
+            "certainly, definitely, exactly, agreed, confirmed, of course, go ahead, go for it, do it, do "
+            "that, please do, sounds good, you can, you may, you can do that, i agree, i confirm, i do, i "
+            "would, it is, that's right, that's correct, that's fine, that's ok, that's okay, that is "
+            "right, that is correct, that is fine, that works, by all means"
         ),
         "ar": _phrases(
-            "نعم, أجل, أيوه, أيوا, إيه, اي, طبعا, أكيد, صحيح, تمام, موافق, موافقة, حاضر, ماشي, صح, بالتأكيد,"
-            "بلى, مضبوط, أوافق, اوكي, اوك"
+            "نعم, أجل, أيوه, أيوا, إيه, اي, طبعا, أكيد, صحيح, تمام, موافق, موافقة, حاضر, ماشي, صح, "
+            "بالتأكيد, بلى, مضبوط, أوافق, اوكي, اوك"
         ),
     }
 )
@@ -42,12 +42,12 @@ _AGREEMENT: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "en": _phrases(
-            "please, thanks, thank you, very much, oh, ah, um, uh, er, hm, hmm, mm, sir, madam, ma'am, dear, then,"
-            "it, that, great, perfect, no problem, why not, for me"
+            "please, thanks, thank you, very much, oh, ah, um, uh, er, hm, hmm, mm, sir, madam, ma'am, "
+            "dear, then, it, that, great, perfect, no problem, why not, for me"
         ),
         "ar": _phrases(
-            "شكرا, شكرا لك, شكرا جزيلا, رجاء, من فضلك, لو سمحت, طيب, أنا, هذا, هو, يا, سيدي, أخي, أختي, تفضل,"
-            "تفضلي, آه, لا مشكلة, ما في مشكلة, مافي مشكلة"
+            "شكرا, شكرا لك, شكرا جزيلا, رجاء, من فضلك, لو سمحت, طيب, أنا, هذا, هو, يا, سيدي, أخي, أختي, "
+            "تفضل, تفضلي, آه, لا مشكلة, ما في مشكلة, مافي مشكلة"
         ),
     }
 )
@@ -55,9 +55,9 @@ _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 _NOT_ECHOED: Final = frozenset(
     _phrases(
-        "or, if, but, not, is, are, was, do, does, did, can, could, may, shall, should, will, would, what, which,"
-        "who, whose, when, where, why, how, wait, no, never, don't, هل, أم, أو, لو, إذا, لكن, ما, ماذا, من, متى,"
-        "أين, كيف, كم, لا, ليس, غير"
+        "or, if, but, not, is, are, was, do, does, did, can, could, may, shall, should, will, would, "
+        "what, which, who, whose, when, where, why, how, wait, no, never, don't, هل, أم, أو, لو, إذا, "
+        "لكن, ما, ماذا, من, متى, أين, كيف, كم, لا, ليس, غير"
     )
 )
 """Words of our question that turn an answer into something else."""
