@@ -82,6 +82,7 @@ class SessionSettings(Table):
     barge_in_ms: int = Field(default=700, ge=40, le=5000)
     reprompt_s: float = Field(default=8.0, ge=1, le=120)
     max_reprompts: int = Field(default=2, ge=0, le=20)
+    max_fillers: int = Field(default=2, ge=0, le=10)
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
     record_masked: bool = False

@@ -101,8 +101,8 @@ class LlmSettings(Table):
     prompt: str = Field(min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
-    timeout_s: float = Field(default=10.0, gt=0, le=120)
-    stall_s: float = Field(default=5.0, gt=0, le=60)
+    timeout_s: float = Field(default=6.0, gt=0, le=120)
+    stall_s: float = Field(default=4.0, gt=0, le=60)
     history_turns: int = Field(default=40, ge=1, le=1000)
     history_tokens: int = Field(default=6000, ge=200, le=1_000_000)
     builtin: tuple[BuiltinName, ...] | None = None

@@ -72,6 +72,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         words=agent.words,
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,
+        max_fillers=session.max_fillers,
         max_duration_s=session.max_duration_s,
         filler=standard(Phrase.FILLER, agent.language),
         apology=agent.apology,

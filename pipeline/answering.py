@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from pipeline.agent import UserKeyed, UserSaid, UserSilent
 from pipeline.boundary import kind_of
@@ -25,6 +26,9 @@ from pipeline.utterance import Utterance
 from pipeline.voice import Voice
 
 log = logging.getLogger(__name__)
+
+_LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
+"""Whose fault it is that the caller waits for this."""
 
 
 class Floor(Protocol):
@@ -71,6 +75,7 @@ class Answering:
         self._written = ""  # what is being answered, where it was written
         self._carried = ""  # what was written, and went on before any of the answer was heard
         self._quiet: asyncio.Future[None] | None = None
+        self._doing = ""
 
     @property
     def under_way(self) -> bool:
@@ -200,6 +205,8 @@ class Answering:
 
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool) -> None:
         """Nothing but `phrase` will be said any more."""
+        if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
+            self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
         if at_once or self.under_way:
             self.silence(now)
         self._hearing.close()
@@ -250,6 +257,7 @@ class Answering:
 
     def doing(self, what: str) -> None:
         """What the caller waits for from now on, should they hear nothing."""
+        self._doing = what
         self._floor.waits_for(what)
 
     def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:

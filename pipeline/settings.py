@@ -25,8 +25,9 @@ class SessionSettings:
     never stopped, because most people say "hello?" over them.
     `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
     `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
-    `dead_air_ms`: from the caller's last word until something must be heard; `tts_stall_ms`: the wait for
-    a chunk.
+    `dead_air_ms`: from the caller's last word until something must be heard, and again after it;
+    `max_fillers`: so often that is a filler, then an apology and the end. An engine that has a deadline has
+    it before that. `tts_stall_ms`: the wait for a chunk.
     `reprompt_s`, `max_reprompts`: silence of the caller; when it is used up the call ends.
     `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
     that the far end's jitter buffer has played them.
@@ -58,6 +59,7 @@ class SessionSettings:
     min_speech_ms: int = 200
     max_utterance_s: float = 45.0
     dead_air_ms: int = 2000
+    max_fillers: int = 2
     tts_stall_ms: int = 1500
     reprompt_s: float = 8.0
     max_reprompts: int = 2
@@ -85,5 +87,5 @@ class SessionSettings:
                 raise ValueError(f"{name}: must be above 0")
         if self.reprompt_s <= 0 or self.max_duration_s <= 0 or self.max_utterance_s <= 0:
             raise ValueError("reprompt_s, max_duration_s, max_utterance_s: must be above 0")
-        if self.max_reprompts < 0:
-            raise ValueError("max_reprompts: must not be negative")
+        if self.max_reprompts < 0 or self.max_fillers < 0:
+            raise ValueError("max_reprompts, max_fillers: must not be negative")

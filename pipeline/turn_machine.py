@@ -64,7 +64,8 @@ class TurnMachine(ABC):
         self._keys = ""
         self._reprompt_at = now
         self._silences = 0  # reprompts in a row
-        self._fillers = 0  # for the reply under way
+        self._fillers = 0  # since the agent's own words of the reply under way
+        self._filling = False  # the sound that comes next is a filler's
 
     # The outside --------------------------------------------------------------------------------------------
 

@@ -28,10 +28,11 @@ Why the states are these:
 - WAITING: the agent said that it would be silent. Nobody reprompts, nothing fills; the caller's voice ends
   it.
 - REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
-  that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word, an
-  apology and the end after the next. A voice here is a cough, or means that the end-point came too early:
-  HALTED keeps the reply from being heard until the words tell which. If they are more than what is being
-  answered the reply is thrown away, and since the utterance was never closed, what is decoded is the whole.
+  that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word,
+  `max_fillers` of them, each after so much silence, then an apology and the end. A voice here is a cough,
+  or means that the end-point came too early: HALTED keeps the reply from being heard until the words tell
+  which. If they are more than what is being answered the reply is thrown away, and since the utterance was
+  never closed, what is decoded is the whole.
 - SPEAKING begins when sound is queued, not when it is sent: on a held line nothing is sent, and that is no
   dead
   air of ours.

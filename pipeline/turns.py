@@ -85,7 +85,8 @@ class Turns(Overlaps):
         return Inner.SILENCE_NOTED if patient else Inner.PATIENCE_ENDED
 
     def _judge_dead_air(self, now: float) -> Inner:
-        return Inner.DEAD_AIR_REPEATED if self._fillers else Inner.DEAD_AIR_NOTED
+        spent = self._fillers >= self._settings.max_fillers
+        return Inner.DEAD_AIR_REPEATED if spent else Inner.DEAD_AIR_NOTED
 
     # Effects: the caller ------------------------------------------------------------------------------------
 
@@ -258,13 +259,16 @@ class Turns(Overlaps):
 
     def _speak(self, event: Event | None, now: float) -> None:
         self._answered = ""
+        if not self._filling:  # words of the agent's own
+            self._fillers = 0
+        self._filling = False
 
     def _wait(self, event: Event | None, now: float) -> None:
         assert isinstance(event, WaitBegan)
         self._arm(now + event.seconds, Inner.WAIT_OVER)
 
     def _watch(self, at: float) -> None:
-        self._fillers = 0
+        self._fillers, self._filling = 0, False
         self._arm(at, Inner.DEAD_AIR_NOTED)
 
     def _watch_on(self, event: Event | None, now: float) -> None:
@@ -276,6 +280,7 @@ class Turns(Overlaps):
 
     def _fill(self, event: Event | None, now: float) -> None:
         self._fillers += 1
+        self._filling = True
         self._actions.append(PlayFiller(self.turn))
         self._watch_on(event, now)
 

@@ -145,7 +145,13 @@ async def test_a_model_that_fails_before_its_first_word_is_asked_once_more() -> 
     [
         [[EngineError("gone", retryable=True)], [EngineError("gone", retryable=True)], ["never"]],
         [[EngineError("no such model", retryable=False)], ["never"]],
-        [["Well, I think so. ", EngineError("broke off", retryable=True)], ["never"]],
+        [["Well, I think so. ", EngineError("broke off", retryable=True)]] * 2 + [["never"]],
+        [
+            ["Well, I think so. ", EngineError("broke off", retryable=True)],
+            [EngineError("gone", retryable=True)],
+            [EngineError("gone", retryable=True)],
+            ["never"],
+        ],
         [[], [], [], [], [], ["never"]],
     ],
 )
@@ -154,6 +160,38 @@ async def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[lis
     with pytest.raises(EngineError):
         await acts_of(joined(chat), said("hi"))
     assert ["never"] in chat.answers
+
+
+async def test_a_model_that_breaks_off_goes_on_after_the_words_that_were_spoken() -> None:
+    cut = EngineError("broke off", retryable=True)
+    chat = FakeChat(["It was sent on monday. It will", cut], ["It comes tomorrow."], ["Bye."])
+    conversation = joined(chat)
+    acts = await acts_of(conversation, said("where is my order"))
+    assert acts == [Say("It was sent on monday."), Trouble("broke off"), Say("It comes tomorrow.")]
+    assert chat.last[-2]["content"] == "It was sent on monday."
+    assert chat.last[-1]["role"] == "user"
+    await acts_of(conversation, said("thanks"))
+    told = [(message["role"], message["content"]) for message in chat.last[-3:]]
+    assert told == [
+        ("user", "where is my order"),
+        ("assistant", "It was sent on monday. It comes tomorrow."),
+        ("user", "thanks"),
+    ]
+
+
+async def test_a_call_that_was_half_asked_for_is_asked_for_again_and_done_once() -> None:
+    cut = EngineError("broke off", retryable=True)
+    chat, web = FakeChat([Call("book", {"day": "sunday"}), cut], [Call("book", {"day": "monday"})]), FakeWeb()
+    await acts_of(joined(chat, web, tool=[BOOK]), said("book monday"))
+    assert [url for _, url, *_ in web.asked] == ["https://crm.example/days/monday"]
+
+
+async def test_a_model_that_does_not_stop_is_stopped_and_the_caller_may_speak() -> None:
+    chat = FakeChat(["And so on. " * 2_000], ["never"])
+    acts = await acts_of(joined(chat), said("tell me everything"))
+    assert len([act for act in acts if isinstance(act, Say)]) > 100
+    assert isinstance(acts[-1], Trouble)
+    assert chat.answers == [["never"]]
 
 
 async def test_an_empty_answer_is_asked_for_again() -> None:

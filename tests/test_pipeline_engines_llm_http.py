@@ -56,8 +56,8 @@ async def test_a_busy_server_is_asked_once_more(statuses: list[int]) -> None:
         ([500, 500], [["never"]], 0),
         ([401], [["never"]], 0),
         ([], [[EngineError("cut", retryable=True)], [EngineError("cut", retryable=True)]], 0),
-        ([], [["First this. Then ", 5.0, "never"]], 1),
-        ([], [["First this. Then ", EngineError("cut", retryable=True)]], 1),
+        ([], [["First this. Then ", 5.0, "never"]] * 2, 2),
+        ([], [["First this. Then ", EngineError("cut", retryable=True)]] * 2, 2),
         ([], [[5.0, "never"], [5.0, "never"]], 0),
     ],
     ids=["broken", "refused", "cut", "stalled", "cut-later", "slow"],
@@ -72,7 +72,7 @@ async def test_a_server_that_fails_is_an_engines_error(
         with pytest.raises(EngineError) as caught:
             await collect(llm, said)
         await llm.close()
-    assert [act for act in said if isinstance(act, Say)] == [Say("First this.")][:before]
+    assert [act for act in said if isinstance(act, Say)] == [Say("First this.")] * before
     assert "canary" not in str(caught.value)
 
 
@@ -91,6 +91,29 @@ async def test_a_server_behind_the_wall_is_not_reached() -> None:
             await acts_of(llm.join(context()), HELLO)
         await llm.close()
         assert server.chat.requests == []
+
+
+def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
+    async def scene() -> None:
+        cut = EngineError("cut", retryable=True)
+        chat = FakeChat(
+            ["How can I help?"], ["It was sent on monday. It", 0.5, cut], [1.5, "It comes tomorrow."]
+        )
+        leg = FakeLeg([(4.0, voice(1.0))])
+        leg.ends(14.0)
+        result = await Session(
+            leg=leg,
+            agent=agent(chat).join(context()),
+            stt=FakeStt("my order"),
+            tts=FakeTts(),
+            phrases=await Phrases.prepare([FakeTts()], SessionSettings()),
+        ).run()
+        assert result.reason is EndReason.FAR_END
+        assert [fault.message for fault in result.faults] == ["cut"]
+        spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+        assert spoken[-2:] == ["It was sent on monday.", "It comes tomorrow."]
+
+    play(scene)
 
 
 def test_a_caller_whose_model_is_gone_hears_an_apology() -> None:

@@ -718,12 +718,21 @@ def test_a_voice_that_is_awaited_took_the_time_until_the_filler() -> None:
     assert latency.server_ms < 30
 
 
+def test_an_agent_that_takes_six_seconds_is_waited_for() -> None:
+    agent = FakeAgent([GREETING], [6.0, *BYE])
+    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert texts(result, Role.AGENT)[-1] == "thank you goodbye"
+    assert (result.reason, result.faults) == (EndReason.AGENT, ())
+    assert longest_silence(leg, 3.5) < 2.5
+
+
 def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
     result, leg = converse(
         FakeAgent([GREETING], [1000.0]), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
     )
-    assert texts(result, Role.AGENT)[-2:] == [SETTINGS.filler, SETTINGS.apology]
+    assert texts(result, Role.AGENT)[-3:] == [SETTINGS.filler, SETTINGS.filler, SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
+    assert [fault.role for fault in result.faults] == ["agent"]
     assert longest_silence(leg, 3.5) < 2.5
     assert leg.hung_up == 1
 

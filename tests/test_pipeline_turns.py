@@ -411,7 +411,22 @@ def test_the_watch_on_dead_air_begins_at_the_callers_last_word() -> None:
     turns.handle_timer(2.3)
     assert actions(turns) == [PlayFiller(turns.turn)]
     turns.handle_timer(4.6)
+    assert actions(turns) == [PlayFiller(turns.turn)]
+    turns.handle_timer(6.9)
     assert actions(turns) == [SayLastWords(turns.turn, EndReason.ENGINE_ERROR)]
+
+
+def test_words_of_the_agents_own_begin_the_patience_anew() -> None:
+    turns = at(State.REPLYING)
+    actions(turns)
+    for _ in range(5):
+        due = turns.timer_at()
+        assert due is not None
+        turns.handle_timer(due)
+        assert actions(turns) == [PlayFiller(turns.turn)]
+        for sound in ("filler", "agent"):
+            turns.receive(SpeechReady(turns.turn), due + 0.1)
+            turns.receive(SpeechRanOut(turns.turn), due + (0.5 if sound == "filler" else 1.0))
 
 
 # Both speak -------------------------------------------------------------------------------------------------

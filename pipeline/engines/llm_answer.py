@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
 from pipeline.engines.llm_ask import Wanted, concealed
 from pipeline.engines.llm_builtin import Builtin, Notebook, Policy
-from pipeline.engines.llm_chat import Chat
+from pipeline.engines.llm_chat import BrokenOff, Chat
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_consent import Pending, question
 from pipeline.engines.llm_extract import ExtractSettings
@@ -42,6 +42,10 @@ FILLERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 """Said while a tool takes its time, by language."""
 
 ASKED: Final = json.dumps({"status": "the caller is asked for permission; nothing is done before they agree"})
+GO_ON: Final[Message] = {
+    "role": "user",
+    "content": "[Your answer broke off after these words. Go on after them; do not repeat them.]",
+}
 SKIPPED: Final = json.dumps({"error": "not done: something before it ended this answer"})
 
 Queued: TypeAlias = AgentAct | Exception | None
@@ -122,7 +126,7 @@ class Answer:
         self._tools = dict(mind.tools())
         specs = [each.spec for each in mind.builtins.values()] + [each.spec for each in self._tools.values()]
         self._offers = [spec.message for spec in specs]
-        self._spoke = False
+        self._spoke = self._broke_off = False
         self._language = state.language
 
     async def run(self) -> None:
@@ -145,7 +149,7 @@ class Answer:
         if self._turn.granted is not None:
             await self._carry_out_granted(self._turn.granted)
         for left in reversed(range(self._mind.limits.rounds)):
-            each = await self._round(may_call=left > 0)
+            each = await self._whole_round(may_call=left > 0)
             after = await self._carry_out(each)
             if after in (After.QUIET, After.OVER) or (each.segments and after is After.NOTED):
                 return
@@ -154,11 +158,25 @@ class Answer:
         if not self._spoke:
             raise EngineError("the model said nothing", retryable=True)
 
-    async def _round(self, *, may_call: bool) -> Round:
+    async def _whole_round(self, *, may_call: bool) -> Round:
+        """A round. A model that breaks off in the middle is asked once in an answer to go on after the words
+        that the caller has heard."""
         each = Round()
-        completion, gate, segmenter = Completion(), MarkupGate(), Segmenter()
-        messages = self._messages()
         self._turn.exchange.rounds.append(each)
+        try:
+            await self._round(each, self._messages(), may_call=may_call)
+        except BrokenOff as error:
+            if self._broke_off:
+                raise
+            self._broke_off = True
+            await self._fault(str(error))
+            if error.retryable:
+                again = [*self._messages(), *([GO_ON] if each.segments else [])]
+                await self._round(each, again, may_call=may_call)
+        return each
+
+    async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
+        completion, gate, segmenter = Completion(), MarkupGate(), Segmenter()
         stream = self._mind.chat.stream(
             messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
         )
@@ -170,7 +188,6 @@ class Answer:
             await self._say(each, piece)
         if may_call:
             each.calls = [self._numbered(call) for call in completion.calls()]
-        return each
 
     async def _say(self, each: Round, text: str) -> None:
         plain = tidy(text)

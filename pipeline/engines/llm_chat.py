@@ -26,6 +26,10 @@ DRAIN_S: Final = 0.2
 """From the end of the answer to that of the stream, after which the connection can be used again."""
 
 
+class BrokenOff(EngineError):
+    """The answer stopped in the middle: something of it has been said, or a tool was being asked for."""
+
+
 class ChatEndpoint(Protocol):
     """Where the model is: what `pipeline.engines.openai_http.ModelEndpoint` offers."""
 
@@ -49,8 +53,8 @@ class ChatSettings:
     model: str
     temperature: float | None = None
     max_tokens: int | None = None
-    timeout_s: float = 10.0
-    stall_s: float = 5.0
+    timeout_s: float = 6.0
+    stall_s: float = 4.0
 
     def body(self, messages: Sequence[Message]) -> dict[str, Any]:
         """A request, without what is particular to it."""
@@ -79,7 +83,7 @@ class Chat:
         on_fault: Callable[[str], Awaitable[None]],
     ) -> AsyncGenerator[str, None]:
         """The words of the answer; its calls are in `completion` at the end. `on_fault` hears of a failure
-        that was got over. Raises `EngineError`."""
+        that was got over. Raises `EngineError`, and `BrokenOff` for an answer that had begun."""
         body = self.settings.body(messages) | {"stream": True}
         if tools:
             body["tools"] = list(tools)
@@ -95,7 +99,9 @@ class Chat:
                             yield text
                 return
             except EngineError as error:
-                if begun or last or completion.has_calls or not error.retryable:
+                if begun or completion.has_calls:
+                    raise BrokenOff(str(error), retryable=error.retryable) from error
+                if last or not error.retryable:
                     raise
                 await on_fault(str(error))
             await asyncio.sleep(RETRY_PAUSE_S)

@@ -84,8 +84,8 @@ def _read_chat(options: Options) -> ChatSettings:
         max_tokens=(
             options.integer("max_tokens", 1, low=1, high=1_000_000) if options.has("max_tokens") else None
         ),
-        timeout_s=options.number("timeout_s", 10.0, low=0.1, high=120),
-        stall_s=options.number("stall_s", 5.0, low=0.1, high=60),
+        timeout_s=options.number("timeout_s", 6.0, low=0.1, high=120),
+        stall_s=options.number("stall_s", 4.0, low=0.1, high=60),
     )
 
 
