@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from functools import cache
 from types import UnionType
@@ -33,7 +34,7 @@ def camelled(table: type[BaseModel], name: str) -> type[BaseModel]:
         own.alias = own.validation_alias = own.serialization_alias = alias  # a list's is singular in the file
         if isinstance(own.default, BaseModel):
             inner = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
-            own.default = spelt(inner, own.default)
+            own.default = spelt(inner, plain(own.default))
         changed[field_name] = (annotation, own)
     model: type[BaseModel] = create_model(name, __base__=(_Camel, table), __doc__=table.__doc__, **changed)
     return model
@@ -51,9 +52,10 @@ def _replaced(annotation: Any, prefix: str) -> Any:
     return origin[replaced] if origin is not None else annotation
 
 
-def spelt(model: type[BaseModel], table: BaseModel, **more: Any) -> BaseModel:
-    """`table` as one of the models that `camelled` made of it; `more` are the fields that it has beside."""
-    return model.model_validate({**plain(table), **more}, by_name=True, by_alias=False)
+def spelt(model: type[BaseModel], said: Mapping[str, Any], **more: Any) -> BaseModel:
+    """What a table says (`plain`) as one of the models that `camelled` made of it; `more` are the fields that
+    only the model has."""
+    return model.model_validate({**said, **more}, by_name=True, by_alias=False)
 
 
 def plain(table: BaseModel) -> dict[str, Any]:

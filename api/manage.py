@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from api import models_managed as models
 from api.auth import SERVER, Caller, Scope, caller_of
-from api.camel import plain
+from api.camel import plain, spelt
 from api.managing import (
     changed_document,
     check_not_of_file,
@@ -169,9 +169,7 @@ def company_view(server: Server, company: CompanySettings) -> BaseModel:
     said = plain(company)
     for name in _NOT_TERMS[1:]:
         said.pop(name, None)
-    return models.CompanyView.model_validate(
-        said | {"managedBy": managed_by(server, Kind.COMPANY, company.id)}, by_name=True, by_alias=False
-    )
+    return spelt(models.CompanyView, said, managedBy=managed_by(server, Kind.COMPANY, company.id))
 
 
 # Trunks ----------------------------------------------------------------------------------------------------
@@ -259,15 +257,12 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
     """A trunk as it is answered."""
     live = server.endpoint.trunks.get(trunk.id)
     said = plain(trunk)
-    return models.TrunkView.model_validate(
-        said
-        | {
-            "companyId": said.pop("company"),
-            "managedBy": managed_by(server, Kind.TRUNK, trunk.id),
-            "registered": live is not None and live.registered,
-        },
-        by_name=True,
-        by_alias=False,
+    return spelt(
+        models.TrunkView,
+        said,
+        companyId=said.pop("company"),
+        managedBy=managed_by(server, Kind.TRUNK, trunk.id),
+        registered=live is not None and live.registered,
     )
 
 
@@ -358,13 +353,10 @@ def agent_view(server: Server, agent: AgentSettings) -> BaseModel:
     for name in ("stt", "tts", "tts_fallback"):
         said[name] = masked(said.get(name))
     said = {name: value for name, value in said.items() if value is not None}
-    return models.AgentView.model_validate(
-        said
-        | {
-            "companyId": said.pop("company"),
-            "managedBy": managed_by(server, Kind.AGENT, agent.id),
-            "missing": server.engines.why_not(agent.id),
-        },
-        by_name=True,
-        by_alias=False,
+    return spelt(
+        models.AgentView,
+        said,
+        companyId=said.pop("company"),
+        managedBy=managed_by(server, Kind.AGENT, agent.id),
+        missing=server.engines.why_not(agent.id),
     )

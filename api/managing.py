@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.auth import SERVER, caller_of
-from api.camel import MASK, plain, written
+from api.camel import MASK, plain, spelt, written
 from api.models_managed import Done, PageQuery
 from api.parsing import answer, checked, json_object, query_of
 from mediaserver.directory import NOTHING_FROM_THE_ENVIRONMENT
@@ -95,7 +95,7 @@ async def changed_document(
     """What `thing` says with the body's fields in the place of its own; `beside` are fields of it that
     `model` has not."""
     before = {name: value for name, value in plain(thing).items() if name not in set(beside)}
-    spelled = written(model.model_validate(before, by_name=True, by_alias=False))
+    spelled = written(spelt(model, before))
     merged = spelled | await body_of(request)
     return plain(checked(model, merged, context=NOTHING_FROM_THE_ENVIRONMENT))
 
