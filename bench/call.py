@@ -18,7 +18,7 @@ import click
 from bench import call_report, report
 from bench.call_caller import Mode
 from bench.call_phases import Phases, Plan
-from bench.call_site import bare, serving
+from bench.call_site import bare, before_others, serving
 
 SHORT = Plan(
     seconds=12.0,
@@ -68,8 +68,6 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
 @click.option("--realtime", is_flag=True, help="Other programs on the machine wait (SCHED_RR; for root).")
 def main(calls: int, seconds: float | None, sweep: bool, short: bool, realtime: bool) -> None:
     """Latency, pacing and cost of real calls over SIP and RTP."""
-    if realtime:
-        go_before_others()
     base = SHORT if short else Plan()
     plan = Plan(
         calls=calls,
@@ -80,20 +78,12 @@ def main(calls: int, seconds: float | None, sweep: bool, short: bool, realtime: 
         sweep=base.sweep,
         sweep_seconds=base.sweep_seconds,
     )
-    figures = measure(plan, sweep=sweep)
+    with before_others(wanted=realtime):
+        figures = measure(plan, sweep=sweep)
     call_report.show(figures)
     options = {"short": short, "realtime": realtime}
     saved = [report.save("call", options | figures), *call_report.draw(figures)]
     click.echo(", ".join(str(path.relative_to(report.RESULTS.parent)) for path in saved))
-
-
-def go_before_others() -> None:
-    """Puts this process and all that it starts before ordinary programs, so that a machine that others use
-    measures like one of our own. Raises ClickException where that is not permitted."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except PermissionError:
-        raise click.ClickException("--realtime needs root (CAP_SYS_NICE)") from None
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import click
 
 from bench import conversation_report, conversation_turns, conversation_wire, report
+from bench.call_site import before_others
 from bench.conversation_clock import converse
 from bench.conversation_figures import Outcome, outcome, summary
 from bench.conversation_handset import Taped
@@ -94,7 +95,7 @@ def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     return figures
 
 
-def wire(count: int, names: Sequence[str]) -> list[dict[str, Any]]:
+def wire(count: int, names: Sequence[str], *, realtime: bool = False) -> list[dict[str, Any]]:
     """Scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
     of = {name: WIRE_RESPONSES if count > 1 and name in P95 else count for name in names}
     most = max(of.values())
@@ -107,7 +108,8 @@ def wire(count: int, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
     click.echo(f"measuring: {len(keys)} calls over SIP and RTP", err=True)
     played = [Call(script(name, seed), codec, seed) for name, codec, seed in keys]
-    tapes = conversation_wire.measure(played)
+    with before_others(wanted=realtime):
+        tapes = conversation_wire.measure(played)
     found = {key: outcome(each.script, taped) for key, each, taped in zip(keys, played, tapes, strict=True)}
     rows = []
     for name in names:
@@ -140,15 +142,16 @@ def pictures(names: Sequence[str]) -> Mapping[str, str]:
     type=click.IntRange(0),
     help=f"Of each scenario and codec over SIP and RTP.  [default: {WIRE_CALLS}, none with --only]",
 )
+@click.option("--realtime", is_flag=True, help="Other programs wait while calls are up (SCHED_RR; for root).")
 @click.option("--short", is_flag=True, help="A minute; saves nothing.")
-def main(count: int, only: Sequence[str], wire_calls: int | None, *, short: bool) -> None:
+def main(count: int, only: Sequence[str], wire_calls: int | None, *, realtime: bool, short: bool) -> None:
     """Turn-taking: how fast it answers and yields, and what it lets itself be disturbed by."""
     names = list(only or SCENARIOS)
     figures = measure(names, SHORT_CALLS if short else count)
     if wire_calls is None:
         wire_calls = int(short) or WIRE_CALLS * (not only)
     if wire_calls:
-        figures["wire"] = wire(wire_calls, names[:1] if short else names)
+        figures["wire"] = wire(wire_calls, names[:1] if short else names, realtime=realtime)
     if not only:
         figures["end_of_turn"] = conversation_turns.measure(phrasebook(), SHORT_CALLS * 4 if short else count)
     conversation_report.show(figures)

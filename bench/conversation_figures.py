@@ -58,6 +58,7 @@ class Outcome:
     unexplained: int = 0
     seconds: float = 0.0
     agent_s: float = 0.0
+    late_ms: float = 0.0
 
     def fail(self, why: str) -> None:
         """The first reason stands."""
@@ -74,7 +75,7 @@ class Stretch:
 
 def outcome(script: Script, taped: Taped) -> Outcome:
     """What came of one call."""
-    found = Outcome(seconds=taped.heard.size / RATE_HZ)
+    found = Outcome(seconds=taped.heard.size / RATE_HZ, late_ms=taped.late_ms)
     greeting = agent_words(script.part.greeting)
     spoken = stretches(taped.heard)
     found.agent_s = sum(each.end_s - each.start_s for each in spoken)

@@ -39,7 +39,7 @@ _MARKER: Final = 0x80
 class Taped:
     """What was on the wire of one call, seen from the caller's socket: samples at 8 kHz from the answer on,
     where each cue lay, and beside it what the system says happened. `decisions`: (second, name) for the
-    pictures."""
+    pictures. `late_ms`: how late the caller's own frames left, p99: the machine's fault."""
 
     sent: Pcm
     heard: Pcm
@@ -47,6 +47,7 @@ class Taped:
     events: list[AgentEvent] = field(default_factory=list)
     result: SessionResult | None = None
     decisions: list[tuple[float, str]] = field(default_factory=list)
+    late_ms: float = 0.0
 
 
 def plan_of(codec: Codec) -> MediaPlan:
@@ -90,16 +91,20 @@ class Handset:
         script = self._script
         caller = self._caller = Caller(script.cues, truth, origin=start_s)
         caller.background, caller.echo = script.background, script.echo
+        late_s: list[float] = []
         for tick in range(round(script.limit_s / PTIME_S) + 10):
             spoken_s = tick * PTIME_S
             await asyncio.sleep(start_s + spoken_s + PTIME_S - self._loop.time())
+            late_s.append(self._loop.time() - start_s - spoken_s - PTIME_S)
             if self._over:
                 break
             self._send(caller.frame(spoken_s), caller.pressed(spoken_s))
             if caller.finished(spoken_s, script.ending, script.limit_s):
                 break
         seconds = self._loop.time() - start_s
-        return Taped(np.concatenate(caller.sent), recording(caller.heard, seconds), caller.placed)
+        taped = Taped(np.concatenate(caller.sent), recording(caller.heard, seconds), caller.placed)
+        taped.late_ms = float(np.percentile(late_s, 99)) * 1000
+        return taped
 
     def hang_up(self) -> None:
         """The agent's side ended the call."""

@@ -175,14 +175,6 @@ def show(figures: Mapping[str, Any]) -> None:
         )
 
 
-_WIRE_TEXT: Final = (
-    "The same callers over SIP and RTP against a running server, beside the same calls on the virtual clock",
-    "in the same codec. Times are of yielding where the caller interrupts, else of answering; apart is the",
-    "median of what each call's two levels differ by.",
-    "",
-)
-
-
 def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
     """results/conversation.md."""
     parts = [
@@ -202,7 +194,7 @@ def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
     ]
     if figures.get("wire"):
         parts += [
-            *_WIRE_TEXT,
+            *conversation_wire_report.text(figures),
             *_table(conversation_wire_report.HEAD, conversation_wire_report.rows(figures)),
             "",
         ]

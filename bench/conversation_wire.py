@@ -184,6 +184,7 @@ def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[O
         "wire": here[figure],
         "virtual": there[figure],
         "server_ms": [ms for each in wire for ms in each.server_ms],
+        "late_ms": [round(each.late_ms, 1) for each in wire],
         "reasons": here["reasons"],
     }
     return row | ({"apart_ms": round(abs(median(differences)), 1)} if differences else {})

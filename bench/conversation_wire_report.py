@@ -57,6 +57,21 @@ def rows(figures: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def text(figures: Mapping[str, Any]) -> list[str]:
+    """What a reader of the table has to know."""
+    wire = figures.get("wire", ())
+    late, own = percentiles([ms for each in wire for ms in each["late_ms"]]), server_ms(wire)
+    return [
+        "The same callers over SIP and RTP against a running server, beside the same calls on the virtual",
+        "clock in the same codec. Times are of yielding where the caller interrupts, else of answering; apart",
+        "is the median of what each call's two levels differ by. The server's own part of a response, by its",
+        f"account: {own.get('p50', 0):.1f} ms at the median, {own.get('p95', 0):.1f} at p95, {own['count']} turns.",
+        "The callers, all in one process, sent their frames late by up to",
+        f"{late.get('p50', 0):.1f} ms (p99 of a call, median of all calls; their p95: {late.get('p95', 0):.1f}).",
+        "",
+    ]
+
+
 def server_ms(wire: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The server's own part of every response, by its account: p50, p95 and how many."""
     return percentiles([ms for each in wire for ms in each["server_ms"]])
