@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable
+from functools import partial
 from typing import Final, Protocol
 
 from bench.conversation_baseline import VadOnly
@@ -30,6 +31,9 @@ from pipeline.turn_judge import TurnJudge
 from sip.plan import CODECS, Codec
 from sip.receiver import RtpReceiver
 from sip.sender import Address, RtpSender
+
+EPOLL_S: Final = 0.001
+"""A loop wakes up so much late at most. Else whoever waits for two frames would look just before the second."""
 
 _JUDGE: Final = TurnJudge()
 _NOWHERE: Final = ("", 0)
@@ -116,7 +120,7 @@ def converse(
 ) -> Taped:
     """One call, on a clock of its own."""
     reading()  # made before the clock begins: it takes a process, and real time
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(VirtualLoop, EPOLL_S)) as runner:
         return runner.run(
             _converse(script, seed, CODECS[codec], settings or SessionSettings(), vad_only=vad_only)
         )

@@ -63,11 +63,12 @@ def text(figures: Mapping[str, Any]) -> list[str]:
     late, own = percentiles([ms for each in wire for ms in each["late_ms"]]), server_ms(wire)
     return [
         "The same callers over SIP and RTP against a running server, beside the same calls on the virtual",
-        "clock in the same codec. Times are of yielding where the caller interrupts, else of answering; apart",
-        "is the median of what each call's two levels differ by. The server's own part of a response, by its",
-        f"account: {own.get('p50', 0):.1f} ms at the median, {own.get('p95', 0):.1f} at p95, {own['count']} turns.",
-        "The callers, all in one process, sent their frames late by up to",
-        f"{late.get('p50', 0):.1f} ms (p99 of a call, median of all calls; their p95: {late.get('p95', 0):.1f}).",
+        "clock in the same codec. Times are of yielding where the caller interrupts, else of answering;",
+        "apart is the median of what each call's two levels differ by.",
+        "",
+        f"By the server's account its own part of {own['count']} responses was {_pair(own)} ms (p50 / p95).",
+        f"The callers, all in one process, sent their own frames {_pair(late)} ms late (p50 / p95 of the",
+        "calls, of each its p99).",
         "",
     ]
 

@@ -591,6 +591,8 @@ _ALIKE: Final = 0.6  # a correlation above this, at one lag for so many frames, 
 _LOCK_FRAMES: Final = 5  # of those that are searched: 0.2 s
 _NEAR: Final = 80  # 40 ms: so far a known lag moves when the agent's words leave earlier in their tick
 _RELOCK_FRAMES: Final = 3
+_RELEARN_FRAMES: Final = 8  # a filter that has learnt wrong at the right lag begins anew after 0.3 s
+_WORKS: Final = 0.5  # a filter that explains so much has the right lag, whatever else correlates
 _LEAD: Final = 16  # taps before the lag: 4 ms
 _PACE: Final = 0.5  # of the adaptive filter
 
@@ -730,10 +732,13 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
         _echo_search(heard[1], played, sums, state)
     lag = int(state[_CANDIDATE])
     off = abs(lag - state[_LOCKED])
-    needed = _LOCK_FRAMES if state[_LOCKED] < 0.0 or off > _NEAR else _RELOCK_FRAMES
-    if state[_TIMES] >= needed and off > 4.0:  # a lag that lasts is the echo's
+    needed = _LOCK_FRAMES
+    if state[_LOCKED] >= 0.0 and off <= _NEAR:
+        needed = _RELOCK_FRAMES if off > 4.0 else _RELEARN_FRAMES
+    doubted = state[_LOCKED] < 0.0 or state[_SHARE] < _WORKS
+    if state[_TIMES] >= needed and doubted:  # a lag that lasts is the echo's
         state[_LOCKED] = lag
-        state[_ERROR] = state[_RECENT] = 0.0
+        state[_TIMES] = state[_ERROR] = state[_RECENT] = 0.0
         weights[:, :] = np.float32(0.0)
         weights[:, ECHO_TAPS - 1 - _LEAD] = sums[0, lag] / (sums[1, lag] + np.float32(1.0))
     if state[_LOCKED] < 0.0:

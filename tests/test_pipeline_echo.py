@@ -47,9 +47,15 @@ def agent_words(rate_hz: int, voice: str = "en-us") -> npt.NDArray[np.float64]:
 def come_back(
     wave: npt.NDArray[np.float64], delay: int, loss_db: float, path: str
 ) -> npt.NDArray[np.float64]:
-    """`wave` as the far end returns it, `delay` samples late: by a wire, or dispersed as by a hybrid."""
+    """`wave` as the far end returns it, `delay` samples late: by a wire, dispersed as by a hybrid, or with
+    the reverberation of a room."""
     if path == "hybrid":
         impulse = np.random.default_rng(5).standard_normal(48) * np.exp(-np.arange(48) / 10)
+        wave = np.convolve(wave, impulse / np.sqrt((impulse**2).sum()))[: len(wave)]
+    if path.startswith("room"):
+        time_s = np.arange(2000) / 8000
+        tail = np.random.default_rng(int(path[4:])).standard_normal(2000) * np.exp(-6.9 * time_s / 0.3)
+        impulse = np.concatenate([[1.0], 0.6 * tail / np.sqrt((tail**2).sum())])
         wave = np.convolve(wave, impulse / np.sqrt((impulse**2).sum()))[: len(wave)]
     return np.concatenate([np.zeros(delay), wave])[: len(wave)] * 10 ** (-loss_db / 20)
 
@@ -77,6 +83,14 @@ def test_our_voice_alone_is_echo(path: str, delay_ms: int, loss_db: float) -> No
     assert line.gate.delay_ms == pytest.approx(delay_ms, abs=10)
     assert (line.voiced & ~line.echo).sum() < 0.1 * line.voiced.sum()
     assert line.longest_voice_ms() < 350
+
+
+@pytest.mark.parametrize("room", range(6))
+def test_in_a_room_the_echo_is_learnt_once_and_not_lost_again(room: int) -> None:
+    played = np.tile(agent_words(8000), 2)
+    line = listen(played, come_back(played, 1600, 18, f"room{room}"), 8000)
+    later = slice(100, None)
+    assert (line.voiced & ~line.echo)[later].sum() < 0.08 * line.voiced[later].sum()
 
 
 def test_our_voice_alone_is_echo_at_16_khz() -> None:
