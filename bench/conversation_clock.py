@@ -33,7 +33,7 @@ from sip.receiver import RtpReceiver
 from sip.sender import Address, RtpSender
 
 EPOLL_S: Final = 0.001
-"""A loop wakes up so much late at most. Else whoever waits for two frames would look just before the second."""
+"""A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
 
 _JUDGE: Final = TurnJudge()
 _NOWHERE: Final = ("", 0)

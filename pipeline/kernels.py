@@ -754,10 +754,10 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy)
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
-    if unexplained > np.float32(0.7) * energy:
-        weights[0, :] = weights[1, :]  # what it learnt of somebody else's voice is forgotten
-    else:
+    if unexplained <= np.float32(0.7) * energy:
         weights[1, :] = weights[0, :]
+    elif state[_TIMES] < 1.0 or off > 4.0:
+        weights[0, :] = weights[1, :]  # what it learnt of somebody else's voice is forgotten
     state[_SHARE] = 1.0 - state[_ERROR] / state[_RECENT]
     return float(state[_SHARE])
 
