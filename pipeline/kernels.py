@@ -590,6 +590,7 @@ _LOUDEST: Final = 0.45  # an echo is at least 7 dB below what it is of: another 
 _ALIKE: Final = 0.6  # a correlation above this, at one lag for so many frames, makes the lag the echo's
 _LOCK_FRAMES: Final = 5  # of those that are searched: 0.2 s
 _NEAR: Final = 80  # 40 ms: so far a known lag moves when the agent's words leave earlier in their tick
+_SAME: Final = 4  # 2 ms: within the taps before the lag
 _RELOCK_FRAMES: Final = 3
 _RELEARN_FRAMES: Final = 8  # a filter that has learnt wrong at the right lag begins anew after 0.3 s
 _WORKS: Final = 0.5  # a filter that explains so much has the right lag, whatever else correlates
@@ -710,6 +711,24 @@ def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
     return float(error)
 
 
+@_compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True)
+def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
+    """Takes a lag that lasts for the echo's, and begins with one tap there. 1: the lag that is taken for it
+    is still the one at which both signals are alike."""
+    lag = int(state[_CANDIDATE])
+    off = abs(lag - state[_LOCKED])
+    needed = _LOCK_FRAMES
+    if state[_LOCKED] >= 0.0 and off <= _NEAR:
+        needed = _RELOCK_FRAMES if off > _SAME else _RELEARN_FRAMES
+    doubted = state[_LOCKED] < 0.0 or state[_SHARE] < _WORKS
+    if state[_TIMES] >= needed and doubted:
+        state[_LOCKED] = lag
+        state[_TIMES] = state[_ERROR] = state[_RECENT] = 0.0
+        weights[:, :] = np.float32(0.0)
+        weights[:, ECHO_TAPS - 1 - _LEAD] = sums[0, lag] / (sums[1, lag] + np.float32(1.0))
+    return int(state[_TIMES] >= 1.0 and off <= _SAME)
+
+
 @_compiled(_F64(_F32_2D, _I64, _TUPLE_F32_3, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     rings: Floats,
@@ -730,17 +749,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
             played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
         _echo_search(heard[1], played, sums, state)
-    lag = int(state[_CANDIDATE])
-    off = abs(lag - state[_LOCKED])
-    needed = _LOCK_FRAMES
-    if state[_LOCKED] >= 0.0 and off <= _NEAR:
-        needed = _RELOCK_FRAMES if off > 4.0 else _RELEARN_FRAMES
-    doubted = state[_LOCKED] < 0.0 or state[_SHARE] < _WORKS
-    if state[_TIMES] >= needed and doubted:  # a lag that lasts is the echo's
-        state[_LOCKED] = lag
-        state[_TIMES] = state[_ERROR] = state[_RECENT] = 0.0
-        weights[:, :] = np.float32(0.0)
-        weights[:, ECHO_TAPS - 1 - _LEAD] = sums[0, lag] / (sums[1, lag] + np.float32(1.0))
+    sure = _echo_lock(sums, weights, state)
     if state[_LOCKED] < 0.0:
         return 0.0
     delay = 2 * (ECHO_LATEST - int(state[_LOCKED])) - _LEAD
@@ -756,7 +765,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
     if unexplained <= np.float32(0.7) * energy:
         weights[1, :] = weights[0, :]
-    elif state[_TIMES] < 1.0 or off > 4.0:
+    elif not sure:
         weights[0, :] = weights[1, :]  # what it learnt of somebody else's voice is forgotten
     state[_SHARE] = 1.0 - state[_ERROR] / state[_RECENT]
     return float(state[_SHARE])
