@@ -2,18 +2,27 @@
 
 A message never changes, so that it can be counted and alerted on; whatever varies (the call's id, a cause, a
 number) is given as `extra={...}`. Fields that would tell who was called or what was said are masked here, at
-the one place that every line passes; `MASKED_FIELDS` is the list.
+the one place that every line passes; `MASKED_FIELDS` is the list. Of an exception there is where it was
+raised and of which kind it is: the texts of foreign ones quote the values they are about.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import re
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
+
+from mediaserver.errors import StoreError
+from pipeline.errors import EngineError
+
+log = logging.getLogger(__name__)
 
 MASKED_FIELDS = frozenset(
     {
@@ -34,6 +43,14 @@ MASKED_FIELDS = frozenset(
 )
 """Fields whose value is masked: a phone number keeps its last two digits, anything else only its length."""
 
+_REASONS: Final = frozenset({"error", "reason"})
+"""Fields that tell why: texts in which a telephone number may stand."""
+
+_PLAIN: Final = (EngineError, StoreError)
+"""Exceptions whose texts are made to be read: they name a server, a file or a state."""
+
+_DEPTH: Final = 40  # frames of a traceback, the last ones: a recursion has a thousand
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
 _NOISY_LIBRARIES = ("aiohttp.access", "numba", "faster_whisper", "asyncio")
@@ -52,6 +69,8 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
 
 def mask(name: str, value: Any) -> Any:
     """`value` as it may be written for field `name`."""
+    if name in _REASONS and isinstance(value, str):
+        return mask_numbers(value)
     if name not in MASKED_FIELDS or value in (None, ""):
         return value
     text = str(value)
@@ -61,7 +80,7 @@ def mask(name: str, value: Any) -> Any:
 
 
 def mask_numbers(text: str) -> str:
-    """`text` (a traceback, an error of a library) with everything that looks like a phone number masked."""
+    """`text` (a reason, an error of a library) with everything that looks like a phone number masked."""
     return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
@@ -84,8 +103,8 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         line.update(fields(record))
-        if record.exc_info:
-            line["error"] = mask_numbers(self.formatException(record.exc_info))
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = traced(record.exc_info[1])
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -96,9 +115,51 @@ class PlainLines(logging.Formatter):
         """See `logging.Formatter.format`."""
         pairs = "".join(f" {name}={value}" for name, value in fields(record))
         line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {record.getMessage()}{pairs}"
-        if record.exc_info:
-            line += "\n" + mask_numbers(self.formatException(record.exc_info))
+        if record.exc_info and record.exc_info[1]:
+            line += "\n" + traced(record.exc_info[1])
         return line
+
+
+def traced(error: BaseException) -> str:
+    """The traceback of `error` and of what led to it, with the kinds of exceptions and the texts of none but
+    our own."""
+    return mask_numbers("".join(_traced(error, set()))).rstrip()
+
+
+def _traced(error: BaseException, told: set[int]) -> Iterator[str]:
+    told.add(id(error))
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and id(cause) not in told:
+        yield from _traced(cause, told)
+        yield "\nwhich led to:\n\n"
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_tb(error.__traceback__, limit=-_DEPTH)
+    yield f"{_named(error)}\n"
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield "\nof which one is:\n\n"
+            yield from _traced(inner, told)
+
+
+def _named(error: BaseException) -> str:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(error, _PLAIN):
+        return f"{name}: {error}"
+    if isinstance(error, OSError) and error.errno:
+        return f"{name}: {os.strerror(error.errno)}"
+    return name
+
+
+def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """The event loop's exception handler. Its own would write the arguments of callbacks and the results of
+    tasks."""
+    error, task = context.get("exception"), context.get("task") or context.get("future")
+    name = task.get_name() if isinstance(task, asyncio.Task) else ""
+    if isinstance(error, BaseException):
+        log.error("unhandled exception", exc_info=error, extra={"task": name})
+    else:
+        log.error("event loop complains", extra={"task": name, "what": sorted(context)})
 
 
 def _time(record: logging.LogRecord) -> str:

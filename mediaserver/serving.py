@@ -37,6 +37,7 @@ async def run(settings: Settings, build: BuildApp) -> int:
         (now if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(logs.unhandled)
     for number in _SIGNALS:
         loop.add_signal_handler(number, signalled)
     try:

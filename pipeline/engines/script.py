@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
+from pipeline.boundary import contained
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_errand import Guest
 from pipeline.engines.script_errand import Errand
@@ -158,9 +159,10 @@ class ScriptConversation:
     async def _ask(self, guest: Guest, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         acts = guest.conversation.respond(event)
         try:
-            async with closing(acts):
-                async for act in acts:
-                    yield act
+            with contained("the model"):
+                async with closing(acts):
+                    async for act in acts:
+                        yield act
         except EngineError as error:
             if not guest.errand.failed:
                 raise
