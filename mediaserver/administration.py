@@ -233,6 +233,7 @@ class Administration:
 def _llm_urls(llm: LlmSettings) -> Mapping[str, str]:
     """Where a model and its tools are."""
     others = [tool.url for tool in llm.tools] + [server.url for server in llm.mcp]
+    others += [model.base_url for model in llm.fallback]
     return {"base_url": llm.base_url, **{f"url{place}": url for place, url in enumerate(others)}}
 
 

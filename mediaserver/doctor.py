@@ -21,6 +21,7 @@ from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.port import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
+from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
@@ -98,10 +99,14 @@ async def _model_away(agent: AgentSettings, reach: Reach) -> list[str]:
     """Why the agent's language model cannot be reached, if it has one that cannot."""
     if agent.llm is None:
         return []
-    endpoint = ModelEndpoint(agent.llm.base_url, api_key=reveal(agent.llm.api_key) or "", allowed=reach)
-    reason = await endpoint.check()
-    await endpoint.close()
-    return [f"llm {agent.llm.base_url}: {reason}"] if reason else []
+    away = []
+    models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
+    for model in models:
+        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=reach)
+        reason = await endpoint.check()
+        await endpoint.close()
+        away += [f"llm {model.base_url}: {reason}"] if reason else []
+    return away
 
 
 def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:

@@ -73,6 +73,14 @@ class LlmMcp(Table):
     max_calls: int = Field(default=5, ge=1, le=100)
 
 
+class LlmFallback(Table):
+    """[[agent.llm.fallback]]: a model that is asked in the place of those before it when they fail."""
+
+    base_url: HttpUrl
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+
+
 class LlmExtract(Table):
     """[agent.llm.extract]: a form about the call, filled in by the model when the call is over."""
 
@@ -110,6 +118,7 @@ class LlmSettings(Table):
     languages: tuple[Language, ...] = Field(default=(), max_length=20)
     max_digits: int = Field(default=32, ge=1, le=64)
     asks: tuple[LlmAsk, ...] = Field(default=(), alias="ask", max_length=30)
+    fallback: tuple[LlmFallback, ...] = Field(default=(), max_length=3)
     tools: tuple[LlmTool, ...] = Field(default=(), alias="tool", max_length=30)
     mcp: tuple[LlmMcp, ...] = Field(default=(), max_length=5)
     extract: LlmExtract | None = None

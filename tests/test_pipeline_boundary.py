@@ -10,7 +10,7 @@ import pytest
 from pipeline.agent import HangUp, Say
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
 from pipeline.engines.guard import Guard, GuardedVoice
-from pipeline.engines.llm_chat import Chat, ChatSettings
+from pipeline.engines.llm_chat import Chat, ChatModel, ChatSettings
 from pipeline.engines.llm_completion import Completion
 from pipeline.errors import EngineError
 from pipeline.outcome import EndReason, SessionResult
@@ -159,7 +159,8 @@ def test_a_model_that_breaks_is_asked_once_more(failures: int) -> None:
         faults.append(reason)
 
     async def scene() -> str:
-        chat = Chat(cast(Any, Model(*[TypeError(SECRET)] * failures)), ChatSettings(model="any"))
+        model = cast(Any, Model(*[TypeError(SECRET)] * failures))
+        chat = Chat([ChatModel("any", model, Guard("llm", "the model"))], ChatSettings())
         return "".join([text async for text in chat.stream([], Completion(), on_fault=note)])
 
     if failures == 1:

@@ -162,6 +162,48 @@ async def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[lis
     assert ["never"] in chat.answers
 
 
+SPARE = [{"base_url": "http://spare.example/v1", "model": "spare"}]
+GONE = EngineError("gone", retryable=True)
+
+
+async def test_the_next_model_answers_in_the_place_of_one_that_fails() -> None:
+    chat, spare = FakeChat([EngineError("no such key", retryable=False)]), FakeChat(["Here I am."])
+    conversation = agent(chat, FakeWeb(), spare, fallback=SPARE).join(context())
+    assert await acts_of(conversation, said("hi")) == [Trouble("no such key"), Say("Here I am.")]
+    assert (chat.requests[0]["model"], spare.requests[0]["model"]) == ("m", "spare")
+    assert chat.last == spare.last
+
+
+def test_a_model_that_failed_again_and_again_is_passed_over_for_a_while() -> None:
+    async def scene() -> None:
+        chat = FakeChat([GONE], [GONE], [GONE], ["I am back."])
+        spare = FakeChat(script=lambda body: ["Spare here."])
+        conversation = agent(chat, FakeWeb(), spare, fallback=SPARE).join(context())
+        for _ in range(5):
+            assert words(await acts_of(conversation, said("hi"))) == "Spare here."
+        assert (len(chat.requests), len(spare.requests)) == (3, 5)
+        await asyncio.sleep(6)
+        assert words(await acts_of(conversation, said("hi"))) == "I am back."
+
+    play(scene)
+
+
+async def test_when_every_model_fails_it_is_an_engines_error() -> None:
+    chat, spare = FakeChat([GONE]), FakeChat([EngineError("gone too", retryable=True)])
+    with pytest.raises(EngineError, match="gone too"):
+        await acts_of(agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()), said("hi"))
+
+
+async def test_a_lone_model_is_asked_however_often_it_failed() -> None:
+    chat = FakeChat(*[[GONE]] * 8)
+    conversation = joined(chat)
+    while chat.answers:
+        with pytest.raises(EngineError):
+            await acts_of(conversation, said("hi"))
+    chat.answers = [["I am back."]]
+    assert words(await acts_of(conversation, said("hi"))) == "I am back."
+
+
 async def test_a_model_that_breaks_off_goes_on_after_the_words_that_were_spoken() -> None:
     cut = EngineError("broke off", retryable=True)
     chat = FakeChat(["It was sent on monday. It will", cut], ["It comes tomorrow."], ["Bye."])
@@ -268,7 +310,7 @@ def test_the_languages_that_phrases_are_wanted_in() -> None:
 def test_tools_that_lead_nowhere_are_not_offered() -> None:
     chat = FakeChat()
     plan = read_settings(BASE)
-    mind = Llm(plan, chat, FakeWeb())._mind
+    mind = Llm(plan, [chat], FakeWeb())._mind
     assert set(mind.builtins) == {"hang_up", "wait", "remember", "do_not_call_again"}
 
 
@@ -557,6 +599,8 @@ async def test_without_a_form_there_is_nothing_to_ask() -> None:
     ("change", "key"),
     [
         ({"prompt": " "}, "prompt"),
+        ({"fallback": [{"base_url": "http://spare.example"}]}, "fallback[0].model"),
+        ({"fallback": [{"model": "m", "base_url": "spare", "key": "x"}]}, "fallback[0].key"),
         ({"base_url": "ftp://x"}, "base_url"),
         ({"builtin": ["format_disk"]}, "builtin"),
         ({"tool": [{**BOOK, "url": "https://crm.example/{where}"}]}, "tool[0].url"),

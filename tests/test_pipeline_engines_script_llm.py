@@ -49,7 +49,7 @@ DAY = Call("finish", {"outcome": "done", "day": "monday"})
 
 def script(chat: FakeChat, text: str = SCRIPT) -> ScriptConversation:
     plan = read_plan(tomllib.loads(text))
-    return Script(plan, Llm(read_settings(MODEL), chat, FakeWeb())).join(context())
+    return Script(plan, Llm(read_settings(MODEL), [chat], FakeWeb())).join(context())
 
 
 async def handed_over(*answers: list[Part]) -> tuple[ScriptConversation, FakeChat]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
+from pipeline.engines.guard import Guard
 from pipeline.engines.llm_answer import Mind
 from pipeline.engines.llm_builtin import offered
-from pipeline.engines.llm_chat import Chat, ChatEndpoint
+from pipeline.engines.llm_chat import Chat, ChatEndpoint, ChatModel
 from pipeline.engines.llm_client import ToolClient
 from pipeline.engines.llm_conversation import LlmConversation
 from pipeline.engines.llm_errand import Guest, invite
 from pipeline.engines.llm_http_tool import HttpTool
 from pipeline.engines.llm_mcp import McpServer
-from pipeline.engines.llm_settings import LlmPlan, read_settings
+from pipeline.engines.llm_settings import LlmPlan, ModelSettings, read_settings
 from pipeline.engines.llm_tools import Tool
 from pipeline.engines.llm_web import Web
 from pipeline.engines.openai_http import ModelEndpoint
@@ -29,10 +31,16 @@ log = logging.getLogger(__name__)
 class Llm:
     """An agent with a model. Shared by all its calls: they share connections and the tools' servers."""
 
-    def __init__(self, plan: LlmPlan, endpoint: ChatEndpoint, web: Web) -> None:
+    def __init__(self, plan: LlmPlan, endpoints: Sequence[ChatEndpoint], web: Web) -> None:
         self._plan = plan
         self._web = web
-        self._chat = Chat(endpoint, plan.chat)
+        self._chat = Chat(
+            [
+                ChatModel(each.model, endpoint, _guard(each, plan))
+                for each, endpoint in zip(plan.models, endpoints, strict=True)
+            ],
+            plan.chat,
+        )
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
         self._servers = [McpServer(settings, web) for settings in plan.mcp]
         self._opening: asyncio.Task[None] | None = None
@@ -52,8 +60,11 @@ class Llm:
     def from_settings(cls, settings: Mapping[str, Any]) -> Llm:
         """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
         plan = read_settings(settings)
-        endpoint = ModelEndpoint(plan.base_url, api_key=plan.api_key, timeout_s=plan.chat.timeout_s)
-        return cls(plan, endpoint, ToolClient())
+        endpoints = [
+            ModelEndpoint(each.base_url, api_key=each.api_key, timeout_s=plan.chat.timeout_s)
+            for each in plan.models
+        ]
+        return cls(plan, endpoints, ToolClient())
 
     @property
     def languages(self) -> frozenset[str]:
@@ -100,3 +111,10 @@ class Llm:
         for server in self._servers:
             tools.update(server.tools)
         return tools
+
+
+def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
+    """Who gives up a request that took a whole attempt had a reason."""
+    attempts = max(2, len(plan.models))
+    name = f"{model.model} at {urlsplit(model.base_url).hostname}"
+    return Guard("llm", name, deadline_s=plan.chat.timeout_s / attempts)

@@ -1,21 +1,23 @@
 """Asking a chat model behind an OpenAI-compatible API, with its words as they come.
 
-An answer that fails before its first word is asked for once more; after that the caller has heard something,
-and whoever asked must say what becomes of it.
+An answer that fails before its first word is asked for once more, of the next model where there is one; after
+that the caller has heard something, and whoever asked must say what becomes of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pipeline.boundary import contained
+from pipeline.engines.guard import Guard
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_history import Message
 from pipeline.errors import EngineError
+from pipeline.foreign_json import clean_text
 from pipeline.voice import closing
 
 log = logging.getLogger(__name__)
@@ -47,18 +49,16 @@ class ChatEndpoint(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """The model and its manners. `timeout_s` is for the first word, both attempts together; `stall_s` between
-    two."""
+    """A model's manners. `timeout_s` is for the first word, all attempts together; `stall_s` between two."""
 
-    model: str
     temperature: float | None = None
     max_tokens: int | None = None
     timeout_s: float = 6.0
     stall_s: float = 4.0
 
-    def body(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def body(self, model: str, messages: Sequence[Message]) -> dict[str, Any]:
         """A request, without what is particular to it."""
-        body: dict[str, Any] = {"model": self.model, "messages": list(messages)}
+        body: dict[str, Any] = {"model": model, "messages": list(messages)}
         if self.temperature is not None:
             body["temperature"] = self.temperature
         if self.max_tokens is not None:
@@ -66,12 +66,23 @@ class ChatSettings:
         return body
 
 
-class Chat:
-    """One model, shared by the calls of its agents."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ChatModel:
+    """A model and where it is; the guard is that of this model at this place."""
 
-    def __init__(self, endpoint: ChatEndpoint, settings: ChatSettings) -> None:
+    name: str
+    endpoint: ChatEndpoint
+    guard: Guard
+
+
+class Chat:
+    """The models of an agent, shared by its calls: the first one answers, the others when those before them
+    fail. A lone one is asked twice."""
+
+    def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
         self.settings = settings
-        self._endpoint = endpoint
+        self._models = tuple(models)
+        self._attempts = self._models if len(self._models) > 1 else self._models * 2
 
     async def stream(
         self,
@@ -84,33 +95,57 @@ class Chat:
     ) -> AsyncGenerator[str, None]:
         """The words of the answer; its calls are in `completion` at the end. `on_fault` hears of a failure
         that was got over. Raises `EngineError`, and `BrokenOff` for an answer that had begun."""
-        body = self.settings.body(messages) | {"stream": True}
-        if tools:
-            body["tools"] = list(tools)
-            if not may_call:
-                body["tool_choice"] = "none"
-        for last in (False, True):
+        more: dict[str, Any] = {"stream": True} | ({"tools": list(tools)} if tools else {})
+        if tools and not may_call:
+            more["tool_choice"] = "none"
+        failed: EngineError | None = None
+        for model in _admitted(self._attempts):
+            if failed is not None:
+                if len(self._models) == 1 and not failed.retryable:
+                    break
+                await on_fault(str(failed))
+                await asyncio.sleep(RETRY_PAUSE_S if len(self._models) == 1 else 0.0)
             begun = False
             try:
-                with contained("the model"):
-                    async with closing(self._words(body, completion)) as words:
-                        async for text in words:
-                            begun = True
-                            yield text
+                body = self.settings.body(model.name, messages) | more
+                async with closing(self._guarded(model, body, completion)) as words:
+                    async for text in words:
+                        begun = True
+                        yield text
                 return
             except EngineError as error:
                 if begun or completion.has_calls:
                     raise BrokenOff(str(error), retryable=error.retryable) from error
-                if last or not error.retryable:
-                    raise
-                await on_fault(str(error))
-            await asyncio.sleep(RETRY_PAUSE_S)
+                failed = error
+        assert failed is not None  # the last attempt is always made
+        raise failed
 
-    async def _words(self, body: Mapping[str, Any], completion: Completion) -> AsyncGenerator[str, None]:
+    async def _guarded(
+        self, model: ChatModel, body: Mapping[str, Any], completion: Completion
+    ) -> AsyncGenerator[str, None]:
+        """The words, and to the guard what became of the request."""
+        asked = asyncio.get_running_loop().time()
+        begun = False
+        try:
+            with contained(model.guard.name):
+                async with closing(self._words(model.endpoint, body, completion)) as words:
+                    async for text in words:
+                        begun = True
+                        yield text
+        except EngineError as error:
+            model.guard.failed(error)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            model.guard.given_up(0.0 if begun else asyncio.get_running_loop().time() - asked)
+            raise
+        model.guard.succeeded()
+
+    async def _words(
+        self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion
+    ) -> AsyncGenerator[str, None]:
         settings = self.settings
-        events = self._endpoint.stream_sse(
-            PATH, body, first_s=settings.timeout_s / 2, stall_s=settings.stall_s
-        )
+        first_s = settings.timeout_s / len(self._attempts)
+        events = endpoint.stream_sse(PATH, body, first_s=first_s, stall_s=settings.stall_s)
         async with closing(events):
             async for data in events:
                 text = completion.feed(data)
@@ -123,21 +158,44 @@ class Chat:
             await _drain(events)
 
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
-        """The whole answer at once. Raises `EngineError`."""
-        body = self.settings.body(messages) | extra
-        with contained("the model"):
-            answer = await self._endpoint.post_json(PATH, body, timeout_s=timeout_s)
-        try:
-            content = answer["choices"][0]["message"]["content"]
-        except (KeyError, IndexError, TypeError):
-            raise EngineError("the model's answer has no content", retryable=True) from None
-        if not isinstance(content, str):
-            raise EngineError("the model's answer is no text", retryable=True)
-        return content
+        """The whole answer at once, of the first model that gives one. Raises `EngineError`."""
+        failed: EngineError | None = None
+        for model in _admitted(self._models):
+            try:
+                with contained(model.guard.name):
+                    body = self.settings.body(model.name, messages) | extra
+                    content = _content(await model.endpoint.post_json(PATH, body, timeout_s=timeout_s))
+            except EngineError as error:
+                model.guard.failed(error)
+                failed = error
+            else:
+                model.guard.succeeded()
+                return content
+        assert failed is not None
+        raise failed
 
     async def close(self) -> None:
         """Closes its connections."""
-        await self._endpoint.close()
+        for model in self._models:
+            await model.endpoint.close()
+
+
+def _admitted(models: Sequence[ChatModel]) -> Iterator[ChatModel]:
+    """The models that are not left alone; the last one always is asked, because nobody answers in its
+    place."""
+    for place, model in enumerate(models, 1):
+        if model.guard.admits(always=place == len(models)):
+            yield model
+
+
+def _content(answer: Any) -> str:
+    try:
+        content = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        raise EngineError("the model's answer has no content", retryable=True) from None
+    if not isinstance(content, str):
+        raise EngineError("the model's answer is no text", retryable=True)
+    return clean_text(content)
 
 
 async def _drain(events: AsyncIterator[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pipeline.engines.llm_history import ToolCall
 from pipeline.errors import EngineError
+from pipeline.foreign_json import NotJson, read_json
 
 MAX_TEXT: Final = 16_000  # characters of one answer: about fifteen minutes of speech
 MAX_CALLS: Final = 16  # of one answer; further ones are not heard
@@ -41,7 +42,10 @@ class Completion:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, Mapping):
             raise EngineError("the model's answer has no delta", retryable=True)
-        for call in delta.get("tool_calls") or ():
+        calls = delta.get("tool_calls") or ()
+        if not isinstance(calls, list | tuple):
+            raise EngineError("the model's calls of tools are no list", retryable=True)
+        for call in calls:
             self._take_call(call)
         self.finish_reason = str(choice.get("finish_reason") or "")
         return self._take_text(delta.get("content"))
@@ -99,8 +103,8 @@ class Completion:
 def _choice(data: str) -> Mapping[str, Any] | None:
     """The first choice of a chunk, None for one that has none (usage, a keep-alive)."""
     try:
-        chunk = json.loads(data)
-    except ValueError:
+        chunk = read_json(data)
+    except NotJson:
         raise EngineError("the model's answer is not JSON", retryable=True) from None
     if not isinstance(chunk, Mapping):
         raise EngineError("the model's answer is not an object", retryable=True)

@@ -7,11 +7,12 @@ exchanges are forgotten when the limits are reached, whole: a tool's result neve
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+
+from pipeline.foreign_json import NotJson, read_json
 
 Message: TypeAlias = dict[str, Any]
 
@@ -184,6 +185,6 @@ def _call_message(call: ToolCall) -> Message:
 def _object(arguments: str) -> str:
     """Arguments as servers want to see them again: JSON, whatever the model wrote."""
     try:
-        return arguments if isinstance(json.loads(arguments), dict) else "{}"
-    except (ValueError, RecursionError):
+        return arguments if isinstance(read_json(arguments), dict) else "{}"
+    except NotJson:
         return "{}"

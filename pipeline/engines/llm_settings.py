@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.engines.llm_ask import Ask
@@ -24,11 +24,19 @@ _ANYTHING: Final = Schema({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmPlan:
-    """A whole table, valid. `api_key` never shows."""
+class ModelSettings:
+    """A model and where it is."""
 
     base_url: str
-    api_key: str
+    model: str
+    api_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmPlan:
+    """A whole table, valid. `models`: in the order in which they are asked."""
+
+    models: tuple[ModelSettings, ...]
     prompt: str
     chat: ChatSettings
     policy: Policy
@@ -40,15 +48,13 @@ class LlmPlan:
     extract: ExtractSettings | None
 
     def __repr__(self) -> str:
-        return f"LlmPlan({self.base_url})"
+        return f"LlmPlan({', '.join(each.base_url for each in self.models)})"
 
 
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     """The agent in `settings`. Raises `SettingsRefused` with every problem."""
     options = Options("llm", settings)
-    base_url = options.text("base_url")
-    if not base_url.startswith(("http://", "https://")):
-        options.wrong("base_url", "must be a URL that begins with http:// or https://")
+    models = (_read_model(options), *map(_read_fallback, options.tables("fallback")))
     prompt = options.text("prompt")
     if not prompt.strip():
         options.wrong("prompt", "an agent needs a prompt")
@@ -57,8 +63,7 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     mcp = tuple(_read_mcp(table) for table in options.tables("mcp"))
     _check_names(options, policy, [spec.name for spec, _ in tools], mcp)
     plan = LlmPlan(
-        base_url=base_url,
-        api_key=options.text("api_key"),
+        models=models,
         prompt=prompt,
         chat=_read_chat(options),
         policy=policy,
@@ -74,12 +79,25 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     return plan
 
 
+def _read_model(table: Options) -> ModelSettings:
+    model = ModelSettings(
+        base_url=table.text("base_url"), model=table.text("model"), api_key=table.text("api_key")
+    )
+    if not model.base_url.startswith(("http://", "https://")):
+        table.wrong("base_url", "must be a URL that begins with http:// or https://")
+    if not model.model:
+        table.wrong("model", "missing")
+    return model
+
+
+def _read_fallback(table: Options) -> ModelSettings:
+    model = _read_model(table)
+    table.check_unknown()
+    return model
+
+
 def _read_chat(options: Options) -> ChatSettings:
-    model = options.text("model")
-    if not model:
-        options.wrong("model", "missing")
     return ChatSettings(
-        model=model,
         temperature=options.number("temperature", 0, low=0, high=2) if options.has("temperature") else None,
         max_tokens=(
             options.integer("max_tokens", 1, low=1, high=1_000_000) if options.has("max_tokens") else None

@@ -43,8 +43,9 @@ class FakeWeb:
     async def close(self) -> None: ...
 
 
-def agent(chat: FakeChat, web: FakeWeb | None = None, **settings: Any) -> Llm:
-    return Llm(read_settings({**BASE, **settings}), chat, web or FakeWeb())
+def agent(chat: FakeChat, web: FakeWeb | None = None, *others: FakeChat, **settings: Any) -> Llm:
+    """`others` are the models behind the first, where the settings have such."""
+    return Llm(read_settings({**BASE, **settings}), [chat, *others], web or FakeWeb())
 
 
 def words(acts: list[AgentAct]) -> str:
