@@ -81,7 +81,7 @@ def test_no_secret_comes_out_anywhere(tmp_path: Path) -> None:
 
 def until_alive(server: ServerProcess) -> None:
     """Not until it is ready: that, an agent without its engine never lets it be."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while server.get("/api/v1/agents", SECRETS["api-key"])[0] != 200:
         assert server.process.poll() is None, server.log.read_text()
         assert time.monotonic() < deadline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.support.tones import tone
 from tests.support.transfers import LISTENS, write_transfer_site
 
 RATE_HZ = 16000
+QUIET_S = 2.5
 
 
 class Lines(RoomObserver):
@@ -49,14 +51,19 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def says(rtc: RtcClient, voice: Path, told: list[tuple[str, bool]], identity: str) -> None:
-    """Speaks, until what was said is told of, interim and final; again where the agent spoke over it."""
-    async with asyncio.timeout(60):
-        while True:
-            rtc.tell(wav=str(voice))
-            for _ in range(160):
-                await asyncio.sleep(0.05)
-                if {(identity, False), (identity, True)} <= set(told):
-                    return
+    """Speaks, until what was said is told of, interim and final, and nothing more is; again where the agent
+    spoke over it."""
+    async with asyncio.timeout(90):
+        for turn in count():
+            if turn % 160 == 0:
+                rtc.tell(wav=str(voice))
+            await asyncio.sleep(0.05)
+            if {(identity, False), (identity, True)} <= set(told):
+                break
+        known = -1
+        while known != len(told):  # what was said twice is told twice
+            known = len(told)
+            await asyncio.sleep(QUIET_S)
 
 
 async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp_path: Path) -> None:
