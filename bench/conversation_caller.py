@@ -19,6 +19,9 @@ FRAME: Final = RATE_HZ // 50
 LOUD: Final = 120.0
 """RMS of a frame of the agent's that counts as sound: -49 dBov."""
 
+SILENT: Final = 12
+"""No sample of a frame of silence is louder, whatever the codec makes of it: -69 dBov."""
+
 QUIET_S: Final = 0.7
 """The agent has finished when nothing was heard for so long: no voice pauses that long within a sentence."""
 
@@ -197,10 +200,13 @@ class Caller:
 
 
 def recording(heard: list[tuple[float, Pcm]], seconds: float) -> Pcm:
-    """What was heard, laid where it arrived; frames that came in a bunch follow each other."""
+    """What was heard, laid where it arrived; frames that came in a bunch follow each other. Silence is left
+    out: words that follow it begin when they came, not at the end of a frame of nothing."""
     samples = np.zeros(round((seconds + 0.1) * RATE_HZ), np.int16)
     behind = 0
     for at_s, frame in heard:
+        if int(np.abs(frame).max()) < SILENT:
+            continue
         place = round(at_s * RATE_HZ)
         if place < behind + FRAME // 2:
             place = behind
