@@ -13,15 +13,22 @@ from typing import Any, Final
 import numpy as np
 
 from bench.conversation_caller import FRAME, LOUD
+from bench.conversation_followed import (
+    TAIL_S,
+    Piece,
+    completed,
+    followed,
+    longest_hush_s,
+    lowered_from_s,
+    samples_heard,
+    silent_from_s,
+)
 from bench.conversation_handset import Taped
 from bench.conversation_scenarios import Script, Wanted
 from bench.conversation_sounds import RATE_HZ, Sound, agent_words
 from pipeline.agent import CallOpened, UserKeyed, UserSaid
 from pipeline.audio import Pcm
 from pipeline.transcript import Role
-
-TAIL_S: Final = 0.4
-"""The end of a text that has to be found in the recording for the text to have been finished."""
 
 GAP_S: Final = 2.0
 """Longer silences in our turn want a cause."""
@@ -30,9 +37,10 @@ ASKED_AGAIN_S: Final = 10.0
 """Nobody listens longer to a line on which nothing is said."""
 
 _FIRST_WORDS_AGAIN_GOODBYE: Final = 3
+HUSH_S: Final = 0.2
+"""A silence within the agent's words, beyond their own pauses, that counts as having stopped."""
+
 STOP_S: Final = 0.5
-LOWERED: Final = 10 ** (-10 / 20)
-_ALIKE: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -40,18 +48,20 @@ class Outcome:
     """One call. `good`: the agent did what was wanted; else `why` not. Times in ms, None where there is none.
 
     `response_ms`: from the caller's last sample to the agent's first, `first_ms` of them in the call's first
-    turn; `yield_ms`: from the caller's first
-    sample to the agent's last, and `lowered_ms` to where it was 10 dB lower; `server_ms`: the server's own
-    part, by its account. `turns`: of the caller; `cut_in`: how often the agent began within one. `words_off`:
-    words that the agent believes were heard more or less than were."""
+    turn; `yield_ms`, of each interruption: from the first sample of the words that want the floor to the
+    agent's last, and `lowered_ms` to where it was 10 dB lower for good; `hushed_ms`: the longest silence
+    within what the agent went on with. `server_ms`: the server's own part, by its account. `turns`: of the
+    caller; `cut_in`: how often the agent began within one. `words_off`: words that the agent believes were
+    heard more or less than were."""
 
     good: bool = True
     why: str = ""
     response_ms: list[float] = field(default_factory=list)
     first_ms: list[float] = field(default_factory=list)
     server_ms: list[float] = field(default_factory=list)
-    yield_ms: float | None = None
-    lowered_ms: float | None = None
+    yield_ms: list[float] = field(default_factory=list)
+    lowered_ms: list[float] = field(default_factory=list)
+    hushed_ms: float | None = None
     turns: int = 0
     cut_in: int = 0
     words_off: int | None = None
@@ -76,15 +86,12 @@ class Stretch:
 def outcome(script: Script, taped: Taped) -> Outcome:
     """What came of one call."""
     found = Outcome(seconds=taped.heard.size / RATE_HZ, late_ms=taped.late_ms)
-    greeting = agent_words(script.part.greeting)
     spoken = stretches(taped.heard)
     found.agent_s = sum(each.end_s - each.start_s for each in spoken)
     _turns(found, script, taped, spoken)
     if taped.result is not None:
         found.server_ms = [turn.latency.server_ms for turn in taped.result.turns if turn.latency is not None]
     _JUDGES[script.wanted](found, script, taped, spoken)
-    if script.wanted is Wanted.YIELDS and taped.result is not None:
-        _count_words(found, taped, greeting)
     _silences(found, taped, spoken)
     return found
 
@@ -146,35 +153,57 @@ def _dictated(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch
 
 
 def _yielded(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
-    if not taped.placed:
+    if len(taped.placed) < len(script.cues):
         found.fail("the agent did not speak")
-        return
-    start_s = taped.placed[0].start_s
-    greeting = agent_words(script.part.greeting)
-    if completed(greeting, taped.heard):
-        found.fail("did not stop")
-        return
-    broke = broke_off(greeting, taped.heard, start_s)
-    if broke.at_s < start_s:
-        found.fail("stopped before the caller spoke")
-        return
-    found.yield_ms = (broke.at_s - start_s) * 1000
-    found.lowered_ms = (broke.lowered_s - start_s) * 1000
+    text, begins_s = script.part.greeting, None
+    for number, placed in enumerate(taped.placed):
+        answers = [each.start_s for each in spoken if each.start_s >= placed.end_s - 1e-3]
+        until = round(answers[0] * RATE_HZ) if answers else None
+        pieces = followed(agent_words(text), taped.heard[:until], begins_s)
+        _yielded_to(found, text, pieces, placed.start_s, script.floor_s)
+        if number == 0 and taped.result is not None:
+            _count_words(found, taped, text, pieces)
+        if not answers:
+            break
+        text, begins_s = script.part.answer, answers[0]
     if len(found.response_ms) < len(taped.placed):
         found.fail("no answer" if not found.cut_in else "spoke into the caller's turn")
 
 
+def _yielded_to(found: Outcome, text: str, pieces: list[Piece], start_s: float, floor_s: float) -> None:
+    """One interruption, of `text`, whose words want the floor `floor_s` after they began."""
+    if samples_heard(pieces) > agent_words(text).samples.size - TAIL_S * RATE_HZ:
+        found.fail("did not stop")
+    elif silent_from_s(pieces) < start_s:
+        found.fail("stopped before the caller spoke")
+    else:
+        found.yield_ms.append(max(0.0, silent_from_s(pieces) - start_s - floor_s) * 1000)
+        found.lowered_ms.append(max(0.0, lowered_from_s(pieces) - start_s - floor_s) * 1000)
+
+
 def _went_on(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
     turns = len(taped.placed) - 1  # the last sound is the one that wants nothing; before it ordinary ones
-    if not completed(agent_words(script.part.answer if turns > 0 else script.part.greeting), taped.heard):
+    text = agent_words(script.part.answer if turns > 0 else script.part.greeting)
+    found.hushed_ms = hush_ms(text, taped.heard, _began(taped, spoken) if turns > 0 else None)
+    if not completed(text, taped.heard):
         found.fail("stopped")
     answers = [each for each in _settled(taped) if not isinstance(each, CallOpened)]
     if len(answers) > max(turns, 0):
         found.fail("answered")
-    since_s = taped.placed[-1].start_s if taped.placed else 0.0
-    gaps = [later.start_s - each.end_s for each, later in pairwise(spoken) if later.start_s > since_s]
-    if any(gap > 1.0 for gap in gaps):
-        found.fail("paused for more than 1 s")
+    if found.hushed_ms >= HUSH_S * 1000:
+        found.fail("fell silent")
+
+
+def _began(taped: Taped, spoken: list[Stretch]) -> float:
+    """Where the text begins that the last sound is said over."""
+    return max((each.start_s for each in spoken if each.start_s <= taped.placed[-1].start_s), default=0.0)
+
+
+def hush_ms(sound: Sound, heard: Pcm, begins_s: float | None = None) -> float:
+    """The longest silence in `sound` that is not its own; one that was broken off is silent to its end."""
+    pieces = followed(sound, heard, begins_s)
+    rest = sound.samples.size - samples_heard(pieces)
+    return 1000 * (rest / RATE_HZ if rest > TAIL_S * RATE_HZ else longest_hush_s(pieces))
 
 
 def _settled(taped: Taped) -> list[Any]:
@@ -222,68 +251,14 @@ _JUDGES: Final = {
 # Words and silences -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BrokeOff:
-    """How many samples of a sound were heard in one go, and at which second of the recording that ended.
-    `lowered_s`: from when on it was 10 dB lower, or gone."""
-
-    samples: int
-    at_s: float
-    lowered_s: float
-
-
-def broke_off(sound: Sound, heard: Pcm, from_s: float = 0.0) -> BrokeOff:
-    """Where `sound`, which is the recording's first, ends in it; it is compared frame by frame, whatever its
-    level. `from_s`: a lower level counts from there on."""
-    start = _find(sound.samples[: RATE_HZ // 2], heard[: 6 * RATE_HZ])
-    last, lowered = 0, -1
-    for first in range(0, sound.samples.size - FRAME, FRAME):
-        piece = sound.samples[first : first + FRAME].astype(np.float64)
-        there = heard[start + first : start + first + FRAME].astype(np.float64)
-        if there.size < FRAME or float(np.abs(piece).mean()) < LOUD:
-            continue
-        product = float(piece @ there)
-        if product / (np.linalg.norm(piece) * np.linalg.norm(there) + 1e-9) > _ALIKE:
-            last = first + FRAME
-        elif first - last > STOP_S * RATE_HZ:
-            break
-        low = product < LOWERED * float(piece @ piece)
-        if lowered < 0 and low and start + first >= from_s * RATE_HZ:
-            lowered = first
-    at_s = (start + last) / RATE_HZ
-    return BrokeOff(last, at_s, min(at_s, (start + lowered) / RATE_HZ) if lowered >= 0 else at_s)
-
-
-def completed(sound: Sound, heard: Pcm) -> bool:
-    """The end of `sound` was heard."""
-    tail = sound.samples[-round(TAIL_S * RATE_HZ) :].astype(np.float64)
-    at = _find(tail, heard)
-    there = heard[at : at + tail.size].astype(np.float64)
-    if there.size < tail.size:
-        return False
-    return bool(tail @ there / (np.linalg.norm(tail) * np.linalg.norm(there) + 1e-9) > _ALIKE)
-
-
-def _find(piece: Any, heard: Pcm) -> int:
-    """Where `piece` fits best, whatever its level."""
-    wanted = np.asarray(piece, np.float64)
-    there = heard.astype(np.float64)
-    size = 1 << (there.size + wanted.size).bit_length()
-    product = np.fft.irfft(np.fft.rfft(there, size) * np.conj(np.fft.rfft(wanted, size)), size)[: there.size]
-    energy = np.cumsum(np.concatenate(([0.0], there**2)))
-    last = np.minimum(np.arange(there.size) + wanted.size, there.size)
-    local = np.sqrt(energy[last] - energy[: there.size]) + 1000.0
-    return int(np.argmax(product / local))
-
-
-def _count_words(found: Outcome, taped: Taped, greeting: Sound) -> None:
+def _count_words(found: Outcome, taped: Taped, text: str, pieces: list[Piece]) -> None:
     """The transcript's account of the first words against the recording."""
     assert taped.result is not None
     entry = next((each for each in taped.result.transcript if each.role is Role.AGENT), None)
     if entry is None or not entry.interrupted:
         return
-    heard_s = broke_off(greeting, taped.heard).samples / RATE_HZ
-    were = sum((word.start_s + word.end_s) / 2 <= heard_s for word in greeting.words)
+    heard_s = samples_heard(pieces) / RATE_HZ
+    were = sum((word.start_s + word.end_s) / 2 <= heard_s for word in agent_words(text).words)
     found.words_off = abs(len(entry.text.split()) - were)
 
 
@@ -307,7 +282,9 @@ def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Of one scenario."""
-    yields = [each.yield_ms for each in outcomes if each.yield_ms is not None]
+    silent = [round(ms) for each in outcomes for ms in each.yield_ms]
+    lowered = [round(ms) for each in outcomes for ms in each.lowered_ms]
+    hushed = [each.hushed_ms for each in outcomes if each.hushed_ms is not None]
     words = [each.words_off for each in outcomes if each.words_off is not None]
     reasons = [each.why for each in outcomes if each.why]
     return {
@@ -318,8 +295,9 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "first_ms": percentiles([ms for each in outcomes for ms in each.first_ms]),
         "later_ms": percentiles([ms for each in outcomes for ms in each.response_ms[len(each.first_ms) :]]),
         "server_ms": percentiles([ms for each in outcomes for ms in each.server_ms]),
-        "yield_ms": percentiles(yields),
-        "lowered_ms": percentiles([each.lowered_ms for each in outcomes if each.lowered_ms is not None]),
+        "yield_ms": percentiles(silent) | {"each": silent},
+        "lowered_ms": percentiles(lowered) | {"each": lowered},
+        "hushed_ms": percentiles(hushed) | {"each": [round(ms) for ms in hushed]},
         "turns": sum(each.turns for each in outcomes),
         "cut_in": sum(each.cut_in for each in outcomes),
         "words_compared": len(words),

@@ -111,7 +111,7 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One call."""
+    """One call. `floor_s`: where in a cue's sound the words begin that want the floor."""
 
     wanted: Wanted
     cues: tuple[Cue, ...] = ()
@@ -123,6 +123,7 @@ class Script:
     loss: float = 0.0
     jitter_s: float = 0.0
     limit_s: float = 30.0
+    floor_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +206,11 @@ def _interruption(at: tuple[float, float]) -> Callable[[Dice], Script]:
 
 
 def _growing(dice: Dice) -> Script:
+    """The floor is wanted from the words on that are no listener's any more."""
     first, second = dice.pair(GROWING)
-    return _over(dice, first.then(dice.between(0.1, 0.4), second), Wanted.YIELDS)
+    gap_s = dice.between(0.1, 0.4)
+    script = _over(dice, first.then(gap_s, second), Wanted.YIELDS)
+    return replace(script, floor_s=first.seconds + gap_s)
 
 
 def _noise(make: Callable[[np.random.Generator], Sound]) -> Callable[[Dice], Script]:
@@ -283,8 +287,9 @@ def _broken(fault: Fault) -> Callable[[Dice], Script]:
 
 
 def _storm(dice: Dice) -> Script:
+    """The first words are broken into, and every answer."""
     cues = [Cue(Anchor.AGENT_BEGAN, dice.between(1.5, 3.0), dice.one(INTERRUPTIONS))]
-    cues += [Cue(Anchor.AGENT_DONE, -0.2, dice.one(INTERRUPTIONS)) for _ in range(4)]
+    cues += [Cue(Anchor.AGENT_AGAIN, dice.between(0.3, 1.2), dice.one(INTERRUPTIONS)) for _ in range(4)]
     return Script(wanted=Wanted.YIELDS, cues=tuple(cues), part=SPEECH, limit_s=60.0)
 
 

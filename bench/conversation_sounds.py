@@ -155,15 +155,19 @@ async def _say(engine: Espeak, text: str) -> Sound:
     first, last = _bounds(whole)
     ratio = 1 / engine.rate_hz
     shift = first / RATE_HZ
+    samples = whole[first:last]
     words = tuple(
-        TruthWord(
-            place.text.strip(".,?!").lower(),
-            max(0.0, place.start * ratio - shift),
-            min(place.end * ratio - shift, (last - first) / RATE_HZ),
-        )
+        _placed(place.text, samples, max(0.0, place.start * ratio - shift), place.end * ratio - shift)
         for place in places
     )
-    return Sound(whole[first:last], words)
+    return Sound(samples, words)
+
+
+def _placed(text: str, samples: Pcm, start_s: float, end_s: float) -> TruthWord:
+    """A word ends with its sound: the engine counts the pause at a comma as part of the word before it."""
+    piece = samples[round(start_s * RATE_HZ) : round(end_s * RATE_HZ)]
+    end_s = start_s + (_bounds(piece)[1] / RATE_HZ if piece.any() else 0.0)
+    return TruthWord(text.strip(".,?!").lower(), start_s, end_s)
 
 
 def _bounds(samples: Pcm) -> tuple[int, int]:

@@ -70,10 +70,12 @@ class OverlapKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The meaning of words said over the agent. `content_words`: how many of them carry content."""
+    """The meaning of words said over the agent. `content_words`: how many of them carry content;
+    `light_words`: how many belong to a sentence without carrying any ("so", "it is")."""
 
     kind: OverlapKind
     content_words: int = 0
+    light_words: int = 0
 
 
 def plain(text: str) -> str:
@@ -219,15 +221,17 @@ def word_lists(language: str, extra: Mapping[str, Sequence[str]] | None = None) 
 def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> Overlap:
     """What was meant by `text`, said while the agent spoke. A stop word anywhere wins; then any content."""
     lists = word_lists(language) if lists is None else lists
-    backchannel, content = False, 0
+    backchannel, content, light = False, 0, 0
     for phrase, kind in _phrases_of(plain(text).split(), lists):
         if kind is OverlapKind.STOP:
             return Overlap(OverlapKind.STOP, _content(text, lists))
         backchannel = backchannel or kind is OverlapKind.BACKCHANNEL
-        content += kind is OverlapKind.CONTENT and phrase not in lists.light
+        if kind is OverlapKind.CONTENT:
+            light += phrase in lists.light
+            content += phrase not in lists.light
     if content:
-        return Overlap(OverlapKind.CONTENT, content)
-    return Overlap(OverlapKind.BACKCHANNEL if backchannel else OverlapKind.NOTHING)
+        return Overlap(OverlapKind.CONTENT, content, light)
+    return Overlap(OverlapKind.BACKCHANNEL if backchannel else OverlapKind.NOTHING, 0, light)
 
 
 def _content(text: str, lists: WordLists) -> int:

@@ -2,8 +2,9 @@
 
 Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
 felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
-the agent for good. What is only probable (a partial result, sound with a pitch after 300 ms, any other after
-700) silences it, and its reply is kept: was it no more than a listener's, the agent goes on where it was."""
+the agent for good. What is only probable (a partial result, a voice of 0.8 s without a word, "okay" that is
+followed by more than its like) silences it, and its reply is kept: was it no more than a listener's, it
+goes on where it was."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ CHECK_S: Final = 0.04
 ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
 UNSURE: Final = 0.5  # final words with less are no confirmation, and over the agent nobody's
 
-RELENT_AFTER_S: Final = 0.2
-"""Silence after which a partial result that is a listener's "mm-hm" is the whole of it."""
+RELENT_AFTER_S: Final = 0.18
+"""Silence after which a partial result that is a listener's "mm-hm" is the whole of it: a recogniser that
+streams has caught up."""
 
 
 class Overlaps(TurnMachine, ABC):
@@ -65,12 +67,19 @@ class Overlaps(TurnMachine, ABC):
         return meant.kind is OverlapKind.CONTENT and (meant.content_words >= ENOUGH_WORDS or answers)
 
     def _only_listens(self, text: str) -> bool:
-        return judge_overlap(text, self._language, self._lists).kind is OverlapKind.BACKCHANNEL
+        """ "Okay", not "okay so", which goes on."""
+        meant = judge_overlap(text, self._language, self._lists)
+        return meant.kind is OverlapKind.BACKCHANNEL and not meant.light_words
+
+    @property
+    def _hush_s(self) -> float:
+        """Voice without a word that silences the agent."""
+        return min(self._settings.hush_ms, self._settings.barge_in_ms) / 1000
 
     # The agent speaks ---------------------------------------------------------------------------------------
 
     def _duck(self, event: Event | None, now: float) -> None:
-        self._overheard = ""
+        self._overheard, self._unexplained_since = "", None
         self._heard_since = now - self._settings.duck_ms / 1000
         self._listen_in(event, now)
 
@@ -82,20 +91,35 @@ class Overlaps(TurnMachine, ABC):
         """A partial result: a word that asks for the floor is believed at once, others the second time; what
         is done about it can be undone."""
         assert isinstance(event, Overheard)
-        before, self._overheard = self._overheard, event.text
+        before = self._note_words(event.text)
         stop = judge_overlap(event.text, self._language, self._lists).kind is OverlapKind.STOP
         if stop or all(self._wants_floor(text, paused=False) for text in (event.text, before)):
             self._step(Inner.ALARMED, None, now)
 
+    def _note_words(self, text: str) -> str:
+        """What the voice says so far; returns what it was before. Its first "mm-hm" explains it."""
+        before, self._overheard = self._overheard, text
+        if not self._only_listens(before):
+            self._unexplained_since = None
+        return before
+
+    def _barge(self, event: Event | None, now: float) -> None:
+        """Voice enough to fall silent for, that before it included; if that was "mm-hm", so may this."""
+        listens = self._only_listens(self._overheard)
+        self._step(Inner.SPARED if listens else Inner.ALARMED, None, now)
+
     def _insist(self, event: Event | None, now: float) -> None:
-        """The voice goes on, and only "mm-hm" of some length is a reason not to fall silent."""
-        lasts = now - self._heard_since >= self._settings.halt_ms / 1000
-        if lasts or not self._only_listens(self._overheard):
+        """The voice goes on, and only "mm-hm" is a reason not to fall silent: for as long a voice again."""
+        if self._unexplained_since is None:
+            self._unexplained_since = now
+        more = now - self._unexplained_since >= self._hush_s
+        if more or not self._only_listens(self._overheard):
             self._step(Inner.ALARMED, None, now)
 
     def _consider(self, event: Event | None, now: float) -> None:
         assert isinstance(event, Understood)
-        self._words, self._overheard = event, event.text
+        self._words = event
+        self._note_words(event.text)
         wanted = self._wants_floor(event.text, paused=False, confidence=event.confidence)
         self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
 
@@ -115,6 +139,7 @@ class Overlaps(TurnMachine, ABC):
 
     def _judge_pause(self, event: Event | None, now: float) -> None:
         self._note_pause(event, now)
+        self._unexplained_since = None
         self._actions.append(Decode(self.turn))
         patience_ms = self._settings.endpoint_ms + self._settings.stt_deadline_ms
         self._overdue_at = self._silent_since + patience_ms / 1000
@@ -126,7 +151,7 @@ class Overlaps(TurnMachine, ABC):
     # The agent fell silent ----------------------------------------------------------------------------------
 
     def _halt(self, event: Event | None, now: float) -> None:
-        self._heard_since = now - min(self._settings.hush_ms, self._settings.barge_in_ms) / 1000
+        self._heard_since = now - self._hush_s
         self._listen_in(event, now)
 
     def _believe(self, event: Event | None, now: float) -> None:
@@ -155,7 +180,8 @@ class Overlaps(TurnMachine, ABC):
     def _resume(self, event: Event | None, now: float) -> None:
         """The agent goes on. If it was about to end, "yes" was an answer."""
         words = self._words.text if self._words is not None else self._overheard
-        answers = not self._answered and self._only_listens(words)
+        listens = judge_overlap(words, self._language, self._lists).kind is OverlapKind.BACKCHANNEL
+        answers = not self._answered and listens
         self._arm(now + self._settings.overlap_ms / 1000 if answers else now, Inner.OVERLAP_FORGOTTEN)
 
     def _believe_whole(self, event: Event | None, now: float) -> None:

@@ -100,6 +100,7 @@ class Effect(Enum):
     DUCK = "duck"
     LISTEN_IN = "listen_in"
     SUSPECT = "suspect"
+    BARGE = "barge"
     INSIST = "insist"
     CONSIDER = "consider"
     CONSIDER_WHOLE = "consider_whole"
@@ -283,7 +284,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.OVERLAPPING, SpeechStarted, Understood, Overheard, SpeechReady, WaitBegan),
             SpeechStopped: (S.OVERLAPPED, E.HOLD),
             VoiceSustained: (S.DUCKED, E.DUCK),
-            BargedIn: (S.HALTED, E.HALT),
+            BargedIn: (S.OVERLAPPING, E.BARGE),
+            I.ALARMED: (S.HALTED, E.HALT),
+            I.SPARED: (S.DUCKED, E.DUCK),
             SpeechRanOut: (S.HALTED, E.HALT),  # the agent paused, the caller goes on
             ReplyHeard: (S.HEARING, E.HEAR),
         },
@@ -294,7 +297,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.OVERLAPPED, SpeechStopped, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
             VoiceSustained: (S.DUCKED, E.DUCK),
-            BargedIn: (S.HALTED, E.HALT),
+            BargedIn: (S.DUCKED, E.DUCK),
             Understood: (S.OVERLAPPED, E.CONSIDER_WHOLE),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
@@ -311,10 +314,10 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Overheard: (S.DUCKED, E.SUSPECT),
             Understood: (S.DUCKED, E.CONSIDER),
             BargedIn: (S.DUCKED, E.INSIST),
-            SpeechRanOut: (S.HALTED, E.HALT),
+            SpeechRanOut: (S.HALTED, E.LISTEN_IN),
             ReplyHeard: (S.HEARING, E.HEAR),
             I.OVERLAP_CHECK_DUE: (S.DUCKED, E.LISTEN_IN),
-            I.ALARMED: (S.HALTED, E.HALT),
+            I.ALARMED: (S.HALTED, E.LISTEN_IN),
             I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
             I.SPARED: (S.DUCKED, E.IGNORE),
         },
@@ -325,7 +328,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.JUDGING, SpeechStopped, SpeechReady, WaitBegan),
             SpeechStarted: (S.DUCKED, E.LISTEN_IN),
             VoiceSustained: (S.DUCKED, E.LISTEN_IN),
-            BargedIn: (S.HALTED, E.HALT),
+            BargedIn: (S.DUCKED, E.LISTEN_IN),
             Understood: (S.JUDGING, E.CONSIDER_WHOLE),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),

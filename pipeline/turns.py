@@ -191,6 +191,7 @@ class Turns(Overlaps):
         self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
     def _forget(self, event: Event | None, now: float) -> None:
+        self._overheard = ""
         self._actions.append(Discard())
 
     def _dismiss(self, event: Event | None, now: float) -> None:

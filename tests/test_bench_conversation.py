@@ -12,7 +12,15 @@ from bench import conversation_echo as echoes
 from bench import conversation_report, conversation_wire_report
 from bench.conversation import call, phrasebook, wire
 from bench.conversation_caller import FRAME, Caller, Truth
-from bench.conversation_figures import broke_off, completed, stretches, summary
+from bench.conversation_figures import hush_ms, stretches, summary
+from bench.conversation_followed import (
+    completed,
+    followed,
+    longest_hush_s,
+    lowered_from_s,
+    samples_heard,
+    silent_from_s,
+)
 from bench.conversation_scenarios import SCENARIOS
 from bench.conversation_sounds import RATE_HZ, agent_words
 from bench.conversation_turns import measure
@@ -99,13 +107,33 @@ def test_what_was_heard_of_the_agent_is_read_off_the_recording() -> None:
     heard[start : start + stop] = sound.samples[:stop]
     quiet = start + stop // 2
     heard[quiet : start + stop] //= 4
-    broke = broke_off(sound, heard, 0.6)
-    assert abs(broke.samples - stop) <= 4 * FRAME
-    assert abs(broke.lowered_s - quiet / RATE_HZ) < 0.1
+    pieces = followed(sound, heard)
+    assert abs(samples_heard(pieces) - stop) <= 4 * FRAME
+    assert abs(silent_from_s(pieces) - (start + stop) / RATE_HZ) < 0.1
+    assert abs(lowered_from_s(pieces) - quiet / RATE_HZ) < 0.1
+    assert hush_ms(sound, heard) > 1000
     assert not completed(sound, heard)
     heard[start : start + sound.samples.size] = sound.samples
     assert completed(sound, heard)
     assert abs(stretches(heard)[0].start_s - 0.5) < 0.05
+    assert hush_ms(sound, heard) == 0.0
+
+
+@pytest.mark.parametrize("again_s", [0.0, 0.3])
+def test_a_text_that_was_held_is_followed_to_where_it_goes_on(again_s: float) -> None:
+    """Lower at first, then silent, then with the word again that was cut: it was lowered for good nowhere."""
+    sound = agent_words("one two three four five six seven eight nine ten eleven twelve")
+    stop, pause, back = 12000, 2000, round(again_s * RATE_HZ)
+    heard = np.zeros(sound.samples.size + 3 * RATE_HZ, np.int16)
+    heard[4000 : 4000 + stop] = sound.samples[:stop]
+    heard[4000 + stop // 2 : 4000 + stop] //= 4
+    rest = sound.samples[stop - back :]
+    heard[4000 + stop + pause : 4000 + stop + pause + rest.size] = rest
+    pieces = followed(sound, heard)
+    assert abs(samples_heard(pieces) - sound.samples.size) <= 4 * FRAME
+    assert abs(longest_hush_s(pieces) - pause / RATE_HZ) < 0.1
+    assert lowered_from_s(pieces) == silent_from_s(pieces)
+    assert hush_ms(sound, heard) == longest_hush_s(pieces) * 1000
 
 
 def test_the_page_holds_every_target_and_says_that_the_voices_are_synthetic() -> None:
@@ -117,5 +145,5 @@ def test_the_page_holds_every_target_and_says_that_the_voices_are_synthetic() ->
     assert "synthetic" in page
     for row in conversation_report.target_rows(figures):
         assert row[0] in page
-        assert row[-1] in ("met", "missed")
+        assert row[-1] in (("met", "missed") if row[1] else ("",))
     assert ours["clean turn"]["response_ms"]["count"] == 1

@@ -18,6 +18,7 @@ from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role
+from pipeline.volume import DUCKED
 from tests.support.callers import over_ulaw, spoken
 from tests.support.conversation import (
     RATE_HZ,
@@ -104,8 +105,10 @@ def longest_silence(leg: FakeLeg, said: list[tuple[float, Pcm]]) -> float:
 
 
 def words_played(leg: FakeLeg) -> list[int]:
-    """Which word each frame of the first reply belongs to (`FakeTts` gives each a level of its own)."""
-    loud = [int(np.median(np.abs(frame.astype(int)))) for _, frame in leg.frames]
+    """Which word each frame of the first reply belongs to (`FakeTts` gives each a level of its own), also
+    where it is lowered."""
+    loud = [float(np.median(np.abs(frame.astype(int)))) for _, frame in leg.frames]
+    loud = [value / DUCKED if value < 300 else value for value in loud]
     return [round((value - 1000) / 10) for value in loud if 995 <= value <= 1100]
 
 
@@ -174,12 +177,23 @@ def test_a_mm_hm_that_grows_into_an_interruption_is_one() -> None:
     assert said.text == "yeah yeah but tuesday is bad"
 
 
+def test_one_mm_hm_after_the_other_is_listening_too() -> None:
+    seen = Watching()
+    said = [(at_s, voice(0.4)) for at_s in (0.7, 1.4, 2.1)]
+    stt = Streaming("yeah right okay okay")
+    result, leg = converse(FakeAgent([LONG], BYE), stt, *said, (6.5, voice(0.5)), observer=seen)
+    assert seen.states.count("ducked") == len(said)
+    assert "halted" not in seen.states
+    assert agent_texts(result)[0] == LONG.text
+    assert max(b - a for (a, _), (b, _) in pairwise(leg.frames[:140])) < 0.03
+
+
 @pytest.mark.parametrize("pitched", [True, False])
 def test_a_recogniser_without_partials_and_slow_is_not_waited_for(*, pitched: bool) -> None:
     """A voice has a pitch, a noise must last: for an agent that wants to yield at once."""
     agent = FakeAgent([LONG, LONG], BYE)
     settings = SessionSettings(hush_ms=300)
-    sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.7)
+    sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.8)
     _, leg = converse(agent, Spelling("my name is smith", delay_s=2.0), (1.2, sound), settings=settings)
     silent_from = next(a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1) - leg.started_at
     assert 1.2 + after_s - 0.02 <= silent_from <= 1.2 + after_s + 0.1

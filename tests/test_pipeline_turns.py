@@ -438,7 +438,8 @@ BOTH_SPEAK = (State.SPEAKING, State.OVERLAPPING, State.OVERLAPPED, State.DUCKED,
 def test_a_voice_that_goes_on_without_words_silences_the_agent_and_keeps_its_reply(state: State) -> None:
     turns = at(state)
     turn = turns.turn
-    turns.receive(BargedIn(), 0.7)
+    turns.receive(BargedIn(), 0.70)
+    turns.receive(BargedIn(), 0.72)
     assert turns.state is State.HALTED
     assert Interrupt() not in actions(turns)
     assert turns.turn == turn
@@ -522,13 +523,38 @@ def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() 
     assert actions(turns) == [ListenIn(turns.turn)] * 10
 
 
-def test_mere_listening_silences_nobody_however_long_within_reason() -> None:
+@pytest.mark.parametrize("said", [Overheard, Understood])
+@pytest.mark.parametrize(
+    ("first", "then", "state"),
+    [
+        ("yeah", "yeah right okay", State.DUCKED),
+        ("yeah", "yeah um", State.DUCKED),
+        ("okay", "okay so", State.HALTED),  # it goes on
+        ("", "", State.HALTED),
+    ],
+)
+def test_a_voice_that_only_listens_silences_nobody(
+    said: type[Overheard | Understood], first: str, then: str, state: State
+) -> None:
     turns = at(State.DUCKED)
-    turns.receive(Understood(turns.turn, "yeah right okay", 0.9), 0.5)
-    turns.receive(BargedIn(), 0.7)
-    states = [turns.state]
-    turns.receive(BargedIn(), SETTINGS.halt_ms / 1000)
-    assert [*states, turns.state] == [State.DUCKED, State.HALTED]
+    turns.receive(said(turns.turn, first), 0.5)
+    turns.receive(said(turns.turn, then), 0.9)
+    turns.receive(BargedIn(), 0.92)
+    assert turns.state is state
+    assert Interrupt() not in actions(turns)
+
+
+def test_listening_explains_a_voice_only_for_as_long_again() -> None:
+    """What goes on after "okay" without a word is no "okay" any more."""
+    turns = at(State.DUCKED)
+    turns.receive(Overheard(turns.turn, "okay"), 0.25)
+    hush_s = SETTINGS.barge_in_ms / 1000
+    states = []
+    for moment in (0.3, 0.28 + hush_s, 0.3 + hush_s):
+        turns.receive(Overheard(turns.turn, "okay"), moment - 0.01)
+        turns.receive(BargedIn(), moment)
+        states.append(turns.state)
+    assert states == [State.DUCKED, State.DUCKED, State.HALTED]
 
 
 @pytest.mark.parametrize("text", ["", "mm-hm"])
