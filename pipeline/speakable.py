@@ -17,7 +17,17 @@ from typing import Final, Protocol
 
 from pipeline.speakable_arabic import Arabic
 from pipeline.speakable_english import English
-from pipeline.speakable_patterns import AMOUNT, ANY, FIGURES, LARGE, MONTHS, PLAIN, SIGNS, UNIT_NAMES
+from pipeline.speakable_patterns import (
+    AMOUNT,
+    ANY,
+    FIGURES,
+    LARGE,
+    MONTHS,
+    PLAIN,
+    SIGNS,
+    UNIT_NAMES,
+    WEEKDAYS,
+)
 
 
 class Reading(Protocol):
@@ -39,6 +49,8 @@ class Reading(Protocol):
     def ordinal(self, number: int) -> str: ...
     def digits(self, figures: str) -> str: ...
     def year(self, year: int) -> str: ...
+    def decade(self, year: int, *, whole: bool) -> str: ...
+    def weekday(self, short: str) -> str: ...
     def date(self, day: int, month: int, year: int | None) -> str: ...
     def time(self, hour: int, minute: int, half: str) -> str: ...
     def money(self, whole: int, hundredths: int, currency: str) -> str: ...
@@ -68,7 +80,7 @@ def speakable(text: str, language: str) -> str:
     if reading is None:
         return text.translate(FIGURES)
     plain = PLAIN.fullmatch(text) is not None and "www." not in text and "://" not in text
-    if plain and "." not in text:
+    if plain and "." not in text and WEEKDAYS.search(text) is None:
         return text
     figures = text.translate(FIGURES)
     return ANY.sub(lambda match: _read(match, reading), figures)
@@ -89,7 +101,10 @@ def _read(match: re.Match[str], reading: Reading) -> str:
         spoken += "." if _SENTENCE_ENDS.match(match.string, match.end()) else ""
     before = match.string[match.start() - 1 : match.start()]
     after = match.string[match.end() : match.end() + 1]
-    return f"{' ' * (before.isalnum() or before == '-')}{spoken}{' ' * after.isalnum()}"
+    apart = before.isalnum() or before in ("-", "–") or kind == "until"
+    if kind in ("until", "span"):  # what comes behind a dash brings its own space
+        return f"{' ' * apart}{spoken}"
+    return f"{' ' * apart}{spoken}{' ' * after.isalnum()}"
 
 
 def _email(written: str, reading: Reading) -> str:
@@ -157,6 +172,34 @@ def _named_date(written: str, reading: Reading) -> str:
     return (_date(numbers[0], MONTHS[word.lower()], year, reading) or _plainly(written, reading)) + tail
 
 
+def _european(written: str, reading: Reading) -> str:
+    """The point between thousands, the comma before cents."""
+    plain = written.replace(".", "").replace(",", ".")
+    return _money(plain, reading) if "€" in plain else _number(plain, reading)
+
+
+def _span(written: str, reading: Reading) -> str:
+    first = written.rstrip("-– ")
+    if first[0] in SIGNS:
+        return f"{_money(first, reading)} {reading.words['to']}"
+    said = _time(first, reading) if ":" in first else _number(first, reading)
+    return f"{said} {reading.words['to']}"
+
+
+def _until(written: str, reading: Reading) -> str:
+    return reading.words["to"]
+
+
+def _decade(written: str, reading: Reading) -> str:
+    year = int(_RUNS.findall(written)[0])
+    return reading.decade(year, whole=year >= 100)
+
+
+def _weekdays(written: str, reading: Reading) -> str:
+    first, last = (reading.weekday(day[:3].lower()) for day in re.findall(r"[A-Z][a-z]+", written))
+    return f"{first} {reading.words['to']} {last}"
+
+
 _MORNING: Final = ("a", "ص")
 
 
@@ -170,6 +213,8 @@ def _time(written: str, reading: Reading) -> str:
 
 
 def _money(written: str, reading: Reading) -> str:
+    if written.startswith("-"):
+        return f"{reading.words['minus']} {_money(written[1:], reading)}"
     amount = _NUMBER.search(written)
     assert amount is not None
     beside = (written[: amount.start()] + " " + written[amount.end() :]).lower().split()
@@ -219,6 +264,8 @@ def _ordinal(written: str, reading: Reading) -> str:
 
 
 def _unit(written: str, reading: Reading) -> str:
+    if written.startswith("-"):
+        return f"{reading.words['minus']} {_unit(written[1:], reading)}"
     amount = _NUMBER.match(written)
     assert amount is not None
     unit = UNIT_NAMES[written[amount.end() :].strip().lower()]
@@ -288,6 +335,12 @@ _READERS: Final[Mapping[str, Callable[[str, Reading], str]]] = MappingProxyType(
         "url": _url,
         "iso": _iso,
         "slashed": _slashed,
+        "grouped": _phone,
+        "until": _until,
+        "european": _european,
+        "span": _span,
+        "decade": _decade,
+        "weekdays": _weekdays,
         "day_month": _named_date,
         "month_day": _named_date,
         "time": _time,

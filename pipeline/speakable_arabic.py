@@ -29,6 +29,17 @@ _HOURS: Final = (
 MONTHS: Final = _listed("يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر")
 
 
+_WEEKDAYS: Final = MappingProxyType(
+    dict(
+        zip(
+            _listed("sun mon tue wed thu fri sat"),
+            _listed("الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت"),
+            strict=True,
+        )
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Noun:
     """Something counted: "one", "two", "three to ten", "eleven and more"."""
@@ -159,8 +170,10 @@ class Arabic:
         return _oblique(spoken) if oblique else spoken
 
     def ordinal(self, number: int) -> str:
-        """With the article, masculine: "الثالث"; above ninety-nine the number behind "رقم"."""
-        if 1 <= number <= 10:
+        """With the article, masculine: "الثالث"; nought and above ninety-nine the number behind "رقم"."""
+        if not number:
+            return f"رقم {self.cardinal(0)}"
+        if number <= 10:
             return _DAYS[number - 1]
         if number < 20:
             return ("الحادي" if number == 11 else _DAYS[number - 11]) + " عشر"
@@ -177,6 +190,15 @@ class Arabic:
     def year(self, year: int) -> str:
         """As it stands behind "عام"."""
         return self.cardinal(year, oblique=True)
+
+    def decade(self, year: int, *, whole: bool) -> str:
+        """ "التسعينيات"; of the first two of a century the year itself."""
+        ten = year % 100 // 10
+        return f"ال{_TENS[ten][:-2]}ينيات" if ten > 1 else f"أعوام {self.year(year)}"
+
+    def weekday(self, short: str) -> str:
+        """ "mon" is الاثنين."""
+        return _WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
         """ "الثالث من مارس عام ألفين وستة وعشرين"."""

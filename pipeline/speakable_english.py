@@ -32,6 +32,10 @@ MONTHS: Final = _listed(
     "January February March April May June July August September October November December"
 )
 
+_WEEKDAYS: Final = MappingProxyType(
+    {name[:3].lower(): name for name in _listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")}
+)
+
 _CURRENCIES: Final = MappingProxyType(
     {
         "USD": ("dollar", "dollars", "cent", "cents"),
@@ -138,6 +142,18 @@ class English:
         if not rest:
             return f"{self.cardinal(century)} hundred"
         return f"{self.cardinal(century)} {'oh ' if rest < 10 else ''}{self.cardinal(rest)}"
+
+    def decade(self, year: int, *, whole: bool) -> str:
+        """ "nineteen nineties", "twenty tens", "nineteen hundreds"; without its century "nineties"."""
+        century, ten = divmod(year, 100)
+        if not ten:
+            return f"{self.year(year)}s"
+        plural = "tens" if ten == 10 else f"{_TENS[ten // 10][:-1]}ies"
+        return f"{self.cardinal(century)} {plural}" if whole else plural
+
+    def weekday(self, short: str) -> str:
+        """ "mon" is Monday."""
+        return _WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
         """ "the third of March twenty twenty-six" where days come first, else "March third …"."""

@@ -16,9 +16,12 @@ from pipeline.speakable_english import MONTHS as ENGLISH_MONTHS
 from pipeline.speakable_english import English
 
 PLAIN: Final = re.compile(r"[^\d@$€£¥₹%&#*`°+=]*")
-"""Text that has at most abbreviations in it."""
+"""Text that has at most abbreviations in it, and weekdays."""
+_DAY: Final = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+WEEKDAYS: Final = re.compile(rf"\b{_DAY}\.?\s?[-–]\s?{_DAY}\b")
+"""Short ones, where they can be nothing else."""
 
-FIGURES: Final = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫٬٪", "01234567890123456789.,%")
+FIGURES: Final = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫٬٪−", "01234567890123456789.,%-")
 
 SIGNS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -73,6 +76,19 @@ _MONTH: Final = (
     + r")\b\.?"
 )
 _HALF: Final = r"(?:\s?(?:[ap]\.m\.(?!\w)|[ap]m\b|صباحا\b|صباحاً|مساء\b|مساءً|ظهرا\b|ظهراً|[صم]\b))"
+_MINUS: Final = r"(?:(?<![\w.])-|\b)"
+_CLOCK: Final = r"\d{1,2}(?::\d{2})?"
+_SPAN: Final = (
+    rf"{_SYMBOL}\s?{AMOUNT}\s?[-–](?=\s?{_SYMBOL}?\s?\d)"
+    rf"|\b{AMOUNT}\s?[-–](?=\s?{AMOUNT}\s?(?:%|{_SYMBOL}|{_CODE}|{_UNIT}))"
+    rf"|\b{_CLOCK}\s?[-–](?=\s?{_CLOCK}{_HALF})"
+)
+"""The beginning of "$5-10", "10-20%", "5-10 km", "9-11am": the unit of the end is that of both."""
+_UNTIL: Final = (
+    r"(?:(?<=\d[ap]m)|(?<=\d [ap]m)|(?<=[ap]\.m\.)|(?<=:\d\d)|(?<=%)|(?<=[€£$¥₹﷼])|(?<=°[cf])|(?<=\d°)"
+    r"|(?<=\d[صم])|(?<=\d [صم]))\s?[-–](?=\s?[$€£¥₹﷼]?\s?\d)"
+)
+"""The dash between two that bring their own."""
 _TOP: Final = "com|org|net|edu|gov|io|ai|co|uk|de|fr|sa|ae|eg|qa|kw|info|app|dev"
 _ABBREVIATIONS: Final = "|".join(
     re.escape(name)
@@ -87,15 +103,30 @@ _PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "url": rf"https?://[^\s<>]{{1,200}}|www\.[^\s<>]{{1,200}}|\b[\w-]{{1,63}}\.(?:{_TOP})\b(?:/[^\s<>]{{0,200}})?",
         "iso": r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?Z?)?(?![\d-])",
         "slashed": r"\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b",
+        "grouped": (
+            r"\b1[ -]\d{3}[ -]\d{3}[ -]\d{4}\b|\b\d{3}\.\d{3}\.\d{4}\b|\b1-8\d\d(?=-[A-Z]{3})"
+            r"|\b\d\d-\d\d-\d\d\b(?!-)"
+        ),
+        "until": _UNTIL,
+        "european": (
+            r"€\s?\d{1,3}(?:\.\d{3}){1,4}(?:,\d{1,2})?\b|€\s?\d{1,9},\d{1,2}\b(?!,)"
+            r"|\b\d{1,3}(?:\.\d{3}){1,4},\d{1,2}\b(?:\s?€)?|\b\d{1,9},\d{1,2}\s?€"
+        ),
+        "span": _SPAN,
+        "decade": r"\b(?:1[1-9]|20)\d0s\b|(?<=the )[2-9]0s\b|['’][2-9]0s\b",
+        "weekdays": rf"(?-i:{WEEKDAYS.pattern})",
         "day_month": rf"\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s|من\s)?{_MONTH}(?:,?\s\d{{4}}\b)?",
         "month_day": rf"\b{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,?\s\d{{4}}\b)?",
-        "time": rf"(?:\bالساعة\s)?\b(?:\d{{1,2}}:\d{{2}}(?::\d{{2}})?\b{_HALF}?|\d{{1,2}}{_HALF})",
+        "time": (
+            rf"(?:\bالساعة\s)?\b(?:\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?:{_HALF}|\b)"
+            rf"|\d{{1,2}}(?:\.\d{{2}})?{_HALF})"
+        ),
         "money": (
-            rf"{_SYMBOL}\s?{AMOUNT}(?:\s?(?:million|billion|thousand|bn|[kmb])\b)?"
+            rf"(?:(?<![\w.])-)?{_SYMBOL}\s?{AMOUNT}(?:\s?(?:million|billion|thousand|bn|[kmb])\b)?"
             rf"|\b(?:USD|EUR|GBP|SAR|AED|EGP|KWD|QAR|JPY|INR|ر\.س|د\.إ)\s?{AMOUNT}"
             rf"|\b{AMOUNT}(?:\s(?:million|billion|thousand))?\s?(?:{_SYMBOL}|{_CODE})"
         ),
-        "percent": rf"\b{AMOUNT}\s?%",
+        "percent": rf"{_MINUS}{AMOUNT}\s?%",
         "phone": (
             r"\+\d{1,3}(?:[ .()-]{0,2}\d{1,12}){1,6}|\(\d{2,4}\)\s?\d{2,4}[ .-]\d{2,4}(?:[ .-]\d{2,4})?"
             r"|\b\d{2,4}(?:[ -]\d{3,4}){2,6}\b|\b0\d(?:[ -]\d{2}){3,5}\b|\b\d{3}-\d{2}-\d{4}\b"
@@ -103,7 +134,7 @@ _PARTS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "network": r"\b(?-i:[2-6]G)\b",
         "ordinal": r"\b\d{1,9}(?:st|nd|rd|th)\b|\bالـ?\d{1,2}\b",
-        "unit": rf"\b{AMOUNT}\s?{_UNIT}",
+        "unit": rf"{_MINUS}{AMOUNT}\s?{_UNIT}",
         "version": r"\b\d{1,4}(?:\.\d{1,4}){2,4}\b",
         "fraction": r"\b\d{1,3}/\d{1,3}\b",
         "range": r"\b\d{1,9}\s?[-–]\s?\d{1,9}\b",

@@ -82,6 +82,36 @@ for it, e.g. this | for it, for example this
 A & B | A and B
 **very** important | very important
 ٤٥ and ۱۲ | forty-five and twelve
+Come at 5:30pm. | Come at five thirty PM.
+3.30pm | three thirty PM
+9am-5pm | nine AM to five PM
+9 am - 5 pm | nine AM to five PM
+9-11am | nine to eleven AM
+9:00-17:00 | nine o'clock to five PM
+1-800-555-0123 | one, eight zero zero, five five five, zero one two three
+1 800 555 0123 | one, eight zero zero, five five five, zero one two three
+415.555.0123 | four one five, five five five, zero one two three
+12-34-56 | one two, three four, five six
+10%-20% | ten percent to twenty percent
+10-20% | ten to twenty percent
+-10% | minus ten percent
+5-10 km | five to ten kilometres
+$5-$10 | five dollars to ten dollars
+US$5-10 | US five dollars to ten
+-$5 | minus five dollars
+5-10 SAR | five to ten riyals
+€1.234,50 | one thousand two hundred and thirty-four euros and fifty cents
+1.234,50 € | one thousand two hundred and thirty-four euros and fifty cents
+€12,50 | twelve euros and fifty cents
+€1.50 | one euro and fifty cents
+-5°C | minus five degrees Celsius
+−5°C–3°C | minus five degrees Celsius to three degrees Celsius
+the 1990s | the nineteen nineties
+the 90s | the nineties
+in 30s | in thirty seconds
+1900s | nineteen hundreds
+the 2010s | the twenty tens
+Open Mon-Fri | Open Monday to Friday
 """
 
 ARABIC = """
@@ -118,6 +148,14 @@ john@example.com | john آت example نقطة com
 د. أحمد | الدكتور أحمد
 1234 | ألف ومئتان وأربعة وثلاثون
 2000000 ريال | مليونا ريال
+الساعة 5:30pm | الساعة الخامسة والنصف مساءً
+9ص-5م | الساعة التاسعة صباحاً إلى الساعة الخامسة مساءً
+1-800-555-0123 | واحد، ثمانية صفر صفر، خمسة خمسة خمسة، صفر واحد اثنان ثلاثة
+10%-20% | عشرة بالمئة إلى عشرون بالمئة
+5-10 ريال | خمسة إلى عشرة ريالات
+-5°C | ناقص خمس درجات مئوية
+0th | رقم صفر
+€1.234,50 | ألف ومئتان وأربعة وثلاثون يورو وخمسون سنتاً
 """
 
 
@@ -144,7 +182,8 @@ def test_another_language_keeps_its_text_with_plain_figures() -> None:
 
 
 _WRITTEN = st.text(
-    st.sampled_from("0123456789٠٣٩ .,:/-+@#$€£%&*()ap.mTZKkGhs°abc مرساةدق\n'") | st.characters(), max_size=80
+    st.sampled_from("0123456789٠٣٩ .,:/-–−+@#$€£%&*()ap.mTZKkGhs°abc مرساةدق\n'") | st.characters(),
+    max_size=80,
 )
 
 
@@ -170,7 +209,25 @@ def test_plain_words_are_left_alone(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["1", "1 ", "a.", "1,", "$1", "1-", "a@", "+1 ", "1/", "aa.aa@", "https://", "12:"]
+    "pattern",
+    [
+        "1",
+        "1 ",
+        "a.",
+        "1,",
+        "$1",
+        "1-",
+        "a@",
+        "+1 ",
+        "1/",
+        "aa.aa@",
+        "https://",
+        "12:",
+        "1.234,",
+        "9-",
+        "€1.",
+        "1-8",
+    ],
 )
 def test_a_long_text_is_said_too(pattern: str) -> None:
     """An expression that goes back and forth would be at it for minutes."""
