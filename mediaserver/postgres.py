@@ -118,6 +118,10 @@ class PostgresTx:
         """See `Tx.run`."""
         return self._execute(sql, values).rowcount
 
+    def lock_schema(self) -> None:
+        """See `Tx.lock_schema`."""
+        self.rows("SELECT pg_advisory_xact_lock(7102254)")
+
     def _execute(self, sql: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         now = _TOKENS["{now}"]
         if self._clock is not None:
@@ -226,11 +230,6 @@ class Postgres:
         if isinstance(error, _CALLERS_FAULT):
             return LocalError(f"{self._name} refused the work: {_first_line(error)}")
         return StoreUnavailable(f"{self._name} is away: {_first_line(error)}")
-
-
-def lock_schema(tx: PostgresTx) -> None:
-    """Lets one node at a time migrate."""
-    tx.rows("SELECT pg_advisory_xact_lock(7102254)")
 
 
 def _first_line(error: Exception) -> str:

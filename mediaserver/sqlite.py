@@ -88,6 +88,9 @@ class SqliteTx:
         """See `Tx.run`."""
         return self._connection.execute(self._text(sql), storable(values)).rowcount
 
+    def lock_schema(self) -> None:
+        """See `Tx.lock_schema`. Whoever writes is alone as it is."""
+
     def _text(self, sql: str) -> str:
         text = self._texts.get(sql)
         if text is None:

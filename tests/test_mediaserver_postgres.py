@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -91,12 +92,14 @@ async def test_those_who_wait_for_each_other_both_get_through(db: Postgres) -> N
     """A deadlock: the server undoes one of the two, and it is run again."""
     await db.write(lambda tx: (add(tx, "a"), add(tx, "b")))
     runs: list[str] = []
+    each_has_one = threading.Barrier(2, timeout=30)
 
     def both(first: str, second: str) -> Callable[[Tx], None]:
         def work(tx: Tx) -> None:
             runs.append(first)
             tx.run("UPDATE t SET at_ms = at_ms + 1 WHERE word = :word", word=first)
-            time.sleep(0.3)
+            if runs.count(first) == 1:
+                each_has_one.wait()
             tx.run("UPDATE t SET at_ms = at_ms + 1 WHERE word = :word", word=second)
 
         return work

@@ -8,11 +8,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
 from pipeline.boundary import contained
-from pipeline.engines.llm import Llm
-from pipeline.engines.llm_errand import Guest
-from pipeline.engines.script_errand import Errand
+from pipeline.engines.script_errand import Errand, Guest, Model
 from pipeline.engines.script_machine import Place, ScriptRun
 from pipeline.engines.script_steps import Plan, fill, placeholders, raise_missing, read_plan
 from pipeline.errors import EngineError, SettingsRefused
@@ -25,7 +24,7 @@ log = logging.getLogger(__name__)
 class Script:
     """An agent that follows a plan. Shared by all its calls. `llm` leads the steps that ask for a model."""
 
-    def __init__(self, plan: Plan, llm: Llm | None = None) -> None:
+    def __init__(self, plan: Plan, llm: Model | None = None) -> None:
         self._plan = plan
         self._llm = llm
 
@@ -40,7 +39,7 @@ class Script:
             raise SettingsRefused(
                 "script", [("step", f"{asking!r} asks a model, and there is no [agent.llm]")]
             )
-        return cls(plan, Llm.from_settings(model) if asking and model is not None else None)
+        return cls(plan, registry.load("agent", "llm", model) if asking and model is not None else None)
 
     @property
     def variables(self) -> frozenset[str]:
@@ -85,7 +84,7 @@ class Script:
 class ScriptConversation:
     """One call through the script."""
 
-    def __init__(self, run: ScriptRun, context: AgentContext, llm: Llm | None = None) -> None:
+    def __init__(self, run: ScriptRun, context: AgentContext, llm: Model | None = None) -> None:
         self._run = run
         self._context = context
         self._llm = llm

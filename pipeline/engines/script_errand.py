@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
+from pipeline.agent import AgentContext, Conversation
 from pipeline.engines.options import Options
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
@@ -19,6 +22,39 @@ class Errand:
     collect: tuple[str, ...] = ()
     max_turns: int = 10
     failed: str = ""
+
+
+class Guest(Protocol):
+    """A model at work on an errand. `over`: it has finished; `done`: with success, and `answers`."""
+
+    errand: Errand
+    over: bool
+    done: bool
+    turns: int
+
+    @property
+    def conversation(self) -> Conversation:
+        """Who is told what happens, and says what to do."""
+
+    @property
+    def answers(self) -> Mapping[str, str]:
+        """What it found out."""
+
+
+class Model(Protocol):
+    """What a script needs of the agent `llm`, which it has loaded only where a step asks for it."""
+
+    async def start(self) -> None:
+        """See `Agent.start`."""
+
+    def look_around(self) -> None:
+        """A call begins."""
+
+    def invite(self, errand: Errand, context: AgentContext, said: str) -> Guest:
+        """A guest for one step of a script, which has `said` something."""
+
+    async def close(self) -> None:
+        """See `Agent.close`."""
 
 
 def read_errand(step: Options) -> Errand | None:
