@@ -53,6 +53,7 @@ class TurnMachine(ABC):
         self._voiced_ms = 0
         self._words: Understood | None = None
         self._overheard = ""  # of the voice over the agent, so far
+        self._wanted_since: float | None = None  # from when on its partial results ask for the floor
         self._unexplained_since: float | None = None  # voice that the words so far do not account for
         self._asked_after = ""  # the words after which a voice that goes on was asked about
         self._worded_at = now  # when the last new word of a voice that goes on was there

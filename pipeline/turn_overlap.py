@@ -33,8 +33,12 @@ were in: longer than the longest word."""
 
 KNOWN_AFTER_S: Final = 0.35  # words are looked at so long after they were said
 
-CHECK_S: Final = 0.04
-"""Between two looks at what the recogniser makes of a voice over the agent."""
+CHECK_S: Final = 0.01
+"""Between two looks at what the recogniser makes of a voice over the agent: words are news for half a frame
+at most."""
+
+STANDS_S: Final = 0.04
+"""For so long words of a partial result must have asked for the floor, but for those that say "stop"."""
 
 ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
 UNSURE: Final = 0.5  # final words with less are no confirmation, and over the agent nobody's
@@ -79,7 +83,7 @@ class Overlaps(TurnMachine, ABC):
     # The agent speaks ---------------------------------------------------------------------------------------
 
     def _duck(self, event: Event | None, now: float) -> None:
-        self._overheard, self._unexplained_since = "", None
+        self._overheard, self._unexplained_since, self._wanted_since = "", None, None
         self._heard_since = now - self._settings.duck_ms / 1000
         self._listen_in(event, now)
 
@@ -88,20 +92,24 @@ class Overlaps(TurnMachine, ABC):
         self._arm(now + CHECK_S, Inner.OVERLAP_CHECK_DUE)
 
     def _suspect(self, event: Event | None, now: float) -> None:
-        """A partial result: a word that asks for the floor is believed at once, others the second time; what
+        """A partial result: a word that asks for the floor is believed at once, others when they stand; what
         is done about it can be undone."""
         assert isinstance(event, Overheard)
-        before = self._note_words(event.text)
+        self._note_words(event.text)
+        if not self._wants_floor(event.text, paused=False):
+            self._wanted_since = None
+            return
+        if self._wanted_since is None:
+            self._wanted_since = now
         stop = judge_overlap(event.text, self._language, self._lists).kind is OverlapKind.STOP
-        if stop or all(self._wants_floor(text, paused=False) for text in (event.text, before)):
+        if stop or now - self._wanted_since >= STANDS_S:
             self._step(Inner.ALARMED, None, now)
 
-    def _note_words(self, text: str) -> str:
-        """What the voice says so far; returns what it was before. Its first "mm-hm" explains it."""
-        before, self._overheard = self._overheard, text
-        if not self._only_listens(before):
+    def _note_words(self, text: str) -> None:
+        """What the voice says so far. Its first "mm-hm" explains it."""
+        if not self._only_listens(self._overheard):
             self._unexplained_since = None
-        return before
+        self._overheard = text
 
     def _barge(self, event: Event | None, now: float) -> None:
         """Voice enough to fall silent for, that before it included; if that was "mm-hm", so may this."""
