@@ -23,8 +23,8 @@ TAIL_S: Final = 0.4
 FRAME_S: Final = FRAME / RATE_HZ
 _ALIKE: Final = 0.5
 _SAME: Final = 0.8  # of what is looked for anew: the answer has other words in the same voice
-_LOST_S: Final = 0.08  # frames in a row that are not there: the text was stopped, or held
-_AGAIN_S: Final = 0.9  # how far back a text is taken up: no word is longer
+_LOST: Final = 4  # frames in a row that should be heard and are not: the text was stopped, or held
+_AGAIN_S: Final = 0.9  # how far back a text is taken up, or on: no word is longer, and no pause within it
 _PROBE_S: Final = 0.2  # of what is heard after a silence, to know it by
 
 
@@ -61,20 +61,20 @@ def followed(sound: Sound, heard: Pcm, begins_s: float | None = None) -> list[Pi
 def _in_one_go(sound: Sound, heard: Pcm, first: int, shift: int) -> list[Piece]:
     """From sample `first` on, which lies `shift` later in the recording, until it is not there any more."""
     found: list[Piece] = []
-    last = first
+    lost = 0
     for place in range(first, sound.samples.size - FRAME, FRAME):
         piece = sound.samples[place : place + FRAME].astype(np.float64)
         there = heard[shift + place : shift + place + FRAME].astype(np.float64)
         if there.size < FRAME:
             break
         if float(np.abs(piece).mean()) < LOUD:
-            last = place if last == place - FRAME else last
             continue
+        lost += 1
         if _alike(piece, there) > _ALIKE:
             gain = float(piece @ there) / float(piece @ piece)
             found.append(Piece(place, (shift + place) / RATE_HZ, gain))
-            last = place
-        elif place - last > _LOST_S * RATE_HZ:
+            lost = 0
+        elif lost > _LOST:
             break
     return found
 
@@ -82,7 +82,7 @@ def _in_one_go(sound: Sound, heard: Pcm, first: int, shift: int) -> list[Piece]:
 def _taken_up(sound: Sound, heard: Pcm, last: Piece) -> tuple[int, int | None]:
     """Where the text goes on after `last`: sample, and how much later it lies; None where it does not."""
     size = round(_PROBE_S * RATE_HZ)
-    from_at = round((last.until_s + _LOST_S) * RATE_HZ)
+    from_at = round(last.until_s * RATE_HZ) + _LOST * FRAME
     frames = heard[from_at:][: (heard.size - from_at) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     loud = np.flatnonzero(np.sqrt((frames**2).mean(axis=1)) >= LOUD)
     if not loud.size:
@@ -90,7 +90,7 @@ def _taken_up(sound: Sound, heard: Pcm, last: Piece) -> tuple[int, int | None]:
     at = from_at + int(loud[0]) * FRAME
     probe = heard[at : at + size].astype(np.float64)
     begin = max(0, last.first - round(_AGAIN_S * RATE_HZ))
-    source = sound.samples[begin : last.first + size + 2 * FRAME]
+    source = sound.samples[begin : last.first + size + round(_AGAIN_S * RATE_HZ)]
     if source.size < probe.size or probe.size < size:
         return 0, None
     place = best_place(probe, source)

@@ -136,6 +136,15 @@ def test_a_text_that_was_held_is_followed_to_where_it_goes_on(again_s: float) ->
     assert hush_ms(sound, heard) == longest_hush_s(pieces) * 1000
 
 
+def test_a_clock_that_slips_by_a_millisecond_is_no_silence_of_the_agents() -> None:
+    sound = agent_words("one two three four five six seven eight nine ten eleven twelve")
+    half = sound.samples.size // 2
+    heard = np.zeros(sound.samples.size + RATE_HZ, np.int16)
+    heard[4000 : 4000 + half] = sound.samples[:half]
+    heard[4008 + half : 4008 + sound.samples.size] = sound.samples[half:]
+    assert hush_ms(sound, heard) == 0.0
+
+
 def test_the_page_holds_every_target_and_says_that_the_voices_are_synthetic() -> None:
     names = ("clean turn", "interruption, middle", "cough", "silence")
     ours = {name: summary([call(name, 0)[1]]) for name in names}
