@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,18 @@ from tests.support.store import ENGINES, Clock, company, on_engine, opened, sett
 FRONT_DESK = "+14155550101"
 
 
+REASONS = [
+    ("asked not to be called", "asked not to be called"),
+    ("told \0 me \ud83d", "told \ufffd me \ufffd"),
+]
+"""What an agent says, and what is written; the second is what models make of half an emoji."""
+
+
 class Obliging:
     """An agent that has heard enough."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
     async def start(self) -> None: ...
 
@@ -30,25 +41,30 @@ class Obliging:
         return self
 
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        yield DoNotCall("asked not to be called")
+        yield DoNotCall(self.reason)
         yield HangUp("as you wish")
 
     def report(self) -> AgentReport:
-        return AgentReport()
+        return AgentReport(
+            answers={"why": self.reason}, extracted={"score": float("nan"), "why": self.reason}
+        )
 
 
 @contextmanager
-def obliging() -> Iterator[None]:
-    registry.register("agent", "script", lambda options: Obliging())
+def obliging(reason: str) -> Iterator[None]:
+    registry.register("agent", "script", lambda options: Obliging(reason))
     try:
         yield
     finally:
         registry.unregister("agent", "script")
 
 
-async def test_the_number_of_who_asked_is_on_the_list_and_not_dialled_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reason", "written"), REASONS, ids=["plain", "odd"])
+async def test_the_number_of_who_asked_is_on_the_list_and_not_dialled_again(
+    tmp_path: Path, reason: str, written: str
+) -> None:
     site = write_site(tmp_path)
-    with fake_models(), obliging():
+    with fake_models(), obliging(reason):
         async with running(site) as (_, client):
             async with RawCall(site.sip, FRONT_DESK) as call:
                 await call.answered()
@@ -60,11 +76,27 @@ async def test_the_number_of_who_asked_is_on_the_list_and_not_dialled_again(tmp_
                     async with client.get("/api/v1/do-not-call", headers=headers) as answer:
                         numbers = (await answer.json())["numbers"]
             (listed,) = numbers
-            assert (listed["phoneNumber"], listed["reason"]) == ("+14155550177", "asked not to be called")
+            assert (listed["phoneNumber"], listed["reason"]) == ("+14155550177", written)
             body = {"agentId": OUTBOUND, "phoneNumber": "4155550177", "promptVariables": {"name": "Bo"}}
             async with client.post("/api/v1/calls/outbound", json=body, headers=headers) as answer:
                 assert answer.status == 400
                 assert "do-not-call" in (await answer.json())["error"]
+            (call_id,) = await finished(client)
+            async with client.get(f"/api/v1/calls/{call_id}", headers=headers) as answer:
+                analysis = (await answer.json())["analysis"]
+            assert analysis["answers"] == {"why": written}
+            assert analysis["extracted"] == {"score": None, "why": written}
+
+
+async def finished(client: Any) -> list[str]:
+    """The ids of the calls that are over, once there is one."""
+    async with asyncio.timeout(30):
+        while True:
+            query = {"status": "COMPLETED"}
+            async with client.get("/api/v1/calls", params=query, headers=bearer(KEY)) as answer:
+                calls = (await answer.json())["calls"]
+            if calls:
+                return [call["callTaskId"] for call in calls]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

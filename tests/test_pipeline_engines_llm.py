@@ -267,6 +267,31 @@ async def test_what_a_model_may_do_to_its_call(call: Call, act: AgentAct) -> Non
     assert len(chat.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "seconds", ["NaN", "Infinity", "-Infinity", "1e400", "1e300", "61", "0", "-1", '"5"']
+)
+async def test_a_wait_that_is_no_time_is_refused(seconds: str) -> None:
+    chat = FakeChat([Call("wait", f'{{"seconds": {seconds}}}')], ["Here I am."])
+    assert await acts_of(joined(chat), said("one moment")) == [Say("Here I am.")]
+    assert "error" in results(chat)[0]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), float("-inf")])
+def test_no_agent_can_make_a_wait_that_never_comes_to_an_end(seconds: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Wait(seconds)
+
+
+async def test_what_a_model_writes_can_be_stored_and_sent_on() -> None:
+    half = Call("remember", r'{"key": "name", "value": "Sara \ud83d\u0000"}')
+    chat = FakeChat([half, Call("do_not_call_again", r'{"reason": "\ud83d"}')], ["Hello \ud83d you."])
+    conversation = joined(chat)
+    acts = await acts_of(conversation, said("remember me \ufffd"))
+    assert acts == [DoNotCall("\ufffd"), Say("Hello you.")]
+    assert conversation.report().answers == {"name": "Sara \ufffd\ufffd"}
+    assert json.dumps(chat.requests, ensure_ascii=False).encode()
+
+
 async def test_what_is_remembered_stays_known_and_is_on_the_record() -> None:
     chat = FakeChat([Call("remember", {"key": "day", "value": "monday"})], ["Noted."], ["Yes."])
     conversation = joined(chat, history_turns=1)
