@@ -59,10 +59,10 @@ def call(name: str, seed: int, *, codec: str = "pcmu", vad_only: bool = False) -
     return taped, outcome(played, taped)
 
 
-def calls(name: str, seeds: Sequence[int], *, vad_only: bool) -> list[Outcome]:
+def calls(name: str, seeds: Sequence[int], *, codec: str = "pcmu", vad_only: bool = False) -> list[Outcome]:
     """Several."""
     logging.disable(logging.ERROR)  # broken engines are meant to be
-    return [call(name, seed, vad_only=vad_only)[1] for seed in seeds]
+    return [call(name, seed, codec=codec, vad_only=vad_only)[1] for seed in seeds]
 
 
 def share(name: str, count: int) -> int:
@@ -72,11 +72,14 @@ def share(name: str, count: int) -> int:
     return max(-(-count // beside), min(count, LEAST_CALLS))
 
 
+def _pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn"))
+
+
 def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     """Every scenario, with the session and with the baseline."""
     figures: dict[str, Any] = {"calls": count, "session": {}, "vad_only": {}, "first_bad": {}}
-    processes = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with _pool() as pool:
         for name in names:
             click.echo(f"measuring: {name}", err=True)
             each_has = share(name, count)
@@ -111,13 +114,15 @@ def wire(count: int, names: Sequence[str], *, realtime: bool = False) -> list[di
     with before_others(wanted=realtime):
         tapes = conversation_wire.measure(played)
     found = {key: outcome(each.script, taped) for key, each, taped in zip(keys, played, tapes, strict=True)}
-    rows = []
-    for name in names:
-        for codec in CODECS_OFFERED:
-            here = [found[name, codec, seed] for seed in range(of[name])]
-            there = [call(name, seed, codec=codec)[1] for seed in range(of[name])]
-            rows.append(conversation_wire.compared(name, codec, here, there))
-    return rows
+    pairs = [(name, codec) for name in names for codec in CODECS_OFFERED]
+    with _pool() as pool:
+        virtual = [pool.submit(calls, name, range(of[name]), codec=codec) for name, codec in pairs]
+        return [
+            conversation_wire.compared(
+                name, codec, [found[name, codec, seed] for seed in range(of[name])], there.result()
+            )
+            for (name, codec), there in zip(pairs, virtual, strict=True)
+        ]
 
 
 def pictures(names: Sequence[str]) -> Mapping[str, str]:

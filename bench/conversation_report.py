@@ -119,8 +119,8 @@ _EVERY_TURN: Final = ("response", "cut-off", "digits", "yield", "loss", "in nois
 _ALL: Final = tuple(dict.fromkeys(scenario.metric for scenario in SCENARIOS.values()))
 YIELD_MS: Final = {50: 350, 95: 600}
 TARGETS: Final = (
-    Target("response on the wire, p50", 500, _percentile("clean turn", "response_ms", "p50")),
-    Target("response on the wire, p95", 700, _percentile("clean turn", "response_ms", "p95")),
+    Target("response on the virtual clock, p50", 500, _percentile("clean turn", "response_ms", "p50")),
+    Target("response on the virtual clock, p95", 700, _percentile("clean turn", "response_ms", "p95")),
     Target("digit dictations split", 0, _bad_calls("digits"), unit="calls"),
     Target("yield rate", 1.0, _good("yield"), at_least=True, unit=""),
     *(_yield_of_all(figure, percent) for figure in ("lowered_ms", "yield_ms") for percent in YIELD_MS),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bench.conversation_figures import percentiles
 
+RESPONSE_MS: Final = {"p50": 500.0, "p95": 700.0}
 AGREE_MS: Final = 40.0
 LOSS_MS: Final = 100.0
 SERVER_MS: Final = 30.0
@@ -23,6 +24,10 @@ Row = tuple[str, ...]
 def target_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     """Target, limit, reached, baseline, met or missed."""
     wire = figures.get("wire", ())
+    for name, limit in RESPONSE_MS.items():
+        found = [each["wire"].get(name) for each in wire if each["scenario"] == "clean turn"]
+        if None not in found and found:
+            yield _row(f"response over SIP and RTP, {name}, worse codec", limit, max(found))
     apart = [each["apart_ms"] for each in wire if "apart_ms" in each]
     if apart:
         yield _row("wire and virtual clock apart, worst p50", AGREE_MS, max(apart))
@@ -66,8 +71,8 @@ def text(figures: Mapping[str, Any]) -> list[str]:
         "clock in the same codec. Times are of yielding where the caller interrupts, else of answering;",
         "apart is the median of what each call's two levels differ by.",
         "",
-        f"By the server's account its own part of {own['count']} responses was {_pair(own)} ms (p50 / p95).",
-        f"The callers, all in one process, sent their own frames {_pair(late)} ms late (p50 / p95 of the",
+        f"By its own account the server took {_pair(own, 1)} ms (p50 / p95 of {own['count']} responses).",
+        f"The callers, all in one process, sent their own frames {_pair(late, 1)} ms late (p50 / p95 of the",
         "calls, of each its p99).",
         "",
     ]
@@ -97,5 +102,5 @@ def _row(name: str, limit: float, value: float, beside: float | None = None) -> 
     return name, f"≤ {limit:g} ms", reached, "" if beside is None else f"{beside:.0f}", met
 
 
-def _pair(figures: Mapping[str, float]) -> str:
-    return f"{figures['p50']:.0f} / {figures['p95']:.0f}" if figures.get("count") else ""
+def _pair(figures: Mapping[str, float], digits: int = 0) -> str:
+    return f"{figures['p50']:.{digits}f} / {figures['p95']:.{digits}f}" if figures.get("count") else ""

@@ -55,6 +55,7 @@ def test_the_same_callers_talk_over_sip_and_rtp_and_the_server_tells_its_part() 
     assert all(row["server_ms"] and "apart_ms" in row for row in rows[:2])
     named = {row[0] for row in conversation_wire_report.target_rows({"wire": rows})}
     assert {name.partition(",")[0] for name in named} == {
+        "response over SIP and RTP",
         "wire and virtual clock apart",
         "server's own part of a response on the wire",
     }
@@ -71,8 +72,10 @@ def test_what_loss_adds_is_the_distance_of_the_p95_of_one_codec() -> None:
         row("loss and jitter", "pcmu", 601),
         row("loss and jitter", "opus", 660),
     ]
-    (found,) = conversation_wire_report.target_rows({"wire": wired})
-    assert found[2:] == ("101", "", "missed")
+    rows = {row[0]: row[2:] for row in conversation_wire_report.target_rows({"wire": wired})}
+    assert rows["response over SIP and RTP, p95, worse codec"] == ("650", "", "met")
+    added = "5 % loss and 40 ms jitter add to the response, p95, wire, worse codec"
+    assert rows[added] == ("101", "", "missed")
 
 
 @pytest.mark.parametrize("make", [echoes.wire, echoes.hybrid, echoes.room])
