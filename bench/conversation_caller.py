@@ -22,6 +22,9 @@ LOUD: Final = 120.0
 SILENT: Final = 12
 """No sample of a frame of silence is louder, whatever the codec makes of it: -69 dBov."""
 
+PAUSE_FRAMES: Final = 15
+"""Within words nobody pauses longer than 0.3 s, and no answer follows sooner."""
+
 QUIET_S: Final = 0.7
 """The agent has finished when nothing was heard for so long: no voice pauses that long within a sentence."""
 
@@ -200,17 +203,19 @@ class Caller:
 
 
 def recording(heard: list[tuple[float, Pcm]], seconds: float) -> Pcm:
-    """What was heard, laid where it arrived; frames that came in a bunch follow each other. Silence is left
-    out: words that follow it begin when they came, not at the end of a frame of nothing."""
+    """What was heard, laid where it arrived; frames that came in a bunch follow each other, also across a
+    short pause. What follows a longer silence begins when it came: its first packet may be ahead of the
+    sender's clock."""
     samples = np.zeros(round((seconds + 0.1) * RATE_HZ), np.int16)
-    behind = 0
+    behind, silent = 0, PAUSE_FRAMES
     for at_s, frame in heard:
         if int(np.abs(frame).max()) < SILENT:
+            behind, silent = behind + FRAME, silent + 1
             continue
         place = round(at_s * RATE_HZ)
-        if place < behind + FRAME // 2:
+        if silent < PAUSE_FRAMES and place < behind + FRAME // 2:
             place = behind
         piece = frame[: max(0, samples.size - place)]
         samples[place : place + piece.size] = piece
-        behind = place + FRAME
+        behind, silent = place + FRAME, 0
     return samples
