@@ -263,17 +263,22 @@ def _count_words(found: Outcome, taped: Taped, text: str, pieces: list[Piece]) -
 
 
 def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
-    """Silences above 2 s after a turn of the caller's, without a fault, a filler or a cause on the record."""
+    """Silences above 2 s after a turn of the caller's, without a fault, a filler or a cause on the record: a
+    cause of that very silence."""
     result = taped.result
-    explained = result is not None and (
-        bool(result.faults) or any(turn.fillers or turn.silences for turn in result.turns)
-    )
+    explained = result is not None and (bool(result.faults) or any(turn.fillers for turn in result.turns))
+    silences = [] if result is None else result.silences
     for placed in taped.placed:
         after = [each.start_s for each in spoken if each.start_s >= placed.end_s]
         until_s = after[0] if after else taped.heard.size / RATE_HZ
         speaking = any(each.start_s < placed.end_s < each.end_s for each in spoken)
         others = [each.start_s for each in taped.placed if each.start_s > placed.start_s]
-        if not speaking and not explained and min([until_s, *others]) - placed.end_s > GAP_S:
+        until_s = min([until_s, *others])
+        known = any(
+            each.start_ms < until_s * 1000 and each.start_ms + each.ms > placed.end_s * 1000
+            for each in silences
+        )
+        if not speaking and not explained and not known and until_s - placed.end_s > GAP_S:
             found.unexplained += 1
 
 

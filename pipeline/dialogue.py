@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agent import CallOpened
+from pipeline.agent import CallOpened, UserSaid
 from pipeline.answering import Answering
+from pipeline.callers_voice import BOTH_SPEAK, CallersVoice
 from pipeline.cast import Cast
 from pipeline.ears import QUIET_LINE_S, Ears, Sound
 from pipeline.errors import LocalError
@@ -21,9 +22,8 @@ from pipeline.minutes import Minutes
 from pipeline.outcome import EndReason
 from pipeline.phrases import Phrase
 from pipeline.playout import Heard, Playout
-from pipeline.prosody import is_pitched
 from pipeline.settings import SessionSettings
-from pipeline.silence_watch import CAUSES, SilenceWatch
+from pipeline.silence_watch import SilenceWatch, cause_in
 from pipeline.speech import Expected
 from pipeline.turn_events import (
     BargedIn,
@@ -34,6 +34,7 @@ from pipeline.turn_events import (
     EndCall,
     Event,
     Follow,
+    Heed,
     Interrupt,
     KeyPressed,
     ListenIn,
@@ -61,11 +62,8 @@ log = logging.getLogger(__name__)
 _DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
 
-_BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
-
-_THINKING: Final = frozenset((State.OPENING, State.REPLYING))
 
 _LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
     {
@@ -95,6 +93,7 @@ class Dialogue:
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )
         self._turns = Turns(settings, self._loop.time())
+        self._voice = CallersVoice(ears, settings)
         self._watch = SilenceWatch(minutes.silence, self._loop.time())
         self._waits_for = "agent_late"
         self._tasks: asyncio.TaskGroup | None = None
@@ -137,34 +136,31 @@ class Dialogue:
     # The caller -----------------------------------------------------------------------------------------
 
     def heard(self, sound: Sound, now: float) -> None:
-        """The caller's voice began, ended, or lasts."""
+        """The caller's voice began, ended, or lasts; or it is somebody else's."""
         state = self._turns.state
-        spoken_until = self._ears.silent_since() if sound is Sound.STOPPED else now
-        if state is not State.HEARING or not self._turns.wordless_s(now):
-            self._watch.sound(spoken_until)
-        if sound is Sound.SUSTAINED:
-            if state is State.HEARING or state in _DEAF or self._protected():
-                return
-            self._hearing.open(self.answering.expected)
-            self.receive(BargedIn() if self._is_long(state) else VoiceSustained(), now)
-        elif sound is Sound.STARTED:
+        if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
+            self._hearing.eavesdrop(self._turns.turn, self.answering.expected, self._tasks)
+        taken_for = self._voice.heard(sound, self._turns, now)
+        if taken_for is Sound.STOPPED:
+            self._fell_silent(state, now)
+        elif taken_for is not None:
+            self._watch.voice(now)
+            self._spoke(taken_for, state, now)
+
+    def _spoke(self, sound: Sound, state: State, now: float) -> None:
+        if sound is Sound.STARTED:
             if state not in _DEAF:
                 self._hearing.open(self.answering.expected)
             self.receive(SpeechStarted(), now)
-        else:
-            if state is State.HEARING:
-                self._watch.phase("endpointing", spoken_until)
-            self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
+        elif state is not State.HEARING and state not in _DEAF and not self._protected():
+            self._hearing.open(self.answering.expected)
+            self.receive(BargedIn() if self._voice.is_long(state) else VoiceSustained(), now)
 
-    def _is_long(self, state: State) -> bool:
-        """The voice has lasted long enough to silence the agent: less if it has a pitch, since it is no cough
-        then."""
-        ears, settings = self._ears, self._settings
-        if ears.voiced_ms >= settings.barge_in_ms:
-            return True
-        if state not in _BOTH_SPEAK or ears.voiced_ms < settings.hush_ms:
-            return False
-        return is_pitched(ears.recent(), ears.rate_hz)
+    def _fell_silent(self, state: State, now: float) -> None:
+        spoken_until = self._ears.silent_since()
+        if state is State.HEARING:
+            self._watch.phase("endpointing", spoken_until)
+        self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
@@ -183,7 +179,7 @@ class Dialogue:
 
     def _understood(self, words: Understood | Overheard, now: float) -> None:
         """What the caller says, as far as it is known; nothing of it counts against protected words."""
-        if self._turns.state not in _BOTH_SPEAK or not self._protected():
+        if self._turns.state not in BOTH_SPEAK or not self._protected():
             self.receive(words, now)
 
     def _protected(self) -> bool:
@@ -289,13 +285,8 @@ class Dialogue:
 
     def _note_phase(self, now: float) -> None:
         """Whom a silence from now on is due to."""
-        state = self._turns.state
-        cause = CAUSES.get(state, "")
-        if state in _THINKING:
-            cause = self._waits_for
-        elif state is State.ENDPOINTING and self._hearing.is_asking:
-            cause = "stt_late"
-        self._watch.phase(cause, now)
+        asking = self._hearing.is_asking
+        self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
 
     def _set_playout(self, now: float) -> None:
         """How the agent sounds follows from whose turn it is, and from nothing else."""
@@ -307,7 +298,7 @@ class Dialogue:
             self.playout.volume.duck()
         else:
             self.playout.volume.restore()
-        if self.playout.release(now):
+        if self.playout.release(now) and self._turns.state is state:  # its last frame may have left just now
             if state in (State.SPEAKING, State.OVERLAPPED) and not self.playout.queued_samples:
                 self.playout_ran_out(now)
             elif state is State.REPLYING and self.playout.queued_samples:
@@ -340,12 +331,20 @@ class Dialogue:
         if self._tasks is not None:
             self._hearing.follow(action.turn, self._tasks)
 
+    def _heed(self, action: Heed, now: float) -> None:
+        self._ears.heed()
+
     def _disregard(self, action: Disregard, now: float) -> None:
         self._ears.disregard(action.seconds)
         self._watch.phase("noise", now - action.seconds)
-        self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
+        if self._turns.state is State.HEARING:
+            self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
 
     def _start_reply(self, action: StartReply, now: float) -> None:
+        if isinstance(action.event, UserSaid) and action.silent_since is not None:
+            self._watch.caller(action.silent_since)
+            if action.event.text:
+                self._ears.believe()
         if self._tasks is not None:
             self.answering.start(action, now, self._tasks)
 
@@ -356,6 +355,8 @@ class Dialogue:
         self.answering.interrupt(now)
 
     def _discard(self, action: Discard, now: float) -> None:
+        if self._turns.state is State.LISTENING:
+            self._watch.nobody(now)
         self.answering.forget(now)
 
     def _play_filler(self, action: PlayFiller, now: float) -> None:
@@ -385,6 +386,7 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
         Discard: Dialogue._discard,
         Disregard: Dialogue._disregard,
         Follow: Dialogue._follow,
+        Heed: Dialogue._heed,
         ListenIn: Dialogue._listen_in,
         StartReply: Dialogue._start_reply,
         Settle: Dialogue._settle,

@@ -32,6 +32,8 @@ tone in the audio, and in-band tones, which are recognised after 40 ms."""
 
 OWN_FRAMES: Final = 4
 
+_MURMUR_FRAMES: Final = 12
+
 QUIET_LINE_S: Final = 0.2
 """No frame for so long is silence: the sender suppresses it, or is gone. Late packets and what is waited for
 a lost one stay below it."""
@@ -43,6 +45,7 @@ class Sound(Enum):
     STARTED = auto()
     STOPPED = auto()
     SUSTAINED = auto()  # the voice has lasted for `sustained_ms`; said of every frame from there on
+    MURMURED = auto()  # behind the caller, or as quiet as noise was; said of every twelfth frame of it
 
 
 class Ears:
@@ -51,8 +54,8 @@ class Ears:
     comes, beginning with the pre-roll."""
 
     __slots__ = (
-        "_active", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_n", "_own",
-        "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
+        "_active", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs", "_n",
+        "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
         "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
         "rate_hz", "voiced_samples",
     )  # fmt: skip
@@ -72,6 +75,7 @@ class Ears:
         self._silence = np.zeros(self._n, np.int16)
         self._slot = self._written = 0
         self._own = 0  # how much of what is heard is our own voice, in frames
+        self._murmurs = 0  # frames of background since the last was told of
         self._listening: Listening | None = None
         self._active = False
         self._end = 0  # position after the last frame
@@ -100,7 +104,8 @@ class Ears:
             self._skip_tone(frame)
             return None
         verdict = self._vad.push(frame)
-        echo = echo or self._foreground.is_background(frame, voiced=verdict.voiced)
+        behind = not echo and self._foreground.is_background(frame, voiced=verdict.voiced)
+        echo = echo or behind
         active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
         sound = None
         if active is not self._active:
@@ -111,7 +116,11 @@ class Ears:
                 self._run += self._n
                 if self._run + self._utterance_voiced >= self._sustained:
                     return Sound.SUSTAINED
-        return sound
+        return self._murmur() if behind and sound is None else sound
+
+    def _murmur(self) -> Sound | None:
+        self._murmurs = (self._murmurs + 1) % _MURMUR_FRAMES
+        return Sound.MURMURED if self._murmurs == 0 and not self._active else None
 
     def _keep(self, frame: Pcm) -> None:
         self._preroll[self._slot] = frame
@@ -164,7 +173,17 @@ class Ears:
         self._foreground.disregard(self.recent()[first:], self._n)
         self._voiced_end = max(self._started_at, self._end + first)
         self._own = OWN_FRAMES
+        self._run += first
         self.fall_silent()
+        self._utterance_voiced = max(0, self._utterance_voiced)
+
+    def heed(self) -> None:
+        """There were words in what was taken for noise."""
+        self._foreground.heed()
+
+    def believe(self) -> None:
+        """What was heard is answered."""
+        self._foreground.believe()
 
     def mask(self) -> None:
         """A digit was keyed: what is heard around now is its tone, not the caller."""
@@ -184,6 +203,8 @@ class Ears:
             listening.push(self._preroll[(self._slot - count + index) % slots])
         self._heard_from = self._end - count * self._n
         self._utterance_voiced = 0
+        if not self._active:
+            self._started_at = self._end
         self._listening = listening
 
     def close(self) -> None:
@@ -228,6 +249,11 @@ class Ears:
     def active(self) -> bool:
         """The caller is speaking."""
         return self._active
+
+    @property
+    def run_ms(self) -> int:
+        """Voice since it began, or went on after a pause."""
+        return self._run * 1000 // self.rate_hz
 
     @property
     def voiced_ms(self) -> int:

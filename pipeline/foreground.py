@@ -21,6 +21,8 @@ _KNOWN_FRAMES: Final = 25  # half a second of voice, before anybody is backgroun
 _HANG_FRAMES: Final = 8  # 160 ms: soft sounds after a loud one are the caller's own
 _ATTACK: Final = 0.1  # of the way up, a voiced frame: a key's tone or a thump does not set the level
 _NOISE_MARGIN_DB: Final = 5.0
+_SYLLABLES_DB: Final = 6.0
+_NONE_DBOV: Final = -100.0
 _FORGET_DB: Final = 0.25 * FRAME_MS / 1000  # a quarter of a dB a second: a caller may move away
 
 
@@ -28,13 +30,22 @@ class Foreground:
     """One caller's level. Give `is_background` every frame that is not our own voice, with whether it is
     voiced."""
 
-    __slots__ = ("_frames", "_hang", "_level_dbov", "_noise_dbov")
+    __slots__ = ("_frames", "_hang", "_is_known", "_level_dbov", "_noise_dbov")
 
     def __init__(self) -> None:
         self._level_dbov = -100.0
         self._frames = 0
         self._hang = 0
-        self._noise_dbov = -100.0
+        self._noise_dbov = _NONE_DBOV
+        self._is_known = False
+
+    def believe(self) -> None:
+        """What was heard had words in it, and was answered: it was the caller."""
+        self._is_known = True
+
+    def heed(self) -> None:
+        """There were words in what was taken for noise: nothing is, until the next noise."""
+        self._noise_dbov = _NONE_DBOV
 
     def disregard(self, noise: Pcm, frame_samples: int) -> None:
         """`noise` had no words in it: what is not louder is background, for some minutes."""
@@ -42,7 +53,9 @@ class Foreground:
         if len(frames):
             levels = [kernels.rms_dbfs(frame) for frame in frames]
             loud_dbov = float(np.percentile(levels, 90)) + _NOISE_MARGIN_DB
-            self._noise_dbov = min(loud_dbov, self._level_dbov)  # the caller's loudest syllables always count
+            # Their loud syllables always count, whatever was taken for noise.
+            most_dbov = self._level_dbov - (_SYLLABLES_DB if self._is_known else 0.0)
+            self._noise_dbov = min(loud_dbov, most_dbov)
         self._hang = 0
 
     def is_background(self, frame: Pcm, *, voiced: bool) -> bool:

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
 
 
+EAVESDROP_S: Final = 4.0
 FOLLOW_S: Final = 2.0  # about a voice that goes on, where there are no partial results
 
 
@@ -103,6 +104,14 @@ class Hearing:
             self._tell(Overheard(turn, partial), now)
         elif self._task is None and now - max(self._asked_at, self._opened_at) >= FOLLOW_S:
             self.decode(turn, tasks)
+
+    def eavesdrop(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
+        """Looks for words in what is taken for noise; what has had none for some time is forgotten."""
+        if not self._ears.partial() and self._loop.time() - self._opened_at > EAVESDROP_S:
+            self.close()
+        if not self._ears.is_open:
+            self.open(expected)
+        self.follow(turn, tasks)
 
     def cancel(self) -> None:
         """Drops a request under way."""

@@ -244,6 +244,11 @@ class Disregard:
 
 
 @dataclass(frozen=True, slots=True)
+class Heed:
+    """There were words in what was taken for noise."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupt:
     """Stop the agent: its sound, its voice, its thinking; in this order and at once."""
 
@@ -276,6 +281,6 @@ class EndCall:
 
 
 Action: TypeAlias = (
-    Decode | Discard | Disregard | Follow | ListenIn | StartReply | Settle | Interrupt | PlayFiller
+    Decode | Discard | Disregard | Follow | Heed | ListenIn | StartReply | Settle | Interrupt | PlayFiller
     | SayLastWords | CheckVoice | EndCall
 )  # fmt: skip

@@ -57,6 +57,9 @@ class TurnMachine(ABC):
         self._unexplained_since: float | None = None  # voice that the words so far do not account for
         self._asked_after = ""  # the words after which a voice that goes on was asked about
         self._worded_at = now  # when the last new word of a voice that goes on was there
+        self._voice_since = now  # when the voice that goes on began, after a pause too
+        self._noisy_until = now
+        self.cried_wolf = False  # a voice went on after a pause, without a word: the next needs one
         self._answered = ""  # the words whose answer nobody has heard yet
         self._guessed_from = _NO_TURN  # whose words are still awaited, though they are being answered
         self._wrong_guesses = 0  # in a row

@@ -15,23 +15,17 @@ from typing import Final
 from pipeline.language_lists import OverlapKind, judge_overlap
 from pipeline.turn_events import (
     Decode,
-    Disregard,
     Event,
     Inner,
     Interrupt,
     ListenIn,
     Overheard,
-    SpeechStopped,
+    SpeechStarted,
     State,
     Understood,
+    VoiceSustained,
 )
-from pipeline.turn_machine import VOICE_CHECK_S, TurnMachine
-
-WORDLESS_S: Final = 1.0
-"""A voice without a new word for so long, nor in what is then asked for, is a noise that the caller's words
-were in: longer than the longest word."""
-
-KNOWN_AFTER_S: Final = 0.35  # words are looked at so long after they were said
+from pipeline.turn_noise import WordlessVoices
 
 CHECK_S: Final = 0.01
 """Between two looks at what the recogniser makes of a voice over the agent: words are news for half a frame
@@ -48,7 +42,7 @@ RELENT_AFTER_S: Final = 0.18
 streams has caught up."""
 
 
-class Overlaps(TurnMachine, ABC):
+class Overlaps(WordlessVoices, ABC):
     """Two voices at once."""
 
     # Judgements ---------------------------------------------------------------------------------------------
@@ -128,6 +122,8 @@ class Overlaps(TurnMachine, ABC):
         assert isinstance(event, Understood)
         self._words = event
         self._note_words(event.text)
+        if self._turns_out_noise(event, now):
+            return
         wanted = self._wants_floor(event.text, paused=False, confidence=event.confidence)
         self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
 
@@ -159,7 +155,10 @@ class Overlaps(TurnMachine, ABC):
     # The agent fell silent ----------------------------------------------------------------------------------
 
     def _halt(self, event: Event | None, now: float) -> None:
-        self._heard_since = now - self._hush_s
+        sustained_s = self._hush_s
+        if isinstance(event, SpeechStarted | VoiceSustained):  # over an answer that nobody has heard yet
+            sustained_s = self._settings.duck_ms / 1000 if isinstance(event, VoiceSustained) else 0.0
+        self._heard_since = now - sustained_s
         self._listen_in(event, now)
 
     def _believe(self, event: Event | None, now: float) -> None:
@@ -167,6 +166,8 @@ class Overlaps(TurnMachine, ABC):
         and those that are being answered."""
         assert isinstance(event, Understood)
         self._words = event
+        if self.state is State.HALTED and self._turns_out_noise(event, now):
+            return
         if self._answered:
             meant = event.text not in ("", self._answered)
         else:
@@ -222,40 +223,6 @@ class Overlaps(TurnMachine, ABC):
         self._take_turn(event, now)
 
     # Shared with the effects of one voice -------------------------------------------------------------------
-
-    def _hear(self, event: Event | None, now: float) -> None:
-        self._heard_since = now
-        self._hear_on(event, now)
-
-    def _hear_on(self, event: Event | None, now: float) -> None:
-        self._next_turn()  # words decoded so far are not the whole any more
-        self._words = None
-        self._overheard, self._asked_after, self._worded_at = "", "", now
-        self._arm(now + VOICE_CHECK_S, Inner.VOICE_CHECK_DUE)
-
-    def _follow(self, event: Event | None, now: float) -> None:
-        """The words of a voice that goes on. One that has had some, and has no more, has become a noise."""
-        assert isinstance(event, (Overheard, Understood))
-        if len(event.text.split()) > len(self._overheard.split()):
-            self._overheard, self._worded_at = event.text, now
-        wordless_s = self.wordless_s(now)
-        if wordless_s < WORDLESS_S:
-            return
-        if isinstance(event, Overheard):  # its partial results may come late, or by the sentence
-            if self._asked_after != self._overheard:
-                self._asked_after = self._overheard
-                self._actions.append(Decode(self.turn))
-        elif not event.failed:
-            self._overheard = ""  # said once
-            self._actions.append(Disregard(wordless_s + KNOWN_AFTER_S))
-
-    def wordless_s(self, now: float) -> float:
-        """For how long a voice that had words has had no new one."""
-        return now - self._worded_at if self._overheard else 0.0
-
-    def _note_pause(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, SpeechStopped)
-        self._silent_since, self._voiced_ms = event.silent_since, event.voiced_ms
 
     @abstractmethod
     def _take_turn(self, event: Event | None, now: float) -> None:

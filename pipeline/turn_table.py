@@ -15,8 +15,7 @@ number is what makes it right.
 Why the states are these:
 
 - OPENING is not REPLYING: most people say "hello?" as they pick up, and an agent that took this for a turn
-  would
-  cancel its greeting. Until its first sound is ready nothing the caller says matters.
+  would cancel its greeting. Until its first sound is ready nothing the caller says matters.
 - HEARING and ENDPOINTING go back and forth within one utterance. In ENDPOINTING three things run in a row
   under one timer: wait a little (`speculate_ms`), ask the recogniser, wait until the words' own delay
   (`Endpointing.delay_ms`) has passed since the last voiced sample. So decoding costs no time when it is
@@ -34,8 +33,7 @@ Why the states are these:
   which. If they are more than what is being answered the reply is thrown away, and since the utterance was
   never closed, what is decoded is the whole.
 - SPEAKING begins when sound is queued, not when it is sent: on a held line nothing is sent, and that is no
-  dead
-  air of ours.
+  dead air of ours.
 - OVERLAPPING to DOUBTING: voice over the agent is a cough, a "mm-hm", a barge-in or an early answer, and
   only time and words tell which. OVERLAPPING: too short for anything. DUCKED: the agent lowers its voice and
   the recogniser is asked again and again. HALTED: the voice goes on without a word understood, or a partial
@@ -48,8 +46,7 @@ Why the states are these:
 - What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
   was being listened to is forgotten.
 - CLOSING: once the end is decided nothing stops the last words, and after them the line stays up for
-  `linger_ms`,
-  because the far end's jitter buffer still holds them. A deadline of its own ends it: no way leads back.
+  `linger_ms`: the far end's jitter buffer still holds them. A deadline of its own ends it: no way leads back.
 
 The maximum duration is the one timer beside the state's own; it may strike in any state.
 """
@@ -93,8 +90,10 @@ class Effect(Enum):
     HEAR = "hear"
     HEAR_ON = "hear_on"
     INTERRUPT = "interrupt"
+    TAKE_BACK = "take_back"
     CHECK_VOICE = "check_voice"
     FOLLOW = "follow"
+    HEED = "heed"
     PAUSE = "pause"
     HOLD = "hold"
     DUCK = "duck"
@@ -189,7 +188,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.LISTENING: {
             **_ANYWHERE,
-            **_nothing(S.LISTENING, SpeechStopped, Understood, Overheard),
+            **_nothing(S.LISTENING, SpeechStopped),
+            **dict.fromkeys((Understood, Overheard), (S.LISTENING, E.HEED)),
             SpeechStarted: (S.HEARING, E.HEAR),
             VoiceSustained: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
             BargedIn: (S.HEARING, E.HEAR),
@@ -234,9 +234,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.PRESUMING, E.CONFIRM),
             I.TURN_CHANGED: (S.ENDPOINTING, E.REVISE),
             I.WORDS_OVERDUE: (S.REPLYING, E.SETTLE),
-            SpeechStarted: (S.HEARING, E.INTERRUPT),
-            VoiceSustained: (S.HEARING, E.INTERRUPT),
-            BargedIn: (S.HEARING, E.INTERRUPT),
+            SpeechStarted: (S.HEARING, E.TAKE_BACK),
+            VoiceSustained: (S.HEARING, E.TAKE_BACK),
+            BargedIn: (S.HEARING, E.TAKE_BACK),
             ReplyHeard: (S.LISTENING, E.LISTEN),
             I.TURN_TAKEN: (S.REPLYING, E.SETTLE),
         },
@@ -320,6 +320,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.ALARMED: (S.HALTED, E.LISTEN_IN),
             I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
             I.SPARED: (S.DUCKED, E.IGNORE),
+            I.NOISE_HEARD: (S.SPEAKING, E.FORGET),
         },
         S.JUDGING: {
             **_ANYWHERE,
@@ -354,6 +355,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.OVERLAP_CHECK_DUE: (S.HALTED, E.LISTEN_IN),
             I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
             I.SPARED: (S.HALTED, E.IGNORE),
+            I.NOISE_HEARD: (S.OVERLAPPED, E.RESUME),
         },
         S.DOUBTING: {
             **_ANYWHERE,

@@ -237,13 +237,15 @@ def test_a_false_stop_loses_nothing_of_a_reply_that_is_still_being_made() -> Non
     assert agent.closed_early == 0
 
 
-def test_a_noise_that_outlasts_all_patience_is_not_spoken_over() -> None:
+def test_a_voice_without_words_that_does_not_end_does_not_keep_the_agent_from_speaking() -> None:
+    """Babble sets in over the agent, and stays: it may pause, learns that nobody speaks, and goes on."""
     agent = FakeAgent([LONG], BYE)
-    result, _ = converse(agent, FakeStt(""), (1.0, voice(2.5)))
-    assert result.transcript[0].interrupted
-    said = agent.events[1]
-    assert isinstance(said, UserSaid)
-    assert said.text == ""
+    result, leg = converse(agent, FakeStt(""), (1.0, voice(9.0)))
+    assert agent_texts(result)[0] == LONG.text
+    assert not result.transcript[0].interrupted
+    pauses = [b - a for (a, _), (b, _) in pairwise(leg.frames) if 0.1 < b - a < 5]
+    assert sum(pauses) < 1.0
+    assert not any(isinstance(event, UserSaid) for event in agent.events)
 
 
 def test_a_dead_recogniser_leaves_the_floor_to_the_caller() -> None:

@@ -85,3 +85,23 @@ def test_what_had_no_words_in_it_is_not_taken_for_the_caller_any_more() -> None:
     assert sum(frames) > 90
     voiced, background = judged(line, voice(CALLER, -20.0))
     assert background < voiced / 2
+
+
+def test_a_caller_who_was_understood_is_not_lost_in_a_noise_as_loud_as_they_are() -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -22.0))
+    line.believe()
+    noise = at_level(np.random.default_rng(5).standard_normal(16000), -20.0).astype(np.int16)
+    line.disregard(noise, 160)
+    voiced, background = judged(line, voice(CALLER, -22.0))
+    assert background < 0.75 * voiced
+
+
+def test_words_in_what_was_taken_for_noise_make_it_a_voice_again() -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -30.0))
+    line.disregard(voice(CALLER, -30.0), 160)
+    voiced, background = judged(line, voice(CALLER, -30.0))
+    assert background > 0.5 * voiced
+    line.heed()
+    assert judged(line, voice(CALLER, -30.0))[1] < 0.1 * voiced

@@ -139,7 +139,7 @@ def test_a_line_that_is_busy_behind_the_answer_is_hung_up() -> None:
 
 
 def test_without_settings_nobody_waits_but_the_record_tells() -> None:
-    played = call(greeting(), ends_s=9)
+    played = call(greeting(), ends_s=12)
     assert played.first_word_s == pytest.approx(0.0, abs=0.1)
     assert played.result.line == "answering_machine"
     assert played.result.disposition == "confirmed"

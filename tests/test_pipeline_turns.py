@@ -23,6 +23,7 @@ from pipeline.turn_events import (
     Disregard,
     EndCall,
     Event,
+    Heed,
     Inner,
     Interrupt,
     KeyPressed,
@@ -638,6 +639,79 @@ def test_a_voice_that_says_more_than_its_partial_result_is_none() -> None:
     turns.receive(Understood(turns.turn, "i want a large pot of tea", 0.9), 1.9)
     assert asked(turns) == []
     assert turns.state is State.HEARING
+
+
+def on_a_noisy_line() -> Turns:
+    """Somebody has spoken, over something that does not end, at time 2."""
+    turns = at(State.HEARING)
+    turns.receive(Overheard(turns.turn, "i want tea"), 0.5)
+    turns.receive(Understood(turns.turn, "i want tea", 0.9), 2.0)
+    assert turns.is_noisy(2.0)
+    actions(turns)
+    return turns
+
+
+def test_in_noise_the_end_of_a_turn_counts_from_its_last_word() -> None:
+    """Not from the last sound that was as loud as the caller."""
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStopped(2.0, 900), 2.0)
+    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    assert turns.state is State.REPLYING
+    (reply,) = [action for action in actions(turns) if isinstance(action, StartReply)]
+    assert reply.silent_since is not None
+    assert reply.silent_since < 0.5
+
+
+def test_in_noise_a_voice_that_goes_on_is_given_half_a_second_for_a_word() -> None:
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStopped(2.0, 900), 2.0)
+    turns.receive(SpeechStarted(), 2.1)
+    actions(turns)
+    turns.receive(Overheard(turns.turn, "i want tea"), 2.5)
+    assert asked(turns) == []
+    assert not turns.cried_wolf
+    turns.receive(Overheard(turns.turn, "i want tea"), 2.65)
+    assert [type(each) for each in asked(turns)] == [Disregard]
+    assert turns.cried_wolf  # the next one needs a word
+    turns.receive(SpeechStopped(2.65, 900), 2.65)
+    assert turns.says_more("i want tea and")
+    assert not turns.says_more("i want tea")
+
+
+@pytest.mark.parametrize(("state", "later"), [(State.DUCKED, 1.0), (State.HALTED, 0.4)])
+def test_a_voice_over_the_agent_without_a_word_is_noise(state: State, later: float) -> None:
+    """After a second of it; and where the recogniser failed nobody knows what they said."""
+    turns = at(state)
+    actions(turns)
+    turns.receive(Understood(turns.turn, "", 0.0), 0.05)
+    turns.receive(Understood(turns.turn, "", 0.0, failed=True), later)
+    assert turns.state is state
+    turns.receive(Understood(turns.turn, "", 0.0), later)
+    assert turns.state.name == "SPEAKING"
+    assert any(isinstance(action, Disregard) for action in actions(turns))
+
+
+def test_words_in_what_was_taken_for_noise_are_the_callers() -> None:
+    turns = at(State.LISTENING)
+    actions(turns)
+    turns.receive(Understood(turns.turn, "", 0.0), 0.5)
+    assert turns.state.name == "LISTENING"
+    turns.receive(Overheard(turns.turn, "yes"), 1.0)
+    assert turns.state.name == "HEARING"
+    assert Heed() in actions(turns)
+
+
+def test_noise_over_the_agents_last_word_is_not_answered_by_asking_again() -> None:
+    """The caller has all the time that they have after any words of the agent's."""
+    turns = at(State.OVERLAPPED)
+    turns.receive(ReplyHeard(turns.turn), 0.1)
+    actions(turns)
+    turns.receive(Understood(turns.turn, "", 0.0), 0.3)
+    run_until(turns, SETTINGS.reprompt_s - 0.1)
+    assert turns.state.name == "LISTENING"
+    assert not [action for action in actions(turns) if isinstance(action, StartReply)]
+    run_until(turns, SETTINGS.reprompt_s + 0.2)
+    assert turns.state.name == "REPLYING"
 
 
 def test_a_voice_that_lasts_was_no_noise() -> None:
