@@ -89,6 +89,8 @@ class Overlaps(WordlessVoices, ABC):
         """A partial result: a word that asks for the floor is believed at once, others when they stand; what
         is done about it can be undone."""
         assert isinstance(event, Overheard)
+        if event.text == self._overheard and self._wanted_since is None:
+            return  # judged before
         self._note_words(event.text)
         if not self._wants_floor(event.text, paused=False):
             self._wanted_since = None
