@@ -25,9 +25,11 @@ from pipeline.leg import AudioSource, LegListener
 from pipeline.outcome import SessionObserver, SessionResult
 from pipeline.pacer import Pacer
 from pipeline.phrases import Phrases
+from pipeline.sentence_ends import sentence_ends
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.turn_judge import TurnJudge
+from pipeline.turn_scorer import BuiltInScorer
 from sip.plan import CODECS, Codec
 from sip.receiver import RtpReceiver
 from sip.sender import Address, RtpSender
@@ -35,7 +37,7 @@ from sip.sender import Address, RtpSender
 EPOLL_S: Final = 0.001
 """A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
 
-_JUDGE: Final = TurnJudge()
+_JUDGE: Final = TurnJudge(built_in=BuiltInScorer(sentence_ends()))
 _NOWHERE: Final = ("", 0)
 
 

@@ -91,7 +91,7 @@ class Phrasebook:
     def __init__(self, phrases: Iterable[str]) -> None:
         texts = sorted(set(phrases))
         self._sounds: dict[tuple[str, int], Sound] = {}
-        said = asyncio.run(_synthesise([(text, *voice) for voice in VOICES for text in texts]))
+        said = asyncio.run(espeak([(text, *voice) for voice in VOICES for text in texts]))
         for number in range(len(VOICES)):
             for place, text in enumerate(texts):
                 self._sounds[text, number] = said[number * len(texts) + place]
@@ -104,7 +104,7 @@ class Phrasebook:
 @lru_cache(maxsize=1)
 def reading() -> Sound:
     """A minute of the agent's voice."""
-    sound = asyncio.run(_synthesise([(_READING, *AGENT_VOICE)]))[0]
+    sound = asyncio.run(espeak([(_READING, *AGENT_VOICE)]))[0]
     return sound
 
 
@@ -128,7 +128,8 @@ def agent_words(text: str) -> Sound:
     return Sound(np.concatenate(samples) if samples else np.zeros(0, np.int16), tuple(words))
 
 
-async def _synthesise(wanted: Sequence[tuple[str, str, int]]) -> list[Sound]:
+async def espeak(wanted: Sequence[tuple[str, str, int]], language: str = "en") -> list[Sound]:
+    """Each text in a voice at a speed."""
     sounds: list[Sound] = []
     engines: dict[tuple[str, int], Espeak] = {}
     try:
@@ -137,36 +138,40 @@ async def _synthesise(wanted: Sequence[tuple[str, str, int]]) -> list[Sound]:
             if engine is None:
                 engine = engines[voice, wpm] = Espeak(EspeakSettings(voice=voice, rate_wpm=wpm))
                 await engine.start()
-            sounds.append(await _say(engine, text))
+            sounds.append(await _say(engine, text, language))
     finally:
         for engine in engines.values():
             await engine.close()
     return sounds
 
 
-async def _say(engine: Espeak, text: str) -> Sound:
+async def _say(engine: Espeak, text: str, language: str) -> Sound:
     pieces: list[Pcm] = []
     places: list[SpokenWord] = []
-    async with aclosing(engine.speak(text, language="en")) as chunks:
+    async with aclosing(engine.speak(text, language=language)) as chunks:
         async for chunk in chunks:
             pieces.append(chunk.samples)
             places += chunk.words
-    whole = at_level(resample(np.concatenate(pieces), engine.rate_hz, RATE_HZ), SPEECH_DBOV)
-    first, last = _bounds(whole)
     ratio = 1 / engine.rate_hz
-    shift = first / RATE_HZ
-    samples = whole[first:last]
-    words = tuple(
-        _placed(place.text, samples, max(0.0, place.start * ratio - shift), place.end * ratio - shift)
-        for place in places
+    words = [TruthWord(place.text, place.start * ratio, place.end * ratio) for place in places]
+    whole = resample(np.concatenate(pieces), engine.rate_hz, RATE_HZ)
+    return trimmed(at_level(whole, SPEECH_DBOV), words)
+
+
+def trimmed(whole: Pcm, words: Sequence[TruthWord]) -> Sound:
+    """From the first sound to the last."""
+    first, last = _bounds(whole)
+    samples, shift = whole[first:last], first / RATE_HZ
+    placed = (
+        _placed(word.text, samples, max(0.0, word.start_s - shift), word.end_s - shift) for word in words
     )
-    return Sound(samples, words)
+    return Sound(samples, tuple(placed))
 
 
 def _placed(text: str, samples: Pcm, start_s: float, end_s: float) -> TruthWord:
     """A word ends with its sound: the engine counts the pause at a comma as part of the word before it."""
     piece = samples[round(start_s * RATE_HZ) : round(end_s * RATE_HZ)]
-    end_s = start_s + (_bounds(piece)[1] / RATE_HZ if piece.any() else 0.0)
+    end_s = start_s + (_bounds(piece)[1] / RATE_HZ if piece[: piece.size // 80 * 80].any() else 0.0)
     return TruthWord(text.strip(".,?!").lower(), start_s, end_s)
 
 

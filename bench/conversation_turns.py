@@ -5,53 +5,144 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
+from bench.conversation_pauses import (
+    ARABIC_VOICES,
+    OTHER_PROGRAM,
+    OTHER_VOICES,
+    TUNING_VOICES,
+    Moment,
+    Place,
+    Voice,
+    evidence,
+    moments,
+    read,
+    speak,
+)
 from bench.conversation_scenarios import FILLED, HALVES, TURNS, Dice
-from bench.conversation_sounds import RATE_HZ, Phrasebook, Sound
-from pipeline.endpointing import EndOfTurn, TurnEvidence
+from bench.conversation_sounds import VOICES, Phrasebook
+from pipeline.endpointing import EndOfTurn
+from pipeline.sentence_ends import sentence_ends
 from pipeline.turn_judge import TurnJudge
+from pipeline.turn_scorer import BuiltInScorer
 
+ALL: Final = 100
 ASKED: Final = "Good morning, how may I help you?"
-SILENCE_MS: Final = 200
-"""When the scorer is asked."""
-
 PAUSES_S: Final = (0.3, 1.2)
 BUDGETS_MS: Final = (300, 600)
 _ACTION_MS: Final = (200, 250, 300, 350, 400, 500, 600)
-_TIMEOUT_MS: Final = (400, 600, 800, 1000, 1300, 1600, 2000)
-_THRESHOLDS: Final = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+_TIMEOUT_MS: Final = (400, 600, 800, 1000, 1300, 1600, 2000, 2500)
+_THRESHOLDS: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+_LONGER: Final = (
+    (200.0, 1.0),
+    (300.0, 0.556),
+    (600.0, 0.217),
+    (1000.0, 0.10),
+    (1600.0, 0.05),
+    (3000.0, 0.005),
+)
+"""What share of people's pauses is longer than so many ms: what the silence-only baseline of eot-bench cuts
+off in English at these delays (pauses of 200 ms and more; the last one is ours)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """`gap_ms`: until the caller went on; None: they were done."""
+    """`gap_ms`: until the caller went on; None: they were done. `place`: of a pause."""
 
     p: float
     gap_ms: float | None
+    place: Place | None = None
 
 
-def measure(book: Phrasebook, count: int) -> dict[str, Any]:
-    """Cut-offs at each mean delay, and the fixed silence's beside it; `count` pauses and as many ends."""
-    silences = asyncio.run(_score(book, count))
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Turns of a file in some voices."""
+
+    name: str
+    file: str
+    voices: tuple[Voice, ...]
+    language: str = "en"
+
+
+SETS: Final = (
+    Set("sentences and voices not tuned on", "held_out_en.txt", OTHER_VOICES),
+    Set("the same, flite's voices", "held_out_en.txt", OTHER_PROGRAM),
+    Set("whole sentences before every pause", "full_stops_en.txt", OTHER_VOICES),
+    Set("Arabic", "held_out_ar.txt", ARABIC_VOICES, "ar"),
+    Set("sentences and voices tuned on", "tuned_on_en.txt", TUNING_VOICES[:4]),
+)
+"""The first is what the targets are held against."""
+
+
+def measure(book: Phrasebook, count: int) -> list[dict[str, Any]]:
+    """Of each set the cut-offs at each mean delay, and the fixed silence's beside it; at last of `count`
+    turns and halves of the bench's own callers. With a count below `ALL` only the first set, in one voice."""
+    found = []
+    for each in SETS if count >= ALL else SETS[:1]:
+        voices = [voice for voice in each.voices if voice.is_there][: None if count >= ALL else 1]
+        if voices:
+            found.append({"name": each.name, "voices": len(voices), **_figures(_of_set(each, voices))})
+    own = asyncio.run(_score(_own(book, count)))
+    found.append({"name": "the bench's own callers, tuned on", "voices": len(VOICES), **_figures(own)})
+    return found
+
+
+def _of_set(each: Set, voices: Sequence[Voice]) -> list[Silence]:
+    turns = read(each.file)
+    spoken = [moments(turns, speak(turns, [voice], each.language), each.language) for voice in voices]
+    return asyncio.run(_score([moment for some in spoken for moment in some]))
+
+
+def _figures(silences: Sequence[Silence]) -> dict[str, Any]:
     points = [(*_at(policy, silences), policy) for policy in _policies()]
-    found: dict[str, Any] = {"pauses": count, "ends": count}
+    pauses = [each for each in silences if each.gap_ms is not None]
+    found: dict[str, Any] = {"pauses": len(pauses), "ends": len(silences) - len(pauses)}
     for budget in BUDGETS_MS:
-        fitting = [point for point in points if point[0] <= budget]
-        delay, cut, policy = min(fitting, key=lambda point: (point[1], point[0]))
-        fixed = _at(EndOfTurn(action_delay_ms=budget, timeout_ms=budget), silences)
+        delay, cut, policy = _best(points, budget)
+        fixed = EndOfTurn(action_delay_ms=budget, timeout_ms=budget)
+        real = _with_real_lengths(silences)
         found[f"at_{budget}_ms"] = {
             "cut_off": round(cut, 4),
             "mean_delay_ms": round(delay, 1),
             "knobs": [policy.threshold, policy.action_delay_ms, policy.timeout_ms],
-            "fixed_silence": round(fixed[1], 4),
+            "fixed_silence": round(_at(fixed, silences)[1], 4),
+            "inside_cut_off": _share(policy, pauses, Place.INSIDE),
+            "real_lengths": round(_best([(*_at(each, real), each) for each in _policies()], budget)[1], 4),
+            "real_lengths_fixed_silence": round(_at(fixed, real)[1], 4),
         }
+    found["defaults"] = [round(each, 4) for each in _at(EndOfTurn(), silences)]
     found["curve"] = [(round(delay), round(cut, 4)) for delay, cut, _ in _frontier(points)]
     return found
+
+
+def _best(points: Sequence[tuple[float, float, EndOfTurn]], budget: int) -> tuple[float, float, EndOfTurn]:
+    fitting = [point for point in points if point[0] <= budget]
+    return min(fitting, key=lambda point: (point[1], point[0]))
+
+
+def _share(policy: EndOfTurn, pauses: Sequence[Silence], place: Place) -> float | None:
+    cut = [policy.delay_ms(each.p) < (each.gap_ms or 0.0) for each in pauses if each.place is place]
+    return round(float(np.mean(cut)), 4) if cut else None
+
+
+def _with_real_lengths(silences: Sequence[Silence]) -> list[Silence]:
+    """The same pauses, as long as people's: the n-th of them has the n-th of evenly spaced shares."""
+    lengths, shares = zip(*_LONGER, strict=True)
+    order = np.random.default_rng(1).permutation(sum(each.gap_ms is not None for each in silences))
+    even = iter((order + 0.5) / len(order))
+    return [
+        each
+        if each.gap_ms is None
+        else replace(each, gap_ms=float(np.interp(-np.log(next(even)), -np.log(shares), lengths)))
+        for each in silences
+    ]
 
 
 def _policies() -> list[EndOfTurn]:
@@ -78,24 +169,21 @@ def _frontier(points: Sequence[tuple[float, float, EndOfTurn]]) -> list[tuple[fl
     return best
 
 
-async def _score(book: Phrasebook, count: int) -> list[Silence]:
-    judge = TurnJudge()
-    found: list[Silence] = []
+def _own(book: Phrasebook, count: int) -> list[Moment]:
+    found: list[Moment] = []
     for seed in range(count):
         dice = Dice(book, "ends", seed)
-        found.append(Silence(await judge.p_eot(_evidence(dice.one(TURNS))), None))
+        found.append(Moment(evidence(dice.one(TURNS), ASKED), None))
         first, _ = dice.pair((*HALVES, *FILLED))
-        found.append(Silence(await judge.p_eot(_evidence(first)), dice.between(*PAUSES_S) * 1000))
+        found.append(Moment(evidence(first, ASKED), Place.INSIDE))
     return found
 
 
-def _evidence(sound: Sound) -> TurnEvidence:
-    silence = np.zeros(SILENCE_MS * RATE_HZ // 1000, np.int16)
-    return TurnEvidence(
-        audio=np.concatenate((np.zeros(RATE_HZ, np.int16), sound.samples, silence)),
-        rate_hz=RATE_HZ,
-        words=" ".join(word.text for word in sound.words),
-        asked=ASKED,
-        silence_ms=SILENCE_MS,
-        voiced_ms=round(sound.seconds * 1000),
-    )
+async def _score(found: Sequence[Moment]) -> list[Silence]:
+    """Each pause as long as the dice say."""
+    judge = TurnJudge(built_in=BuiltInScorer(sentence_ends()))
+    lengths_ms = np.random.default_rng(0).uniform(*PAUSES_S, len(found)) * 1000
+    return [
+        Silence(await judge.p_eot(each.evidence), None if each.place is None else float(gap_ms), each.place)
+        for each, gap_ms in zip(found, lengths_ms, strict=True)
+    ]

@@ -26,9 +26,11 @@ from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.phrases import Phrases
 from pipeline.reach import Reach, reaching
+from pipeline.sentence_ends import sentence_ends
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.turn_judge import TurnJudge
+from pipeline.turn_scorer import BuiltInScorer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ START_TIMEOUT_S = 60.0
 """A model that is not loaded after this will not be: the server says so instead of waiting."""
 
 BUILT_IN: Final = TurnJudge()
-"""Judges the ends of turns where an agent has no model for it."""
+"""Judges the ends of turns where nobody chose another."""
 
 Load = Callable[[str, str, Mapping[str, Any]], Any]
 """Makes an engine from its kind, its name and its options."""
@@ -302,11 +304,11 @@ class Engines:
     async def _judge(self, choice: AgentChoice) -> TurnJudge | None:
         """Who judges the ends of turns; None where the agent's model is missing, and the agent with it."""
         path = choice.turn_model
-        if not path:
-            return BUILT_IN
         try:
             if path not in self._judges:
-                self._judges[path] = TurnJudge(await asyncio.to_thread(load_turn_model, path))
+                built_in = BuiltInScorer(await asyncio.to_thread(sentence_ends))
+                model = await asyncio.to_thread(load_turn_model, path) if path else None
+                self._judges[path] = TurnJudge(model, built_in=built_in)
             return self._judges[path]
         except EngineMissing as error:
             self._missing[choice.agent_id] = str(error)

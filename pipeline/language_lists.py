@@ -27,12 +27,14 @@ class WordLists:
 
     `backchannels`: "go on, I am listening", said over the agent. `stops`: whoever says these wants the floor.
     `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
-    words after which more comes. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
+    words after which more comes; `unending`: those after which it
+    does whatever the voice does. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
     answers to a yes-or-no question. `closing`: last words after which nothing comes; `wanting`: last words
     that mostly want another ("I need to change"). `asking`: first words of a question;
     `conditions`: first words of half a sentence; `finished`: endings that are whole although their last word
     dangles ("turn it on"); `stranded`: those that may also end a clause which began with one of `relatives`
-    ("what I asked for"). `digits`: single word to digit; `homophones`: words that are digits only where
+    ("what I asked for"). `numbers`: words of numbers that are no digits; `streets`: what streets are called.
+    `digits`: single word to digit; `homophones`: words that are digits only where
     digits are expected."""
 
     backchannels: frozenset[str] = frozenset()
@@ -40,6 +42,7 @@ class WordLists:
     fillers: frozenset[str] = frozenset()
     light: frozenset[str] = frozenset()
     dangling: frozenset[str] = frozenset()
+    unending: frozenset[str] = frozenset()
     openers: frozenset[str] = frozenset()
     yes_no: frozenset[str] = frozenset()
     closing: frozenset[str] = frozenset()
@@ -49,6 +52,8 @@ class WordLists:
     stranded: frozenset[str] = frozenset()
     relatives: frozenset[str] = frozenset()
     finished: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    streets: frozenset[str] = frozenset()
     digits: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
     homophones: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
 
@@ -134,6 +139,7 @@ _ENGLISH: Final = WordLists(
         a an the and or but so because if of to for from in on at with by my your his her our their its is
         are was were will would can could i we that which um uh er erm hmm like about double triple
     """),
+    unending=_set("a an the my your our their and but or because if of"),
     openers=_phrases("""
         my number is, my name is, it is, it's, let me see, let me think, hold on, wait, one moment, well,
         just a second, i think, i would like, i want, yes but, no but, the number is, the code is, my code
@@ -163,6 +169,14 @@ _ENGLISH: Final = WordLists(
         it on, it in, it is, them on, them in, that on, me in, about that, for that, of that, with that,
         like that, do that, to that, after that, know that, want that, have that, i am, you are
     """),
+    numbers=_set("""
+        ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty
+        fifty sixty seventy eighty ninety hundred thousand million dozen half double triple
+    """),
+    streets=_set("""
+        street avenue road lane drive close hill way square court place park terrace gardens crescent
+        boulevard building house
+    """),
     digits=_numbered("zero/oh/nought one two three four five six seven eight nine"),
     homophones=MappingProxyType({"o": "0", "to": "2", "too": "2", "for": "4"}),
 )  # fmt: skip
@@ -183,6 +197,7 @@ _ARABIC: Final = WordLists(
         و او أو ثم لكن بس لان لأن اذا إذا من في على الى إلى عن مع ان أن انا أنا هو هي يعني اه آه امم هذا هذه
         الذي التي
     """),
+    unending=_set("و او أو ثم في من على الى إلى عن ان أن لان لأن الذي التي"),
     openers=_phrases("""
         رقمي, رقمي هو, اسمي, اسمي هو, انا اسمي, لحظة, دقيقة, انتظر, اريد, نعم لكن, لا لكن, الرقم, الرقم هو,
         ابغى, عايز, بدي, اريد ان, ممكن, عنواني, عنواني هو, الاسم, الرمز, الرمز هو
@@ -195,6 +210,10 @@ _ARABIC: Final = WordLists(
         اريد ابغى عايز بدي عندي كان كنت هل متى اين كيف كم ماذا قبل بعد حتى كل بعض غير ليس لم لن سوف قد
     """),
     conditions=_set("اذا لو لان بعد قبل عندما لما"),
+    numbers=_set("""
+        عشرة عشر عشرون عشرين ثلاثون ثلاثين اربعون اربعين خمسون خمسين ستون سبعون ثمانون تسعون مئة مائة الف
+    """),
+    streets=_set("شارع طريق بناية حي ساحة"),
     asking=_set("هل متى اين كيف كم ماذا لماذا من ما ايش شو وين ليش ممكن"),
     digits=_numbered(
         "صفر واحد/واحدة اثنان/اثنين/اتنين ثلاثة/تلاتة/ثلاث اربعة/أربعة/اربع "

@@ -10,7 +10,7 @@ from typing import Final
 from pipeline.boundary import contained
 from pipeline.endpointing import EndOfTurnScorer, TurnEvidence
 from pipeline.errors import EngineError
-from pipeline.turn_scorer import BuiltInScorer, by_words
+from pipeline.turn_scorer import BuiltInScorer, by_words, unfinished
 
 DEADLINE_S: Final = 0.1
 """A model that takes longer is not waited for: the silence it judges would be longer than it saves."""
@@ -41,7 +41,7 @@ class TurnJudge:
         certain = by_words(evidence)
         if certain is not None:
             return certain
-        if self._model is not None:
+        if self._model is not None and not unfinished(evidence):
             loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self._deadline_s):

@@ -149,9 +149,10 @@ def test_the_page_holds_every_target_and_says_that_the_voices_are_synthetic() ->
     names = ("clean turn", "interruption, middle", "cough", "silence")
     ours = {name: summary([call(name, 0)[1]]) for name in names}
     theirs = {name: summary([call(name, 0, vad_only=True)[1]]) for name in names}
-    figures = {"session": ours, "vad_only": theirs, "end_of_turn": measure(phrasebook(), 4)}
+    figures: dict[str, Any] = {"session": ours, "vad_only": theirs, "end_of_turn": measure(phrasebook(), 4)}
     page = conversation_report.page(figures, {})
     assert "synthetic" in page
+    assert all(each["name"] in page for each in figures["end_of_turn"])
     for row in conversation_report.target_rows(figures):
         assert row[0] in page
         assert row[-1] in (("met", "missed") if row[1] else ("",))

@@ -8,6 +8,7 @@ import pytest
 from pipeline.audio import Pcm
 from pipeline.endpointing import EndOfTurn, TurnEvidence
 from pipeline.prosody import prosody_of
+from pipeline.sentence_ends import sentence_ends
 from pipeline.speech import Expected
 from pipeline.turn_scorer import BuiltInScorer
 from tests.support.callers import at_level, over_ulaw, spoken
@@ -30,13 +31,16 @@ def p_eot(words: str, expected: Expected | None = None, *, asked: str = "", lang
         "I want to pay and",
         "well, um",
         "because",
-        "if it rains tomorrow",
         "it is about my bill and",
         "let me see",
     ],
 )
 def test_words_that_ask_for_more(words: str) -> None:
     assert p_eot(words) < 0.15
+
+
+def test_half_a_condition_wants_the_other_half() -> None:
+    assert p_eot("if it rains tomorrow") < min(0.5, p_eot("so it rains tomorrow"))
 
 
 @pytest.mark.parametrize("words", ["رقمي هو", "اريد ان", "نعم لكن", "انا اسمي"])
@@ -63,7 +67,7 @@ def test_words_that_are_over(words: str) -> None:
 )
 def test_a_dangling_word_may_be_the_end(whole: str, dangling: str) -> None:
     assert p_eot(whole) > 0.3
-    assert p_eot(dangling) < 0.1
+    assert p_eot(dangling) < 0.15
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,35 @@ def test_digits_until_all_are_there() -> None:
     for said in ("four", "four one five", "it is four one five nine two"):
         assert p_eot(said, DIGITS) < 0.1
     assert p_eot("four one five nine two six", DIGITS) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("asked", "part", "whole"),
+    [
+        ("What is your phone number?", "oh four one five", "oh four one five nine two six five three five"),
+        ("What is your date of birth?", "the third of may", "the third of may nineteen eighty four"),
+        ("What is your address?", "forty two", "forty two harbour street"),
+        ("How many people will come?", "about", "about fifteen"),
+        ("How can I help you?", "is there", "is there a lift in the house"),
+    ],
+)
+def test_what_was_asked_for_tells_a_part_from_the_whole(asked: str, part: str, whole: str) -> None:
+    assert 1.5 * p_eot(part, asked=asked) < p_eot(whole, asked=asked)
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("she would like to buy", "she would like to buy it"),
+        ("we live in a small", "we live in a small town"),
+    ],
+)
+def test_a_model_of_sentences_knows_words_that_no_list_has(part: str, whole: str) -> None:
+    scorer = BuiltInScorer(sentence_ends())
+    unfinished, done = (
+        scorer.p_eot(TurnEvidence(audio=SILENCE, rate_hz=8000, words=words)) for words in (part, whole)
+    )
+    assert 1.5 * unfinished < done
 
 
 def test_a_known_answer_is_the_end() -> None:
