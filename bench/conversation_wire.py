@@ -168,11 +168,12 @@ def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[O
     have none."""
     here, there = summary(wire), summary(virtual)
     figure = "yield_ms" if here["yield_ms"]["count"] else "response_ms"
+    pairs = [(getattr(one, figure), getattr(other, figure)) for one, other in zip(wire, virtual, strict=True)]
     differences = [
-        one - other
-        for pair in zip(wire, virtual, strict=True)
-        if len(set(map(len, (each := [_values(found, figure) for found in pair])))) == 1
-        for one, other in zip(*each, strict=True)
+        ms - beside_ms
+        for here_ms, there_ms in pairs
+        if len(here_ms) == len(there_ms)
+        for ms, beside_ms in zip(here_ms, there_ms, strict=True)
     ]
     row = {
         "scenario": name,
@@ -188,8 +189,3 @@ def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[O
         "reasons": here["reasons"],
     }
     return row | ({"apart_ms": round(abs(median(differences)), 1)} if differences else {})
-
-
-def _values(found: Outcome, figure: str) -> list[float]:
-    value = found.response_ms if figure == "response_ms" else found.yield_ms
-    return value if isinstance(value, list) else [value] if value is not None else []
