@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,58 +12,11 @@ from pipeline import wav
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk import TrunkSettings
+from tests.support.baresip import baresip
 from tests.support.leg import Party
-from tests.support.ports import free_port
-from tests.support.tones import loud_part, share_at, tone, write_wav
+from tests.support.tones import loud_part, share_at, tone
 
 pytestmark = pytest.mark.peer
-
-CONFIG = """\
-poll_method epoll
-sip_listen 127.0.0.1:{port}
-audio_source aufile,{directory}/hum.wav
-net_interface 127.0.0.1
-ausrc_srate {rate}
-auplay_srate {rate}
-ausrc_channels 1
-auplay_channels 1
-audio_alert none
-rtp_ports 46000-46999
-snd_path {directory}
-module_path /usr/lib/baresip/modules
-module g711.so
-module g722.so
-module opus.so
-module aufile.so
-module sndfile.so
-module_tmp uuid.so
-module_tmp account.so
-module_app menu.so
-"""
-
-
-@asynccontextmanager
-async def baresip(directory: Path, codec: str, rate_hz: int, transport: str) -> AsyncIterator[int]:
-    """baresip that answers every call, hums 440 Hz, and records what it decodes."""
-    port = free_port()
-    (directory / "config").write_text(CONFIG.format(port=port, directory=directory, rate=rate_hz))
-    (directory / "accounts").write_text(
-        f"<sip:bs@127.0.0.1:{port};transport={transport}>;regint=0;answermode=auto;audio_codecs={codec}\n"
-    )
-    (directory / "contacts").touch()
-    write_wav(directory / "hum.wav", tone(440, 4.0, rate_hz), rate_hz)
-    process = await asyncio.create_subprocess_exec(
-        "baresip", "-f", str(directory), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(20):
-            while b"baresip is ready" not in (line := await process.stdout.readline()):
-                assert line, "baresip did not start"
-        yield port
-    finally:
-        process.terminate()
-        await process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +26,7 @@ async def baresip(directory: Path, codec: str, rate_hz: int, transport: str) -> 
 async def test_both_hear_each_other(tmp_path: Path, codec: str, rate_hz: int, transport: str) -> None:
     line_hz = 48000 if codec.startswith("opus") else rate_hz
     async with (
-        baresip(tmp_path, codec, line_hz, transport) as port,
+        baresip(tmp_path, codec, tone(440, 4.0, line_hz), line_hz, transport=transport) as port,
         Endpoint(EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24500, 24599))) as phone,
     ):
         trunk = phone.add_trunk(TrunkSettings(id="bs", uri=f"sip:127.0.0.1:{port};transport={transport}"))
