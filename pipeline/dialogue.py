@@ -291,6 +291,7 @@ class Dialogue:
     def _set_playout(self, now: float) -> None:
         """How the agent sounds follows from whose turn it is, and from nothing else."""
         state = self._turns.state
+        self._ears.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
         if state in _SILENCED:
             self.playout.hold()
             return
@@ -343,8 +344,7 @@ class Dialogue:
     def _start_reply(self, action: StartReply, now: float) -> None:
         if isinstance(action.event, UserSaid) and action.silent_since is not None:
             self._watch.caller(action.silent_since)
-            if action.event.text:
-                self._ears.believe()
+            self._ears.believe(action.event.text)
         if self._tasks is not None:
             self.answering.start(action, now, self._tasks)
 

@@ -57,7 +57,7 @@ class Ears:
         "_active", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs", "_n",
         "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
         "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
-        "rate_hz", "voiced_samples",
+        "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class Ears:
         self.language = language
         self.clock = MediaClock(rate_hz)
         self.last_frame_at = 0.0
+        self.over_agent = False  # the agent speaks
         self.voiced_samples = 0  # of the whole call
         self._stt = stt
         self._n = frame_samples(rate_hz)
@@ -104,7 +105,9 @@ class Ears:
             self._skip_tone(frame)
             return None
         verdict = self._vad.push(frame)
-        behind = not echo and self._foreground.is_background(frame, voiced=verdict.voiced)
+        behind = not echo and self._foreground.is_background(
+            frame, voiced=verdict.voiced, over_agent=self.over_agent
+        )
         echo = echo or behind
         active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
         sound = None
@@ -181,9 +184,10 @@ class Ears:
         """There were words in what was taken for noise."""
         self._foreground.heed()
 
-    def believe(self) -> None:
-        """What was heard is answered."""
-        self._foreground.believe()
+    def believe(self, words: str) -> None:
+        """What was heard is answered, as `words`."""
+        if words:
+            self._foreground.believe()
 
     def mask(self) -> None:
         """A digit was keyed: what is heard around now is its tone, not the caller."""

@@ -17,6 +17,10 @@ from pipeline.audio import FRAME_MS, Pcm
 MARGIN_DB: Final = 14.0
 """Below the caller's loud syllables. Their own last word is 6 to 10 dB below them, side talk 15 and more."""
 
+ASIDE_MARGIN_DB: Final = 11.0
+"""The same while the agent speaks: who wants to be heard over it does not lower their voice, and the loudest
+syllables of side talk come within 14 dB."""
+
 _KNOWN_FRAMES: Final = 25  # half a second of voice, before anybody is background
 _HANG_FRAMES: Final = 8  # 160 ms: soft sounds after a loud one are the caller's own
 _ATTACK: Final = 0.1  # of the way up, a voiced frame: a key's tone or a thump does not set the level
@@ -58,8 +62,9 @@ class Foreground:
             self._noise_dbov = min(loud_dbov, most_dbov)
         self._hang = 0
 
-    def is_background(self, frame: Pcm, *, voiced: bool) -> bool:
-        """`frame` (20 ms) is sound from behind the caller. Never while their level is not known."""
+    def is_background(self, frame: Pcm, *, voiced: bool, over_agent: bool = False) -> bool:
+        """`frame` (20 ms) is sound from behind the caller. Never while their level is not known.
+        `over_agent`: the agent speaks."""
         if not voiced:
             self._hang -= self._hang > 0
             return False
@@ -71,7 +76,7 @@ class Foreground:
         above_db = level_dbov - self._level_dbov
         if above_db > 0.0:
             self._level_dbov += above_db if self._frames == 0 else _ATTACK * above_db
-        if above_db > -MARGIN_DB:
+        if above_db > -(ASIDE_MARGIN_DB if over_agent else MARGIN_DB):
             self._frames += 1
             self._hang = _HANG_FRAMES
             return False

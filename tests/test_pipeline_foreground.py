@@ -14,14 +14,14 @@ CALLER = "I would like to change the address of my last order, please."
 ROOM = "Honey, did you feed the dog this morning?"
 
 
-def judged(line: Foreground, said: Pcm) -> tuple[int, int]:
+def judged(line: Foreground, said: Pcm, *, over_agent: bool = False) -> tuple[int, int]:
     """Voiced frames of `said`, and how many of them were background."""
     vad = EnergyVad(8000)
     voiced = background = 0
     for start in range(0, len(said) // 160 * 160, 160):
         frame = said[start : start + 160]
         verdict = vad.push(frame)
-        behind = line.is_background(frame, voiced=verdict.voiced)
+        behind = line.is_background(frame, voiced=verdict.voiced, over_agent=over_agent)
         voiced += verdict.voiced
         background += behind
     return voiced, background
@@ -105,3 +105,13 @@ def test_words_in_what_was_taken_for_noise_make_it_a_voice_again() -> None:
     assert background > 0.5 * voiced
     line.heed()
     assert judged(line, voice(CALLER, -30.0))[1] < 0.1 * voiced
+
+
+@pytest.mark.parametrize("name", ["en-us", "en-gb", "en-us+f3", "en-us+m3"])
+def test_side_talk_over_the_agent_is_background_and_a_caller_who_interrupts_is_not(name: str) -> None:
+    line = Foreground()
+    judged(line, voice(CALLER, -22, name))
+    voiced, background = judged(line, voice(ROOM, -37, name), over_agent=True)
+    assert background > 0.85 * voiced
+    voiced, background = judged(line, voice(CALLER, -26, name), over_agent=True)
+    assert background < 0.2 * voiced
