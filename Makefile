@@ -42,6 +42,7 @@ check: .venv/.dev
 	$(BIN)/python -m pytest -q tests/test_repo_*.py
 
 bench: .venv/.dev
+	@.ci/system-packages sox flite
 	$(BIN)/python -m bench all --short $(ARGS)
 
 format: .venv/.dev

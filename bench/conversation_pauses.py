@@ -6,24 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
-import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
 
-from bench.conversation_sounds import RATE_HZ, SPEECH_DBOV, Sound, TruthWord, at_level, espeak, trimmed
+from bench.conversation_sounds import FLITE, RATE_HZ, Sound, TruthWord, espeak, flite
 from pipeline.endpointing import TurnEvidence
-from pipeline.resample import resample
 
 TURNS: Final = Path(__file__).parent / "turns"
-FLITE: Final = "flite"
-_SILENT_PHONE: Final = "pau"
 SILENCE_MS: Final = 200
 """When the scorer is asked."""
 
@@ -152,7 +146,7 @@ def speak(turns: Sequence[Turn], voices: Sequence[Voice], language: str = "en") 
 
 def _spoken(jobs: Sequence[tuple[str, Voice]], language: str) -> list[Sound]:
     slow = iter(asyncio.run(espeak([(text, v.name, v.wpm) for text, v in jobs if v.wpm], language)))
-    return [next(slow) if voice.wpm else _flite(text, voice.name) for text, voice in jobs]
+    return [next(slow) if voice.wpm else flite(text, voice.name) for text, voice in jobs]
 
 
 def _joined(sounds: Sequence[Sound], turn: Turn) -> Sound:
@@ -167,27 +161,3 @@ def _joined(sounds: Sequence[Sound], turn: Turn) -> Sound:
         for text, word in zip(turn.words, whole.words, strict=True)
     )
     return Sound(whole.samples, tuple(words))
-
-
-def _flite(text: str, voice: str) -> Sound:
-    """flite tells where phones are, not words: those of the first n words are as many as the first n words
-    have by themselves."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "said.wav"
-        phones = _phones(text, voice, str(path))
-        with wave.open(str(path)) as file:
-            rate_hz, frames = file.getframerate(), file.readframes(file.getnframes())
-    samples = resample(np.frombuffer(frames, np.int16), rate_hz, RATE_HZ)
-    spoken = text.split()
-    counts = [len(_phones(" ".join(spoken[:count]), voice, "none")) for count in range(1, len(spoken))]
-    ends = [phones[min(count, len(phones)) - 1] for count in (*counts, len(phones))]
-    starts = [0.0, *ends[:-1]]
-    return trimmed(at_level(samples, SPEECH_DBOV), [*map(TruthWord, spoken, starts, ends)])
-
-
-def _phones(text: str, voice: str, path: str) -> list[float]:
-    """Where each phone ends, in seconds, silences left out."""
-    command = [FLITE, "-voice", voice, "-psdur", "-t", text + " ", "-o", path]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    pairs = (each.rsplit(":", 1) for each in told.split())
-    return [float(end) for phone, end in pairs if phone != _SILENT_PHONE]

@@ -59,7 +59,7 @@ FILLED: Final = (
     ("The number on it is um", "hard to read."),
 )
 DIGITS: Final = ("four one five", "five five two", "six seven one", "nine zero three", "two eight four")
-BACKCHANNELS: Final = ("Mm-hm.", "Yeah.", "Okay.", "Right.", "I see.")
+BACKCHANNELS: Final = ("Uh-huh.", "Yeah.", "Okay.", "Right.", "I see.")
 INTERRUPTIONS: Final = (
     "Wait, that is not what I asked for.",
     "Stop, I only want the price.",

@@ -1,15 +1,19 @@
 """What scripted callers say, with the exact place of every word.
 
-All voices are synthetic: espeak-ng in several voices and at several speeds. That makes the truth exact and
-the caller patient; how people sound it does not show."""
+All voices are synthetic: espeak-ng in several voices and at several speeds, and flite. That makes the truth
+exact and the caller patient; how people sound it does not show."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import wave
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -21,8 +25,11 @@ from pipeline.resample import resample
 from pipeline.speech import SpokenWord
 
 RATE_HZ: Final = 8000
-VOICES: Final = (("en-us", 165), ("en-gb", 150), ("en-us+f3", 180), ("en-us+m3", 200))
-"""A caller's voice, and its speed in words a minute."""
+VOICES: Final = (("en-us", 165), ("en-gb", 150), ("en-us+f3", 180), ("en-us+m3", 200), ("slt", 0))
+"""A caller's voice, and its speed in words a minute; 0 is one of flite's, which has its own."""
+
+FLITE: Final = "flite"
+_SILENT_PHONE: Final = "pau"
 
 AGENT_VOICE: Final = ("en-us+f2", 160)
 SPEECH_DBOV: Final = -22.0
@@ -86,19 +93,21 @@ class Sound:
 
 
 class Phrasebook:
-    """Every phrase of every voice, synthesised once; `agent` is a long reading, cut at its words."""
+    """Every phrase of every voice, synthesised once: espeak-ng's all at first, flite's when they are wanted,
+    since it takes a process for every word."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
-        texts = sorted(set(phrases))
-        self._sounds: dict[tuple[str, int], Sound] = {}
-        said = asyncio.run(espeak([(text, *voice) for voice in VOICES for text in texts]))
-        for number in range(len(VOICES)):
-            for place, text in enumerate(texts):
-                self._sounds[text, number] = said[number * len(texts) + place]
+        self._texts = frozenset(phrases)
+        wanted = [(text, *voice) for voice in VOICES if voice[1] for text in sorted(self._texts)]
+        said = asyncio.run(espeak(wanted))
+        self._sounds = {(text, name): sound for (text, name, _), sound in zip(wanted, said, strict=True)}
 
     def __call__(self, text: str, voice: int) -> Sound:
         """`text` in one of the voices. Raises KeyError for a text that was not announced."""
-        return self._sounds[text, voice % len(VOICES)]
+        key = text, VOICES[voice % len(VOICES)][0]
+        if key not in self._sounds and text in self._texts:
+            self._sounds[key] = flite(*key)
+        return self._sounds[key]
 
 
 @lru_cache(maxsize=1)
@@ -156,6 +165,30 @@ async def _say(engine: Espeak, text: str, language: str) -> Sound:
     words = [TruthWord(place.text, place.start * ratio, place.end * ratio) for place in places]
     whole = resample(np.concatenate(pieces), engine.rate_hz, RATE_HZ)
     return trimmed(at_level(whole, SPEECH_DBOV), words)
+
+
+def flite(text: str, voice: str) -> Sound:
+    """A text in a voice of flite's, which tells where phones are, not words: those of the first n words are
+    as many as the first n words have by themselves."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "said.wav"
+        phones = _phones(text, voice, str(path))
+        with wave.open(str(path)) as file:
+            rate_hz, frames = file.getframerate(), file.readframes(file.getnframes())
+    samples = resample(np.frombuffer(frames, np.int16), rate_hz, RATE_HZ)
+    spoken = text.split()
+    counts = [len(_phones(" ".join(spoken[:count]), voice, "none")) for count in range(1, len(spoken))]
+    ends = [phones[min(count, len(phones)) - 1] for count in (*counts, len(phones))]
+    starts = [0.0, *ends[:-1]]
+    return trimmed(at_level(samples, SPEECH_DBOV), [*map(TruthWord, spoken, starts, ends)])
+
+
+def _phones(text: str, voice: str, path: str) -> list[float]:
+    """Where each phone ends, in seconds, silences left out."""
+    command = [FLITE, "-voice", voice, "-psdur", "-t", text + " ", "-o", path]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    pairs = (each.rsplit(":", 1) for each in told.split())
+    return [float(end) for phone, end in pairs if phone != _SILENT_PHONE]
 
 
 def trimmed(whole: Pcm, words: Sequence[TruthWord]) -> Sound:

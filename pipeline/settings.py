@@ -19,11 +19,10 @@ class SessionSettings:
     `prepare_early`: the agent is asked then too, and its answer held until the turn is over for certain.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
     `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: voice of which no word is
-    understood that makes it fall silent (words that are meant for the agent stop it at once, and a drawn-out
-    "mm-hm" lasts 0.8 s); `hush_ms`: the same for sound with a pitch, which no cough has; after a mere "mm-hm"
-    the agent goes on. `halt_ms`: voice so long was
-    no noise, and the agent does not go on after it; `opening_ms`: the first so much of the first words is
-    never stopped, because most people say "hello?" over them.
+    understood that makes it fall silent (words that are meant for the agent stop it at once); `hush_ms`: the
+    same for sound with a pitch, which no cough has; after a mere "mm-hm" the agent goes on. `halt_ms`: voice
+    so long was no noise, and the agent does not go on after it; `opening_ms`: the first so much of the first
+    words is never stopped, because most people say "hello?" over them.
     `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
     `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
     `dead_air_ms`: from the caller's last word until something must be heard, and again after it;
@@ -52,8 +51,8 @@ class SessionSettings:
     prepare_early: bool = True
     stt_deadline_ms: int = 800
     duck_ms: int = 240
-    barge_in_ms: int = 800
-    hush_ms: int = 800
+    barge_in_ms: int = 700
+    hush_ms: int = 700
     halt_ms: int = 1600
     opening_ms: int = 1000
     overlap_ms: int = 600
