@@ -253,7 +253,7 @@ def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
     parts = [
         "# Conversations",
         "",
-        "**All voices are synthetic** (four of espeak-ng's, one of flite's; noises of sox's), and the models are",
+        "**All voices are synthetic** (espeak-ng's and one of flite's; noises of sox's), and the models are",
         "stand-ins with fixed budgets. What is measured is turn-taking: read it as a comparison, not as a",
         "promise about people. The weights of the built-in scorer were set on sentences of the same kind;",
         "false cut-offs are those on sentences and voices that they were not set on. On the virtual clock",
