@@ -12,17 +12,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm
 from pipeline.engines.espeak import ESPEAK, Espeak
 from pipeline.engines.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
 from pipeline.engines.voice_process import VoiceProcess
 from pipeline.engines.voice_wire import Word, pack_chunk, unpack_chunk
 from pipeline.errors import EngineError, EngineMissing, LocalError, SettingsRefused
-from pipeline.outcome import EndReason
-from pipeline.session import Session
 from pipeline.speech import SpeechChunk, SpokenWord
-from tests.support.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.engines import espeak as speech_of
 
 GREETING = "Thank you for calling. How can I help you today?"
@@ -153,38 +149,6 @@ async def test_a_hanging_helper_is_killed(voice: Espeak, monkeypatch: pytest.Mon
         await spoken(voice, GREETING)
     assert caught.value.retryable
     assert await gone(pid)
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-async def test_a_call_survives_its_helper(voice: Espeak, how: signal.Signals) -> None:
-    """There is no other voice; whoever asks again asks the next process."""
-    leg, text = FakeLeg(), "Hello, and welcome. How can we help you today?"
-    session = Session(leg=leg, agent=FakeAgent([Say(text), HangUp()]), stt=FakeStt(), tts=voice)
-    os.kill(pid_of(voice), how)
-    result = await session.run()
-    assert " ".join(entry.text for entry in result.transcript) == text
-    assert result.reason is EndReason.AGENT
-    assert {fault.role for fault in result.faults} <= {"tts"}
-
-
-async def test_a_helper_with_much_to_do_does_not_hang(voice: Espeak) -> None:
-    """Whoever waits longer than a hanging helper is waited for, behind others, is served all the same."""
-    pid, text, loop = pid_of(voice), " ".join(["word"] * 40), asyncio.get_running_loop()
-    began, waited_s, callers = loop.time(), 0.0, 100
-
-    async def wait() -> None:
-        nonlocal waited_s
-        stream = voice.speak(text, language="en")
-        await anext(stream)
-        waited_s = loop.time() - began
-        async for _ in stream:
-            pass
-
-    while waited_s < ESPEAK.hung_s:
-        began = loop.time()
-        await asyncio.gather(*(wait() for _ in range(callers)))
-        callers *= 2
-    assert pid_of(voice) == pid
 
 
 async def test_a_hanging_helper_is_killed_after_an_interruption(

@@ -158,23 +158,6 @@ def test_silence_within_what_is_played_has_its_cause() -> None:
     assert 2400 <= silence.ms <= 2600
 
 
-def test_a_voice_without_end_is_ended() -> None:
-    class Endless(FakeTts):
-        made_s = 0.0
-
-        async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
-            while True:
-                self.made_s += 1.0
-                yield SpeechChunk(tone(1.0))
-
-    endless, guard = Endless(), Guard("tts", "endless")
-    voices: list[Any] = [GuardedVoice(endless, guard, last=False), FakeTts()]
-    phrases = play(lambda: Phrases.prepare(voices, SessionSettings()))
-    assert phrases.at(Phrase.GOODBYE, RATE_HZ).samples.size < 5 * RATE_HZ
-    assert guard.health.errors == 3
-    assert endless.made_s < 150  # of three phrases
-
-
 def test_phrases_are_not_prepared_as_silence() -> None:
     phrases = play(lambda: Phrases.prepare([Odd(zeros(2)), FakeTts()], SessionSettings()))
     assert is_audible(phrases.at(Phrase.APOLOGY, RATE_HZ).samples)

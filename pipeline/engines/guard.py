@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
@@ -15,11 +15,6 @@ from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineRestin
 from pipeline.speech import SpeechChunk, TextToSpeech
 
 log = logging.getLogger(__name__)
-
-SPARE_S: Final = 10.0
-SLOWEST_S: Final = 0.5
-"""Of speech for each character: twice what a voice at a quarter of its speed takes. More is no speech, and
-has no end."""
 
 
 @runtime_checkable
@@ -176,20 +171,16 @@ class GuardedVoice:
         await self.engine.close()
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """As the engine's own, and no longer than `text` can take. Raises `EngineResting` at once while the
-        engine is left alone."""
+        """As the engine's own. Raises `EngineResting` at once while the engine is left alone."""
         guard = self._guard
         if not guard.admits(always=self._last):
             raise EngineResting(f"{guard.name} is left alone after it failed")
         waiting_since: float | None = _now()
-        begun, left = False, round(self.rate_hz * (SPARE_S + SLOWEST_S * len(text)))
+        begun = False
         try:
             with contained(guard.name):
                 async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
                     async for chunk in chunks:
-                        left -= chunk.samples.shape[0]
-                        if left < 0:
-                            raise EngineError(f"{guard.name} does not stop", retryable=False)
                         waiting_since, begun = None, True
                         yield chunk
                         waiting_since = _now()
