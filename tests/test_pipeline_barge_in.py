@@ -193,7 +193,7 @@ def test_a_recogniser_without_partials_and_slow_is_not_waited_for(*, pitched: bo
     """A voice has a pitch, a noise must last: for an agent that wants to yield at once."""
     agent = FakeAgent([LONG, LONG], BYE)
     settings = SessionSettings(hush_ms=300)
-    sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.8)
+    sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.7)
     _, leg = converse(agent, Spelling("my name is smith", delay_s=2.0), (1.2, sound), settings=settings)
     silent_from = next(a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1) - leg.started_at
     assert 1.2 + after_s - 0.02 <= silent_from <= 1.2 + after_s + 0.1
