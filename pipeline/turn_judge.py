@@ -52,4 +52,4 @@ class TurnJudge:
             except EngineError as error:
                 self.late += 1
                 log.warning("turn model failed", extra={"reason": str(error)})
-        return self._built_in.p_eot(evidence)
+        return self._built_in.weighed(evidence)

@@ -2,7 +2,7 @@
 
 Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
 felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
-the agent for good. What is only probable (a partial result, a voice of 0.8 s without a word, "okay" that is
+the agent for good. What is only probable (a partial result, a voice of 0.7 s without a word, "okay" that is
 followed by more than its like) silences it, and its reply is kept: was it no more than a listener's, it
 goes on where it was."""
 

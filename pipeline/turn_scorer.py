@@ -44,8 +44,10 @@ class BuiltInScorer:
     def p_eot(self, evidence: TurnEvidence) -> float:
         """From 0 (more comes) to 1 (done)."""
         certain = by_words(evidence)
-        if certain is not None:
-            return certain
+        return certain if certain is not None else self.weighed(evidence)
+
+    def weighed(self, evidence: TurnEvidence) -> float:
+        """The same where `by_words` has been asked and settles nothing."""
         terms = self.terms(evidence)
         weights = WITH_ENDS if "ends" in terms else WITHOUT_ENDS
         odds = weights["prior"] + sum(weights.get(name, 0.0) * value for name, value in terms.items())
@@ -67,7 +69,7 @@ class BuiltInScorer:
         if len(words) > 1:  # of one word the length says nothing
             terms.update(_of_the_length(len(words), voice, asking=asking))
         if self._ends is not None and evidence.language.startswith("en"):
-            pair, last = self._ends.odds(_WORD.findall(evidence.words.lower()))
+            pair, last = self._ends.odds(_WORD.findall(evidence.words))
             terms["ends"], terms["ends_last"] = pair + 3.0, last + 3.0
         if _may_be_a_story(words, evidence.asked, cues):
             terms["story"] = 1.0

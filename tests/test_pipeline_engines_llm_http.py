@@ -11,7 +11,7 @@ import pytest
 from pipeline.agent import Say, Trouble, UserSaid
 from pipeline.engines.llm import Llm
 from pipeline.errors import EngineError
-from pipeline.outcome import EndReason
+from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
 from pipeline.reach import Reach, reaching
 from pipeline.session import Session
@@ -93,6 +93,17 @@ async def test_a_server_behind_the_wall_is_not_reached() -> None:
         assert server.chat.requests == []
 
 
+async def call(chat: FakeChat, leg: FakeLeg) -> SessionResult:
+    """A caller who says "my order" to the agent that `chat` leads."""
+    return await Session(
+        leg=leg,
+        agent=agent(chat).join(context()),
+        stt=FakeStt("my order"),
+        tts=FakeTts(),
+        phrases=await Phrases.prepare([FakeTts()], SessionSettings()),
+    ).run()
+
+
 def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
     async def scene() -> None:
         cut = EngineError("cut", retryable=True)
@@ -101,13 +112,7 @@ def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
         )
         leg = FakeLeg([(4.0, voice(1.0))])
         leg.ends(14.0)
-        result = await Session(
-            leg=leg,
-            agent=agent(chat).join(context()),
-            stt=FakeStt("my order"),
-            tts=FakeTts(),
-            phrases=await Phrases.prepare([FakeTts()], SessionSettings()),
-        ).run()
+        result = await call(chat, leg)
         assert result.reason is EndReason.FAR_END
         assert [fault.message for fault in result.faults] == ["cut"]
         spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
@@ -121,13 +126,7 @@ def test_a_caller_whose_model_is_gone_hears_an_apology() -> None:
         gone = EngineError("model gone", retryable=True)
         chat = FakeChat(["How can I help you today?"], [gone], [gone], [gone], [gone], [gone], [gone])
         leg = FakeLeg([(4.0, voice(1.0))])
-        result = await Session(
-            leg=leg,
-            agent=agent(chat).join(context()),
-            stt=FakeStt("my order"),
-            tts=FakeTts(),
-            phrases=await Phrases.prepare([FakeTts()], SessionSettings()),
-        ).run()
+        result = await call(chat, leg)
         assert result.reason is EndReason.ENGINE_ERROR
         assert any("model gone" in fault.message for fault in result.faults if fault.role == "agent")
         spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
