@@ -54,6 +54,11 @@ class EngineBusy(EngineError):
         self.retry_after_s = retry_after_s
 
 
+def passes(error: EngineError) -> bool:
+    """Whether to ask the same engine again at once."""
+    return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
+
+
 class EngineResting(EngineError):
     """The engine failed a moment ago and is left alone for a while: it was not asked."""
 

@@ -118,15 +118,25 @@ async def _spoken(
     for phrase, written in texts.items():
         text = speakable(written, language)
         for voice in voices if text else ():
-            try:
-                samples = await synthesise(voice, text, language)
-            except (EngineError, TimeoutError) as error:
-                extra = {"phrase": phrase.value, "reason": str(error)}
-                log.warning("phrase could not be prepared", extra=extra)
-            else:
+            samples = await _patiently(voice, text, language, phrase)
+            if samples is not None:
                 spoken[phrase] = (text, samples, voice.rate_hz)
                 break
     return spoken
+
+
+async def _patiently(voice: TextToSpeech, text: str, language: str, phrase: Phrase) -> Pcm | None:
+    """`text`, asked for once more after a failure that may pass: the phrase stands for as long as the server
+    runs. None where it failed."""
+    for _ in range(2):
+        try:
+            return await synthesise(voice, text, language)
+        except (EngineError, TimeoutError) as error:
+            extra = {"phrase": phrase.value, "reason": str(error) or "not done in time"}
+            log.warning("phrase could not be prepared", extra=extra)
+            if not (isinstance(error, EngineError) and error.retryable):
+                break
+    return None
 
 
 async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:

@@ -1,8 +1,9 @@
 """The agent's voice: text in, audio into the playout, whatever the engines behind it do.
 
-An engine that fails or stalls is asked once more if that may help, then the next one is; each goes on where
-the last broke off, at the word. Long texts are cut into sentences, and the next is synthesised while one is
-heard: only a little ahead, since an interruption throws away what was made."""
+An engine that fails or stalls is asked once more if that may help, then the next one is; the last one is
+asked until the session's patience with a voice is over. Each goes on where the last broke off, at the word.
+Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead, since
+an interruption throws away what was made."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import numpy as np
 from pipeline.audibility import Audibility
 from pipeline.audio import Pcm
 from pipeline.boundary import contained
-from pipeline.errors import EngineError, EngineResting
+from pipeline.errors import EngineError, EngineResting, EngineTimeout, passes
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
@@ -32,6 +33,8 @@ AHEAD_S: Final = 4.0
 """The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
 
 CLOSE_LIMIT_S: Final = 1.0  # an engine that does not let itself be stopped must not keep the call alive
+
+_RETRY_PAUSE_S: Final = 0.1  # before the last engine is asked a third time; twice as long before the next
 
 _SHORTEST: Final = 24  # characters; shorter sentences are joined: each request has a fixed cost
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟。])\s+")
@@ -101,6 +104,7 @@ class Voice:
         self._engines = tuple(engines)
         self._settings = settings
         self._on_fault = on_fault
+        self._failed: EngineError | None = None
         self._resting: set[str] = set()
         self._sound = Audibility(playout.rate_hz)
         self._made_to = 0
@@ -127,12 +131,13 @@ class Voice:
 
     async def _say_sentence(self, utterance: Utterance, sentence: str) -> None:
         rest = sentence
-        for engine in self._attempts():
+        for pause_s, engine in self._attempts():
+            await asyncio.sleep(pause_s)
             try:
                 await self._speak(engine, rest, utterance)
             except EngineError as error:
                 self._note(error)
-                self._last_retryable = error.retryable
+                self._failed = error
                 rest = self._break(utterance)
             else:
                 return
@@ -148,13 +153,19 @@ class Voice:
             self._resting.add(str(error))
             self._on_fault("tts", str(error))
 
-    def _attempts(self) -> Iterator[TextToSpeech]:
-        """The first engine, the first once more if its failure may pass, then the others."""
+    def _attempts(self) -> Iterator[tuple[float, TextToSpeech]]:
+        """Each engine, once more if its failure may pass. Nobody stands behind the last one: unless it asked
+        for peace, it is asked while the session is patient with a voice, after pauses (in seconds)."""
         for engine in self._engines:
-            self._last_retryable = False
-            yield engine
-            if self._last_retryable:
-                yield engine
+            self._failed = None
+            yield 0.0, engine
+            if self._failed is not None and self._failed.retryable:
+                yield 0.0, engine
+        pause_s, now = _RETRY_PAUSE_S, asyncio.get_running_loop().time
+        until = now() + self._settings.tts_stall_ms / 1000
+        while self._failed is not None and passes(self._failed) and now() + pause_s < until:
+            yield pause_s, engine
+            pause_s *= 2
 
     async def _speak(self, engine: TextToSpeech, text: str, utterance: Utterance) -> None:
         utterance.begin_piece(text)
@@ -201,7 +212,7 @@ class Voice:
                 with contained("the voice"):
                     return await anext(chunks, None)
         except TimeoutError:
-            raise EngineError("the voice stalled", retryable=True) from None
+            raise EngineTimeout("the voice stalled") from None
         finally:
             sound.waited(max(0.0, loop.time() - asked - queued_s))
 

@@ -12,13 +12,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm
 from pipeline.engines.espeak import ESPEAK, Espeak
 from pipeline.engines.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
-from pipeline.engines.voice_process import VoiceProcess
+from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
 from pipeline.engines.voice_wire import Word, pack_chunk, unpack_chunk
 from pipeline.errors import EngineError, EngineMissing, LocalError, SettingsRefused
+from pipeline.outcome import EndReason
+from pipeline.session import Session
 from pipeline.speech import SpeechChunk, SpokenWord
+from tests.support.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.engines import espeak as speech_of
 
 GREETING = "Thank you for calling. How can I help you today?"
@@ -149,6 +153,60 @@ async def test_a_hanging_helper_is_killed(voice: Espeak, monkeypatch: pytest.Mon
         await spoken(voice, GREETING)
     assert caught.value.retryable
     assert await gone(pid)
+
+
+async def hears(voice: Espeak, text: str) -> None:
+    """A caller hears all of `text`; there is no other voice."""
+    session = Session(leg=FakeLeg(), agent=FakeAgent([Say(text), HangUp()]), stt=FakeStt(), tts=voice)
+    result = await session.run()
+    assert " ".join(entry.text for entry in result.transcript) == text
+    assert result.reason is EndReason.AGENT
+    assert {fault.role for fault in result.faults} == {"tts"}
+
+
+async def test_a_caller_hears_the_answer_although_the_helper_hangs(voice: Espeak) -> None:
+    os.kill(pid_of(voice), signal.SIGSTOP)
+    await hears(voice, "Hello, and welcome. How can we help you today?")
+
+
+async def test_a_caller_hears_the_answer_although_the_helper_dies_again_and_again(voice: Espeak) -> None:
+    killed: set[int] = set()
+
+    async def kill() -> None:
+        """Three helpers, each as soon as there is one."""
+        while len(killed) < 3:
+            helper = voice._process._process if voice._process is not None else None
+            if helper is not None and helper.returncode is None and helper.pid not in killed:
+                killed.add(helper.pid)
+                helper.kill()
+            await asyncio.sleep(0.005)
+
+    killing = asyncio.create_task(kill())
+    await hears(voice, "Hello, and welcome. How can we help you today?")
+    await killing
+
+
+async def test_whoever_takes_speech_slowly_gets_all_of_it(voice: Espeak) -> None:
+    said = []
+    async for chunk in voice.speak(f"{GREETING} " * 8, language="en"):
+        said += [word.text for word in chunk.words]
+        await asyncio.sleep(0.01)
+    assert " ".join(said) == " ".join([GREETING] * 8)
+
+
+async def test_a_helper_that_has_others_to_serve_first_does_not_hang() -> None:
+    program = VoiceProgram("slow", "tests.support.slow_voice", start_s=30.0, hung_s=1.0)
+    helper = await VoiceProcess.acquire(program)
+
+    async def said() -> int:
+        return sum([len(payload) async for payload in helper.speak({})])
+
+    try:
+        pid = helper.pid
+        assert all(await asyncio.gather(*(said() for _ in range(20))))  # the last one waits for 2 s
+        assert helper.pid == pid
+    finally:
+        await helper.release()
 
 
 async def test_a_hanging_helper_is_killed_after_an_interruption(

@@ -15,9 +15,8 @@ from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import InvalidRequest
 from mediaserver.speech.formats import Format
 from pipeline.audio import Pcm, silence
-from pipeline.engines.fallback_stt import passes
 from pipeline.engines.guard import GuardedVoice
-from pipeline.errors import EngineError, EngineMissing, EngineResting
+from pipeline.errors import EngineError, EngineMissing, EngineResting, passes
 from pipeline.resample import Resampler
 from pipeline.speech import SpeechChunk
 

@@ -18,8 +18,9 @@ from pipeline.engines.options import Options
 from pipeline.engines.voice_process import VoiceProgram
 from pipeline.engines.voice_speech import Piece, ProcessVoice
 
-ESPEAK: Final = VoiceProgram("espeak-ng", "pipeline.engines.espeak_process", start_s=10.0, hung_s=3.0)
-"""It starts in 0.1 s on an idle machine, and a chunk takes a fraction of a millisecond."""
+ESPEAK: Final = VoiceProgram("espeak-ng", "pipeline.engines.espeak_process", start_s=10.0, hung_s=1.2)
+"""It starts in 0.1 s on an idle machine, a chunk takes a fraction of a millisecond and the longest sentence
+15 ms."""
 
 VOICES: Mapping[str, str] = {"en": "en-us"}
 """The voice of a language that has several; every other language is a voice's name already."""

@@ -18,7 +18,7 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 from pipeline.boundary import contained
 from pipeline.engines.guard import Guard
-from pipeline.errors import EngineBusy, EngineError, EngineResting, EngineTimeout
+from pipeline.errors import EngineError, EngineResting, EngineTimeout, passes
 from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, SpeechToText
 
 log = logging.getLogger(__name__)
@@ -75,11 +75,6 @@ def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
             on_fault(reason)
 
     return FallbackEars(engine.ears, on_fault=once)
-
-
-def passes(error: EngineError) -> bool:
-    """Whether to ask the same engine again at once."""
-    return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
 
 
 class FallbackListening:

@@ -33,8 +33,9 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 class VoiceProgram:
     """A voice as a program: `python -m module arguments...`, which runs a `VoiceService`.
 
-    `start_s`: without READY by then it is not going to start. `hung_s`: a request without any message for so
-    long, or a cancelled one that does not end, means that it hangs."""
+    `start_s`: without READY by then it is not going to start. `hung_s`: no message at all for so long, while
+    a request or a cancelled one waits, means that it hangs: one that serves others first does not. It should
+    be less than a session's patience with a voice, so that whoever asks again asks the next process."""
 
     name: str
     module: str
@@ -85,6 +86,7 @@ class VoiceProcess:
         self._requests: dict[int, _Request] = {}
         self._number = 0
         self._deaths = 0
+        self._heard_at = 0.0
         self._starting = asyncio.Lock()
 
     @classmethod
@@ -143,14 +145,23 @@ class VoiceProcess:
             self._drop(process, number, state)
 
     async def _wait(self, state: _Request) -> None:
-        if not state.messages and not state.ended:
+        """Returns with a message, or the end."""
+        while not state.messages and not state.ended:
+            state.arrived.clear()
             try:
                 async with asyncio.timeout(self.program.hung_s):
                     await state.arrived.wait()
             except TimeoutError:
+                if self._quiet_s < self.program.hung_s:
+                    continue
                 self._kill()
+                if self._reader is not None:
+                    await asyncio.wait({self._reader})  # until then it looks as if it ran
                 raise EngineError(f"{self.program.name} stopped answering", retryable=True) from None
-        state.arrived.clear()
+
+    @property
+    def _quiet_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._heard_at
 
     def _drop(self, process: Process, number: int, state: _Request) -> None:
         """Forgets a request; one still under way is cancelled and must end soon."""
@@ -161,7 +172,12 @@ class VoiceProcess:
         asyncio.get_running_loop().call_later(self.program.hung_s, self._check_cancelled, number, state)
 
     def _check_cancelled(self, number: int, state: _Request) -> None:
-        if self._requests.get(number) is state and not state.ended:
+        if self._requests.get(number) is not state or state.ended:
+            return
+        left_s = self.program.hung_s - self._quiet_s
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._check_cancelled, number, state)
+        else:
             self._kill()
 
     def _send(self, process: Process, kind: Kind, number: int, payload: bytes = b"") -> None:
@@ -223,6 +239,7 @@ class VoiceProcess:
             request.end(EngineError(f"the {self.program.name} process died", retryable=True))
 
     def _deal(self, kind: int, number: int, payload: bytes) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
         request = self._requests.get(number)
         if request is None:
             return
