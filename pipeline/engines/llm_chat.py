@@ -75,6 +75,35 @@ class ChatModel:
     guard: Guard
 
 
+class _Patience:
+    """How long the words of one answer are waited for. Pings, and chunks with nothing in them, are no words:
+    many servers send them while the model behind them hangs. A model that is seen to think has the time of
+    all attempts, since another attempt would begin the thought anew."""
+
+    __slots__ = ("_asked", "_settings", "_since", "first_s")
+
+    def __init__(self, settings: ChatSettings, attempts: int) -> None:
+        self.first_s = settings.timeout_s / attempts
+        self._settings = settings
+        self._asked = asyncio.get_running_loop().time()
+        self._since: tuple[int, float] | None = None
+
+    async def next(self, events: AsyncIterator[str], completion: Completion) -> str:
+        """The next event. Raises TimeoutError where that takes too long, `EngineError` for none."""
+        async with asyncio.timeout_at(self._deadline(completion)):
+            data = await anext(events, None)
+        if data is None:
+            raise EngineError("the model's answer broke off", retryable=True)
+        return data
+
+    def _deadline(self, completion: Completion) -> float:
+        if not completion.length:
+            return self._asked + (self._settings.timeout_s if completion.thinks else self.first_s)
+        if self._since is None or self._since[0] != completion.length:
+            self._since = (completion.length, asyncio.get_running_loop().time())
+        return self._since[1] + self._settings.stall_s
+
+
 class Chat:
     """The models of an agent, shared by its calls: the first one answers, the others when those before them
     fail. A lone one is asked twice."""
@@ -143,18 +172,16 @@ class Chat:
     async def _words(
         self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion
     ) -> AsyncGenerator[str, None]:
-        settings = self.settings
-        first_s = settings.timeout_s / len(self._attempts)
-        events = endpoint.stream_sse(PATH, body, first_s=first_s, stall_s=settings.stall_s)
+        patience = _Patience(self.settings, len(self._attempts))
+        events = endpoint.stream_sse(
+            PATH, body, first_s=patience.first_s, stall_s=max(patience.first_s, self.settings.stall_s)
+        )
         async with closing(events):
-            async for data in events:
+            while not completion.finish_reason:
+                data = await patience.next(events, completion)
                 text = completion.feed(data)
                 if text:
                     yield text
-                if completion.finish_reason:
-                    break
-            else:
-                raise EngineError("the model's answer broke off", retryable=True)
             await _drain(events)
 
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:

@@ -1,13 +1,15 @@
 """One streamed answer of a chat model, put together from its chunks: sans I/O, bounded, trusting nothing.
 
 The shape is OpenAI's `chat.completion.chunk`; the deviations of servers that imitate it are borne: calls
-without an index, calls that come whole, a `message` in the place of a `delta`.
+without an index or all with the same one, indices that begin with 1, calls that come whole, names and ids in
+every fragment, a `message` in the place of a `delta`, content in parts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.engines.llm_history import ToolCall
@@ -19,17 +21,36 @@ MAX_CALLS: Final = 16  # of one answer; further ones are not heard
 MAX_ARGUMENTS: Final = 8_000  # characters of one call's
 
 
-class Completion:
-    """Feed it the `data:` of every event, then ask for `calls`."""
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
 
-    __slots__ = ("_arguments", "_ids", "_length", "_names", "finish_reason")
+
+@dataclass(slots=True)
+class _Call:
+    identity: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def is_followed_by(self, identity: str, name: str) -> bool:
+        """Whether a fragment for the place of this call is the first one of another. A server that gives ids
+        gives every call one; of others a second name behind whole arguments tells."""
+        if identity or self.identity:
+            return bool(self.identity and identity) and identity != self.identity
+        return bool(name and self.name) and _is_whole(self.arguments)
+
+
+class Completion:
+    """Feed it the `data:` of every event, then ask for `calls`. `length`: characters of words and calls so
+    far; `thinks`: the model has thought, and the server keeps that apart."""
+
+    __slots__ = ("_calls", "_places", "_text_length", "finish_reason", "length", "thinks")
 
     def __init__(self) -> None:
         self.finish_reason = ""
-        self._length = 0
-        self._ids: list[str] = []
-        self._names: list[str] = []
-        self._arguments: list[str] = []
+        self.length = 0
+        self.thinks = False
+        self._text_length = 0
+        self._calls: list[_Call] = []
+        self._places: dict[int, int] = {}  # of the last call with an index
 
     def feed(self, data: str) -> str:
         """One event; the text that it adds. Raises `EngineError` for what is no answer of a chat model."""
@@ -48,56 +69,56 @@ class Completion:
         for call in calls:
             self._take_call(call)
         self.finish_reason = str(choice.get("finish_reason") or "")
-        return self._take_text(delta.get("content"))
+        self.thinks = self.thinks or any(delta.get(name) for name in _THOUGHTS)
+        return self._take_text(_plain(delta.get("content")))
 
     @property
     def has_calls(self) -> bool:
         """Whether the model has asked for any tool, as far as it has got."""
-        return bool(self._ids)
+        return bool(self._calls)
 
     def calls(self) -> list[ToolCall]:
-        """The calls of the whole answer, in order, each with an id of its own."""
-        return [
-            ToolCall(f"call_{place}_{identity}" if identity in self._ids[:place] else identity, name, text)
-            for place, (identity, name, text) in enumerate(
-                zip(self._ids, self._names, self._arguments, strict=True)
-            )
-        ]
+        """The calls of the whole answer, in order. Their ids are the server's, not always one for each."""
+        return [ToolCall(call.identity, call.name, call.arguments) for call in self._calls]
 
-    def _take_text(self, content: object) -> str:
-        if not isinstance(content, str):
-            return ""
-        self._length += len(content)
-        if self._length > MAX_TEXT:
+    def _take_text(self, content: str) -> str:
+        self._text_length += len(content)
+        self.length += len(content)
+        if self._text_length > MAX_TEXT:
             raise EngineError("the model does not stop talking", retryable=False)
         return content
 
-    def _take_call(self, call: object) -> None:
-        if not isinstance(call, Mapping) or not isinstance(call.get("function") or {}, Mapping):
+    def _take_call(self, fragment: object) -> None:
+        if not isinstance(fragment, Mapping) or not isinstance(fragment.get("function") or {}, Mapping):
             raise EngineError("the model's call of a tool is not one", retryable=True)
-        function: Mapping[str, Any] = call.get("function") or {}
-        place = self._place(call)
-        if place >= MAX_CALLS:
+        function: Mapping[str, Any] = fragment.get("function") or {}
+        name, arguments = _text(function.get("name")), _text(function.get("arguments"))
+        call = self._call(fragment.get("index"), _text(fragment.get("id"))[:200], name)
+        if call is None:
             return
-        self._names[place] += _text(function.get("name"))
-        self._arguments[place] += _text(function.get("arguments"))
-        if len(self._arguments[place]) > MAX_ARGUMENTS or len(self._names[place]) > 200:
+        if name != call.name:
+            call.name += name
+        call.arguments += arguments
+        self.length += len(name) + len(arguments)
+        if len(call.arguments) > MAX_ARGUMENTS or len(call.name) > 200:
             raise EngineError("the model's call of a tool is too long", retryable=False)
 
-    def _place(self, call: Mapping[str, Any]) -> int:
-        identity = _text(call.get("id"))[:200]
-        index = call.get("index")
-        if not isinstance(index, int) or isinstance(index, bool):
-            index = len(self._ids) if identity or not self._ids else len(self._ids) - 1
-        if not 0 <= index < MAX_CALLS:
-            return MAX_CALLS
-        while len(self._ids) <= index:
-            self._ids.append(f"call_{len(self._ids)}")
-            self._names.append("")
-            self._arguments.append("")
-        if identity:
-            self._ids[index] = identity
-        return index
+    def _call(self, index: object, identity: str, name: str) -> _Call | None:
+        """The call that a fragment belongs to; None for one too many."""
+        if isinstance(index, int) and not isinstance(index, bool):
+            place = self._places.get(index)
+        else:
+            index, place = None, len(self._calls) - 1 if self._calls else None
+        if place is None or self._calls[place].is_followed_by(identity, name):
+            if len(self._calls) >= MAX_CALLS:
+                return None
+            place = len(self._calls)
+            self._calls.append(_Call())
+            if index is not None:
+                self._places[index] = place
+        call = self._calls[place]
+        call.identity = call.identity or identity
+        return call
 
 
 def _choice(data: str) -> Mapping[str, Any] | None:
@@ -116,6 +137,21 @@ def _choice(data: str) -> Mapping[str, Any] | None:
     if not isinstance(choices, list) or not isinstance(choices[0], Mapping):
         raise EngineError("the model's answer has no choices", retryable=True)
     return choices[0]
+
+
+def _plain(content: object) -> str:
+    """The words of a content, which may be a list of parts: text, and thoughts that are not said."""
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        return isinstance(read_json(arguments), dict)
+    except NotJson:
+        return False
 
 
 def _text(value: object) -> str:

@@ -85,6 +85,8 @@ class Schema:
             value = read_json(text or "{}")
         except NotJson as reason:
             raise Misfit(f"not taken as JSON: {reason}") from None
+        if value is None:  # some models write null where there are no arguments
+            value = {}
         if not isinstance(value, dict):
             raise Misfit("not an object")
         self._steps = 0

@@ -1,0 +1,194 @@
+"""The language-model agent and the servers of the wild: vLLM, Ollama, llama.cpp, LiteLLM, Azure, OpenRouter,
+Gemini's gateway. What a caller hears and what is done are the same with all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pipeline.agent import AgentAct, Say, Trouble, UserSaid
+from pipeline.engines.llm import Llm
+from pipeline.engines.llm_conversation import LlmConversation
+from pipeline.reach import Reach, reaching
+from tests.support.chat import acts_of, context
+from tests.support.wild import DONE, SSE, Piece, WildServer, event, wild_server
+
+HELLO = UserSaid("hello", 0.9)
+END = (event(finish="stop"), DONE)
+FINE = (SSE, event({"content": "Fine then."}), *END)
+PING = b": OPENROUTER PROCESSING\n\n"
+
+
+@pytest.fixture(autouse=True)
+def at_home() -> Iterator[None]:
+    with reaching(Reach(["127.0.0.0/8"])):
+        yield
+
+
+@asynccontextmanager
+async def calling(
+    *answers: Sequence[Piece], **settings: Any
+) -> AsyncIterator[tuple[WildServer, LlmConversation]]:
+    """A call that a server leads with these answers."""
+    async with wild_server(*answers) as server:
+        table = {"base_url": server.base_url, "model": "m", "prompt": "Be kind.", **settings}
+        llm = Llm.from_settings(table)
+        try:
+            yield server, llm.join(context())
+        finally:
+            await llm.close()
+
+
+def words(acts: Sequence[AgentAct]) -> str:
+    return " ".join(act.text for act in acts if isinstance(act, Say))
+
+
+HELLO_THERE = event({"content": "Hello there."})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [SSE, event({"role": "assistant", "content": None}), HELLO_THERE, *END],
+        [SSE, HELLO_THERE, event(finish="stop"), b'data: {"choices":[],"usage":{"n":3}}\n\n', DONE],
+        [SSE, b'data: {"choices":[],"prompt_filter_results":[]}\n\n', HELLO_THERE, *END],
+        [SSE, *(piece.replace(b"\n", b"\r\n") for piece in (HELLO_THERE, *END))],
+        [SSE, PING, b"event: message\nid: 3\n" + HELLO_THERE, PING, *END],
+        [SSE, HELLO_THERE.replace(b"data: ", b"data:"), DONE],
+        [SSE, event({"content": "Hello there."}, finish="stop")],
+        [b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", HELLO_THERE, *END],
+        [SSE, event({"reasoning_content": "They greet.", "content": None}), HELLO_THERE, *END],
+        [
+            SSE,
+            event({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
+            event({"content": [{"type": "text", "text": "Hello there."}]}),
+            *END,
+        ],
+    ],
+    ids=["role", "usage", "azure", "crlf", "lines", "no-space", "no-done", "http-1.0", "reasoning", "parts"],
+)
+async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> None:
+    async with calling(answer) as (server, conversation):
+        acts = await acts_of(conversation, HELLO)
+        assert acts == [Say("Hello there.")]
+        assert len(server.requests) == 1
+
+
+# Tools ------------------------------------------------------------------------------------------------------
+
+
+def fragment(name: str | None, arguments: object, **more: Any) -> dict[str, Any]:
+    return {**more, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def note(key: str) -> str:
+    return json.dumps({"key": key, "value": "x"})
+
+
+def streamed(*deltas: list[dict[str, Any]]) -> list[Piece]:
+    """An answer that is nothing but calls."""
+    return [SSE, *(event({"tool_calls": delta}) for delta in deltas), event(finish="tool_calls"), DONE]
+
+
+HEAD, TAIL = note("one")[:9], note("one")[9:]
+
+
+@pytest.mark.parametrize(
+    ("answer", "keys"),
+    [
+        (streamed([fragment("remember", HEAD, index=0, id="a")], [fragment(None, TAIL, index=0)]), ["one"]),
+        (
+            streamed([fragment("remember", HEAD, index=0, id="a")], [fragment("", TAIL, index=0, id="")]),
+            ["one"],
+        ),
+        (streamed(*([fragment("remember", part, index=0, id="a")] for part in (HEAD, TAIL, ""))), ["one"]),
+        (streamed([fragment("remember", note("one"), index=1, id="a")]), ["one"]),
+        (streamed([fragment("remember", {"key": "one", "value": "x"}, index=0, id="a")]), ["one"]),
+        (
+            streamed(*([fragment("remember", note(key), index=0, id=key)] for key in ("one", "two"))),
+            ["one", "two"],
+        ),
+        (
+            streamed([fragment("remember", note(key), index=0, id="") for key in ("one", "two")]),
+            ["one", "two"],
+        ),
+        (streamed([fragment("remember", note(key)) for key in ("one", "two")]), ["one", "two"]),
+        (
+            streamed(
+                [fragment("remember", note(key), index=n, id="a") for n, key in enumerate(("one", "two"))]
+            ),
+            ["one", "two"],
+        ),
+        (
+            streamed(
+                [fragment("remember", HEAD, index=0), fragment("remember", HEAD, index=1)],
+                [fragment(None, TAIL, index=0), fragment(None, TAIL.replace("x", "y"), index=1)],
+            ),
+            ["one", "one"],
+        ),
+    ],
+    ids=[
+        "fragments", "empty-id", "all-repeated", "from-one", "object", "same-index", "same-index-no-id",
+        "no-index-no-id", "same-id", "interleaved",
+    ],
+)  # fmt: skip
+async def test_calls_of_tools_are_told_apart(answer: list[Piece], keys: list[str]) -> None:
+    async with calling(answer, FINE) as (server, conversation):
+        await acts_of(conversation, HELLO)
+        assert conversation.report().answers.keys() == set(keys)
+        (told,) = [each for each in server.requests[-1]["messages"] if each.get("tool_calls")]
+        assert [call["function"]["name"] for call in told["tool_calls"]] == ["remember"] * len(keys)
+        assert [json.loads(call["function"]["arguments"])["key"] for call in told["tool_calls"]] == keys
+
+
+@pytest.mark.parametrize("arguments", [None, "", "{}", "null", {}])
+async def test_a_call_without_arguments_has_none(arguments: object) -> None:
+    answer = [
+        SSE,
+        event({"content": "Goodbye."}),
+        *streamed([fragment("hang_up", arguments, index=0, id="a")])[1:],
+    ]
+    async with calling(answer, FINE) as (_, conversation):
+        acts = await acts_of(conversation, HELLO)
+        assert [type(act).__name__ for act in acts] == ["Say", "HangUp"]
+
+
+# Servers that are there while the model behind them is not -------------------------------------------------
+
+
+def every(piece: bytes, times: int = 200) -> list[Piece]:
+    return [part for _ in range(times) for part in (piece, 0.05)]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [PING, event({"content": ""}), event({"role": "assistant"}), event({"reasoning_content": "hm "}), b"d"],
+    ids=["pings", "empty", "roles", "thoughts", "bytes"],
+)
+async def test_a_server_that_only_shows_that_it_is_there_is_given_up(nothing: bytes) -> None:
+    async with calling([SSE, *every(nothing)], FINE, timeout_s=0.4, stall_s=0.2) as (_, conversation):
+        async with asyncio.timeout(5):
+            acts = await acts_of(conversation, HELLO)
+        assert [type(act) for act in acts] == [Trouble, Say]
+        assert words(acts) == "Fine then."
+
+
+async def test_pings_in_the_middle_of_an_answer_are_a_stall() -> None:
+    begun = [SSE, event({"content": "It was sent on monday. It "}), *every(PING)]
+    async with calling(begun, FINE, timeout_s=2.0, stall_s=0.2) as (server, conversation):
+        async with asyncio.timeout(5):
+            acts = await acts_of(conversation, HELLO)
+        assert words(acts) == "It was sent on monday. Fine then."
+        assert "broke off" in server.requests[-1]["messages"][-1]["content"]
+
+
+async def test_a_model_that_thinks_is_not_asked_to_think_anew() -> None:
+    thinking = [SSE, *every(event({"reasoning_content": "hm "}), 12), HELLO_THERE, *END]
+    async with calling(thinking, FINE, timeout_s=1.0, stall_s=0.2) as (server, conversation):
+        assert words(await acts_of(conversation, HELLO)) == "Hello there."
+        assert len(server.requests) == 1
