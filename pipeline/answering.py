@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from pipeline.agent import UserKeyed, UserSaid, UserSilent
+from pipeline.agent import CallOpened, UserKeyed, UserSaid, UserSilent
 from pipeline.boundary import kind_of
 from pipeline.cast import Cast
 from pipeline.errors import EngineError
@@ -40,8 +40,8 @@ class Floor(Protocol):
     def reply_heard(self, now: float) -> None:
         """The reply is complete, and heard."""
 
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next words may be."""
+    def expect(self, expected: Expected | None, *, masked: bool) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
 
     def switch_language(self, language: str) -> None:
         """Both sides speak `language` from now on."""
@@ -69,6 +69,7 @@ class Answering:
         self._minutes = minutes
         self._playout = playout
         self._floor = floor
+        self._opening_ms = settings.opening_ms
         self._loop = asyncio.get_running_loop()
         self._voice = Voice(playout, cast.voices, settings, minutes.fault_now)
         self._unanswered = False  # a reply was thrown away before any of it was heard
@@ -81,6 +82,18 @@ class Answering:
     def under_way(self) -> bool:
         """The agent has not said all it wants to say."""
         return self.reply is not None and self.reply.under_way
+
+    @property
+    def is_protected(self) -> bool:
+        """The words being heard may not be interrupted (yet)."""
+        utterance, reply = self._playout.current, self.reply
+        if utterance is None or reply is None:
+            return False
+        heard = self._playout.heard()
+        if not utterance.interruptible or heard is None:
+            return not utterance.interruptible
+        opening = self._opening_ms * utterance.rate_hz // 1000
+        return isinstance(reply.event, CallOpened) and heard.samples < opening
 
     def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
         """The agent is told what happened."""
@@ -221,7 +234,7 @@ class Answering:
         self._minutes.masking.ask(masked, self._loop.time())
         if self._hearing.is_open:
             self._minutes.masking.heard()
-        self._floor.expect(expected)
+        self._floor.expect(expected, masked=masked)
 
     async def heard_so_far(self) -> None:
         """Returns when the words so far have been heard."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agent import CallOpened, UserSaid
+from pipeline.agent import UserSaid
 from pipeline.answering import Answering
 from pipeline.callers_voice import BOTH_SPEAK, CallersVoice
 from pipeline.cast import Cast
@@ -152,7 +152,7 @@ class Dialogue:
             if state not in _DEAF:
                 self._hearing.open(self.answering.expected)
             self.receive(SpeechStarted(), now)
-        elif state is not State.HEARING and state not in _DEAF and not self._protected():
+        elif state is not State.HEARING and state not in _DEAF and not self.answering.is_protected:
             self._hearing.open(self.answering.expected)
             self.receive(BargedIn() if self._voice.is_long(state) else VoiceSustained(), now)
 
@@ -165,40 +165,29 @@ class Dialogue:
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
         self._ears.mask()
-        if self._turns.state is State.OPENING or self._protected():
+        behind = self._turns.is_key_behind(digit, now)
+        if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
             self._type_ahead.key(digit)
-        else:
+        elif not behind:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
         """Something the caller wrote; over words that nothing interrupts it is kept until they are over."""
-        if self._turns.state is State.OPENING or self._protected():
+        if self._turns.state is State.OPENING or self.answering.is_protected:
             self._type_ahead.write(text)
         else:
             self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
 
     def _understood(self, words: Understood | Overheard, now: float) -> None:
         """What the caller says, as far as it is known; nothing of it counts against protected words."""
-        if self._turns.state not in BOTH_SPEAK or not self._protected():
+        if self._turns.state not in BOTH_SPEAK or not self.answering.is_protected:
             self.receive(words, now)
 
-    def _protected(self) -> bool:
-        """The words being heard may not be interrupted (yet)."""
-        utterance = self.playout.current
-        reply = self.answering.reply
-        if utterance is None or reply is None:
-            return False
-        heard = self.playout.heard()
-        if not utterance.interruptible or heard is None:
-            return not utterance.interruptible
-        opening = self._settings.opening_ms * utterance.rate_hz // 1000
-        return isinstance(reply.event, CallOpened) and heard.samples < opening
-
     def _release_held(self, now: float) -> None:
-        if self._protected():
+        if self.answering.is_protected:
             return
         keys, text = self._type_ahead.take()
-        for key in keys:
+        for key in (each for each in keys if not self._turns.is_key_behind(each, now)):
             self.receive(KeyPressed(key), now)
         if text:
             self.receive(TextWritten(text), now)
@@ -234,9 +223,9 @@ class Dialogue:
         self.receive(ReplyHeard(self.answering.floor_turn), now)
         self._release_held(now)
 
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next words may be."""
-        self._turns.expect(expected)
+    def expect(self, expected: Expected | None, *, masked: bool) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        self._turns.expect(expected, masked=masked)
 
     def switch_language(self, language: str) -> None:
         """Both sides speak `language` from now on."""

@@ -20,7 +20,7 @@ class Masking:
 
     __slots__ = ("_asked", "_heard", "_until")
 
-    TAIL_S: Final = 0.5  # the last key's tone, where it comes as sound
+    TAIL_S: Final = 1.0  # the tone of the last key, where it comes as sound, and of one too many
 
     def __init__(self) -> None:
         self._asked = self._heard = False

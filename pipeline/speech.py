@@ -19,6 +19,7 @@ class Expected:
 
     `phrases`: whole answers, lower-case words. `kinds`: built-in shapes, any of "yes_no", "digits", "date",
     "time", "name", "number", "free". `digits`: how many digits make the answer complete; 0: not known.
+    `choices`: keyed answers that are whole ("1" for sales).
     Keyed answers also end with the key `terminator` ("": none does), or `key_timeout_s` after the last key
     (0: the session's own).
     """
@@ -28,6 +29,7 @@ class Expected:
     digits: int = 0
     terminator: str = "#"
     key_timeout_s: float = 0.0
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

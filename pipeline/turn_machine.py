@@ -24,6 +24,7 @@ from pipeline.turn_events import (
     State,
     Understood,
 )
+from pipeline.turn_keys import Gather
 from pipeline.turn_table import TRANSITIONS, Effect, Kind
 
 VOICE_CHECK_S: Final = 0.25
@@ -66,7 +67,7 @@ class TurnMachine(ABC):
         self._overdue_at = now  # when they are not waited for any more
         self._language = settings.language
         self._lists = word_lists(settings.language, settings.words)
-        self._keys = ""
+        self._gather = Gather(settings.key_pause_ms / 1000)
         self._reprompt_at = now
         self._silences = 0  # reprompts in a row
         self._fillers = 0  # since the agent's own words of the reply under way
@@ -100,9 +101,15 @@ class TurnMachine(ABC):
             self._step(Inner.DURATION_REACHED, None, now)
         self._catch_up(now)
 
-    def expect(self, expected: Expected | None) -> None:
-        """What the caller's next answer may be, for end-pointing and for the number of digits keyed."""
+    def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
+        """What the caller's next answer may be, for end-pointing and for keys; `masked`: nobody but the agent
+        may see it."""
         self._expected = expected
+        self._gather.expect(expected, masked=masked)
+
+    def is_key_behind(self, key: str, now: float) -> bool:
+        """`key` belongs to keys that are answered already: it is nobody's business any more. Ask once."""
+        return self.state is not State.KEYING and self._gather.belongs_to_last(key, now)
 
     def speak(self, language: str) -> None:
         """Both sides speak `language` from now on."""

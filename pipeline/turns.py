@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from pipeline.agent import UserKeyed, UserSaid, UserSilent
 from pipeline.outcome import EndReason
-from pipeline.speech import Expected
 from pipeline.turn_events import (
     CallConcluded,
     CheckVoice,
@@ -37,7 +36,6 @@ from pipeline.turn_events import (
 from pipeline.turn_overlap import Overlaps
 from pipeline.turn_table import Effect
 
-_ANYTHING: Final = Expected()
 GUESS_S: Final = 0.02
 """Between two looks at a partial result, once it may be the whole."""
 
@@ -211,17 +209,11 @@ class Turns(Overlaps):
 
     def _key(self, event: Event | None, now: float) -> None:
         assert isinstance(event, KeyPressed)
-        expected = self._expected or _ANYTHING
-        ends = event.key == expected.terminator
-        if not ends:
-            self._keys += event.key
-        complete = ends or 0 < expected.digits <= len(self._keys)
-        pause_s = expected.key_timeout_s or self._settings.key_pause_ms / 1000
-        self._arm(now if complete else now + pause_s, Inner.KEYS_COMPLETED)
+        self._arm(self._gather.press(event.key, now), Inner.KEYS_COMPLETED)
 
     def _first_key(self, event: Event | None, now: float) -> None:
         self._next_turn()
-        self._keys = ""
+        self._gather.begin()
         self._actions.append(Discard())
         self._key(event, now)
 
@@ -245,8 +237,7 @@ class Turns(Overlaps):
         self._silences = 0
         self._answered = ""
         self._next_turn()
-        keys = self._keys or (self._expected or _ANYTHING).terminator
-        self._actions.append(StartReply(self.turn, UserKeyed(keys)))
+        self._actions.append(StartReply(self.turn, UserKeyed(self._gather.take())))
         self._watch(now + self._settings.dead_air_ms / 1000)
 
     def _take_text(self, event: Event | None, now: float) -> None:

@@ -194,5 +194,5 @@ def test_sound_stays_hidden_a_little_longer_than_words() -> None:
     assert masking.active  # the utterance is not over
     masking.forgotten(3.0)
     assert not masking.active
-    assert masking.covers(3.4)
-    assert not masking.covers(3.6)
+    assert masking.covers(3.9)
+    assert not masking.covers(4.1)

@@ -187,7 +187,8 @@ def _read_step(table: Options) -> Step:
     name = table.text("id")
     if not name:
         table.wrong("id", "a step needs a name")
-    expected, labels = _read_expected(table)
+    on = _read_on(table.table("on"))
+    expected, labels = _read_expected(table, on)
     errand = read_errand(table)
     if errand is not None:
         expected = Expected(kinds=("free",))  # the caller answers the model
@@ -198,7 +199,7 @@ def _read_step(table: Options) -> Step:
         labels=labels,
         collect=table.text("collect"),
         next=table.text("next"),
-        on=_read_on(table.table("on")),
+        on=on,
         nomatch=_read_retry(table.table("nomatch"), "not_understood"),
         silence=_read_retry(table.table("silence"), "no_answer"),
         interruptible=table.flag("interruptible", True),
@@ -218,7 +219,7 @@ def _read_step(table: Options) -> Step:
     return step
 
 
-def _read_expected(table: Options) -> tuple[Expected | None, dict[str, str]]:
+def _read_expected(table: Options, on: Iterable[str]) -> tuple[Expected | None, dict[str, str]]:
     listens = table.has("expect") or table.has("answers")
     expect, answers = table.table("expect"), table.table("answers")
     labels = {plain_words(phrase): plain_words(phrase) for phrase in expect.texts("phrases")}
@@ -235,7 +236,14 @@ def _read_expected(table: Options) -> tuple[Expected | None, dict[str, str]]:
         expect.wrong("phrases", "a phrase without words")
     if listens and not labels and not kinds:
         expect.wrong("kinds", 'names nothing to expect; for any answer: kinds = ["free"]')
-    expected = Expected(tuple(labels), kinds, digits, terminator=terminator, key_timeout_s=key_timeout_s)
+    expected = Expected(
+        tuple(labels),
+        kinds,
+        digits,
+        terminator=terminator,
+        key_timeout_s=key_timeout_s,
+        choices=tuple(filter(_KEYED.fullmatch, on)),
+    )
     return (expected if listens else None), labels
 
 
