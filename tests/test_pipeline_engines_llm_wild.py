@@ -79,6 +79,15 @@ async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> 
         assert len(server.requests) == 1
 
 
+async def test_thoughts_whose_beginning_is_not_marked_are_heard_once_at_most() -> None:
+    aloud = [SSE, event({"content": "They greet."}), event({"content": "\n</think>\n\nHello there."}), *END]
+    plain = [SSE, event({"content": "I am here. "}), event({"content": "What can I do?"}), *END]
+    async with calling(aloud, aloud, plain) as (_, conversation):
+        await acts_of(conversation, HELLO)
+        assert words(await acts_of(conversation, HELLO)) == "Hello there."
+        assert words(await acts_of(conversation, HELLO)) == "I am here. What can I do?"
+
+
 # Tools ------------------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,24 @@ def test_a_stream_is_cut_where_it_can_be_said(text: str, said: list[str], step: 
         ("***", ""),
         ("| a | b |", ", a , b ,"),
         ("half [bracket", "half [bracket"),
+        ('a <| b {not json} {"quoted"} {1, 2}', 'a <, b {not json} {"quoted"} {1, 2}'),
+        ("<thought>\nThey greet.\n</thought>\nHello there.", "Hello there."),
+        ("Hello there.<|im_end|>", "Hello there."),
+        (
+            "<|channel|>analysis<|message|>They greet.<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hello.",
+            "Hello.",
+        ),
+        ('Sure.\n<tool_call>\n{"name": "x", "arguments": {"y": 1}}\n</tool_call>', "Sure."),
+        ('Sure. <function=find_order>{"number": 7}</function>', "Sure."),
+        ('<|python_tag|>{"name": "x"}', ""),
+        ('[TOOL_CALLS] [{"name": "x", "arguments": {}}]', ""),
+        ('{"name": "x", "parameters": {"y": {"z": "words"}}}', ""),
+        ('Sure.\n{"name": "x",\n "parameters": {}}\nThank you.', "Sure. Thank you."),
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>x<｜tool▁call▁end｜><｜tool▁calls▁end｜>Hi.",
+            "Hi.",
+        ),
     ],
 )
 @pytest.mark.parametrize("step", [1, 4, 1000])
@@ -75,7 +93,7 @@ def test_markup_is_not_spoken(text: str, said: str, step: int) -> None:
     assert " ".join(pieces(text, step)) == said
 
 
-@given(st.text(alphabet="ab .,!?\n*`<>[]()_0123é😀م،", max_size=120), st.integers(1, 9))
+@given(st.text(alphabet='ab .,!?\n*`<>[](){}|":/_0123é😀م،', max_size=120), st.integers(1, 9))
 def test_however_a_stream_is_cut_the_same_is_said(text: str, step: int) -> None:
     letters = [c for piece in pieces(text, step) for c in piece if c.isalnum()]
     assert letters == [c for piece in pieces(text, 10_000) for c in piece if c.isalnum()]

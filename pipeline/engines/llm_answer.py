@@ -176,8 +176,9 @@ class Answer:
         return each
 
     async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
-        completion, gate, segmenter = Completion(), MarkupGate(), Segmenter()
-        stream = self._mind.chat.stream(
+        chat, completion, segmenter = self._mind.chat, Completion(), Segmenter()
+        gate = MarkupGate(thinks=chat.thinks_first)
+        stream = chat.stream(
             messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
         )
         async with closing(stream) as words:
@@ -186,6 +187,7 @@ class Answer:
                     await self._say(each, piece)
         for piece in (*segmenter.feed(gate.finish()), *segmenter.finish()):
             await self._say(each, piece)
+        chat.has_thought(gate.has_thought)
         if may_call:
             each.calls = [self._numbered(call) for call in completion.calls()]
 

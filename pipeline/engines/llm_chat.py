@@ -110,8 +110,18 @@ class Chat:
 
     def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
         self.settings = settings
+        self.thinks_first = False
+        """The answers begin with thoughts of which only the end is marked: the model's template holds the
+        mark for their beginning, and its server does not part them from the words."""
         self._models = tuple(models)
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
+
+    def has_thought(self, thought: bool) -> None:
+        """Whether an answer brought the end of thoughts that had no beginning. The first such answer was
+        heard with its thoughts; the next ones wait for their end."""
+        if thought and not self.thinks_first:
+            log.warning("model thinks aloud, its server should part thoughts from words")
+            self.thinks_first = True
 
     async def stream(
         self,

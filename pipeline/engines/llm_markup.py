@@ -12,11 +12,32 @@ from typing import Final
 MAX_HELD: Final = 300
 """Characters: a bracket that is not closed after so many is a bracket, not the start of markup."""
 
-_HIDDEN: Final = re.compile(
-    r"```.*?```|<(think|thinking|reasoning)>.*?</\1>|<!--.*?-->", re.DOTALL | re.IGNORECASE
+_TAGS: Final = (
+    "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad|tool_call|tool_calls"
+    "|tool_response|function_call|function|invoke"
 )
-_HIDDEN_OPEN: Final = re.compile(r"```|<(?:think|thinking|reasoning)>|<!--", re.IGNORECASE)
-_TAG: Final = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
+_HIDDEN: Final = re.compile(
+    rf"```.*?```|<({_TAGS})\b[^<>]{{0,80}}>.*?</\1>|<!--.*?-->"
+    r"|<\|channel\|>(?:analysis|commentary).*?<\|(?:end|call)\|>"
+    r"|<[|｜]tool[^<>|｜]{0,40}begin[|｜]>.*?<[|｜]tool[^<>|｜]{0,40}end[|｜]>"
+    r"|\{\s{0,9}\"\w{1,40}\"\s{0,9}:.*?\}[ \t]*\n",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Fences, thoughts, comments, and calls of tools that a server took for words: in tags, between the special
+tokens of a model's own format, or as bare JSON."""
+
+_HIDDEN_OPEN: Final = re.compile(
+    rf"```|<(?:{_TAGS})\b[^<>]{{0,80}}>|<!--|<\|channel\|>(?:analysis|commentary)"
+    r"|<[|｜]tool[^<>|｜]{0,40}begin[|｜]>|<\|python_tag\|>|\[TOOL_CALLS\]"
+    r"|\{\s{0,9}\"\w{1,40}\"\s{0,9}:",
+    re.IGNORECASE,
+)
+_PERHAPS: Final = re.compile(r"(?:<\|(?:start|channel)\|>\w{0,20}|\{\s{0,9}(?:\"\w{0,40}(?:\"\s{0,9})?)?)\Z")
+_LONGEST_MARK: Final = 20
+_THOUGHT: Final = re.compile(r"</(?:think|thinking|thought|thoughts|reasoning)>", re.IGNORECASE)
+_TAG: Final = re.compile(
+    r"</?[A-Za-z][^<>]{0,300}>|<\|(?:start|channel)\|>\w{0,20}|<[|｜][^<>|｜]{0,60}[|｜]>"
+)
 _LINK: Final = re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,300}\)")
 _LINE_MARK: Final = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+|[-*_=]{3,}[ \t]*$)")
 _NUMBERED: Final = re.compile(r"(?m)^[ \t]*(\d{1,2})[.)][ \t]+")
@@ -27,21 +48,32 @@ _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f\u20e3")
 class MarkupGate:
     """Lets a stream of text through once it is certain that it is not part of something that is not said.
 
-    Fences, thinking and comments are dropped, also when they are never closed; a tag or a link waits for
-    its end."""
+    What is hidden is dropped, also when it is never closed; a tag or a link waits for its end. `thinks`: the
+    model is known to begin with thoughts and to mark their end only, so that all waits for that.
+    `has_thought` is True once such an end has come."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_waits", "has_thought")
 
-    def __init__(self) -> None:
+    def __init__(self, *, thinks: bool = False) -> None:
+        self.has_thought = False
         self._held = ""
+        self._waits = thinks
 
     def feed(self, text: str) -> str:
         """More of the stream; what of it may go on."""
-        self._held = _HIDDEN.sub(" ", self._held + text)
+        seen, self._held = max(0, len(self._held) - _LONGEST_MARK), self._held + text
+        if self._waits and not _THOUGHT.search(self._held, seen):
+            return ""
+        self._waits = False
+        self._held = _HIDDEN.sub(" ", self._held)
+        for thought in [*_THOUGHT.finditer(self._held)][-1:]:
+            self.has_thought = True
+            self._held = self._held[thought.end() :]
         cut = self._certain()
         out, self._held = self._held[:cut], self._held[cut:]
-        if _HIDDEN_OPEN.match(self._held):
-            self._held = self._held[:20] + self._held[20:][-20:]  # only its end matters any more
+        opened = _HIDDEN_OPEN.match(self._held)
+        if opened:  # only its ends matter any more
+            self._held = self._held[: opened.end()] + self._held[opened.end() :][-60:]
         return _without_tags(out)
 
     def finish(self) -> str:
@@ -56,17 +88,20 @@ class MarkupGate:
         if opened:
             held = held[: opened.start()]
         limit = len(held.rstrip("`"))  # one or two at the end may become a fence
-        tag = held.rfind("<")
-        if tag >= 0 and len(held) - tag <= MAX_HELD and _tag_unfinished(held[tag:]):
-            limit = min(limit, tag)
+        perhaps = _PERHAPS.search(held)
+        if perhaps:
+            limit = min(limit, perhaps.start())
         link = held.rfind("[", max(0, len(held) - MAX_HELD))
         if link >= 0 and _link_unfinished(held[link:]):
             limit = min(limit, link)
+        tag = held.rfind("<", 0, limit)
+        if tag >= 0 and len(held) - tag <= MAX_HELD and _tag_unfinished(held[tag:limit]):
+            limit = tag
         return limit
 
 
 def _tag_unfinished(text: str) -> bool:
-    return ">" not in text and (len(text) == 1 or text[1] in "/!" or text[1].isalpha())
+    return ">" not in text and (len(text) == 1 or text[1] in "/!|｜" or text[1].isalpha())
 
 
 def _link_unfinished(text: str) -> bool:
