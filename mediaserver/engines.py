@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
@@ -278,7 +278,8 @@ class Engines:
         ears = self._hearing(choice)
         voices = self._guarded_voices(self._there((choice.tts, *choice.tts_fallback)), Purpose.CALLS)
         try:
-            languages = getattr(self._running[choice.agent.identity], "languages", ())
+            mind = self._running[choice.agent.identity]
+            languages = getattr(mind, "languages", ())
             phrases = await Phrases.prepare(voices, choice.session, languages=languages)
         except EngineError as error:
             self._missing[choice.agent_id] = f"{choice.tts.name}: {error}"
@@ -288,12 +289,12 @@ class Engines:
         if judge is None:
             return
         made = Cast(
-            agent=cast(Agent, self._running[choice.agent.identity]),
+            agent=cast(Agent, mind),
             stt=ears,
             tts=voices[0],
             fallback_tts=tuple(voices[1:]),
             phrases=phrases,
-            session=choice.session,
+            session=_patient(choice.session, getattr(mind, "patience", 0)),
             line=choice.line,
             judge=judge,
             uses=frozenset(engine.identity for engine in _all_engines(choice)),
@@ -354,6 +355,11 @@ class Engines:
                 check=remote.check if remote else None,
             )
         return guard
+
+
+def _patient(session: SessionSettings, patience: int) -> SessionSettings:
+    """`session`, as patient with a silent caller as the agent that has words for so many silences."""
+    return replace(session, max_reprompts=max(session.max_reprompts, patience))
 
 
 def _all_engines(choice: AgentChoice) -> tuple[EngineChoice, ...]:

@@ -172,7 +172,7 @@ async def test_nonsense_is_asked_again_and_then_goes_to_a_person() -> None:
 async def test_silence_is_asked_again_and_then_ends_the_call() -> None:
     conversation = joined()
     assert words(await talk(conversation, CallOpened(), UserSilent(1))) == "Are you there?"
-    assert await told(conversation, UserSilent(2)) == [HangUp("no_answer")]
+    assert await told(conversation, UserSilent(2)) == [Say("Goodbye."), HangUp("no_answer")]
     assert conversation.report().disposition == "no_answer"
 
 

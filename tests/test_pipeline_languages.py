@@ -127,6 +127,7 @@ def test_digits_in_parts_are_asked_for_in_arabic_and_the_silent_are_taken_leave_
 
     result, _, _ = converse(CLINIC, "ar", caller, "أيوه", "تسعة سبعة")
     assert "تفضل، أكمل." in texts_of(result, Role.AGENT)
+    assert texts_of(result, Role.AGENT)[-1] == "مع السلامة."
     assert result.disposition == "no_answer"
     assert result.report.answers == {}
 

@@ -56,6 +56,12 @@ class Script:
         """Those that a step changes to."""
         return frozenset(step.language for step in self._plan.steps.values() if step.language)
 
+    @property
+    def patience(self) -> int:
+        """How many silences of the caller's in a row its steps answer; the session says goodbye after
+        those."""
+        return self._plan.patience
+
     async def start(self) -> None:
         """Nothing to load, but for the model's tools."""
         if self._llm is not None:

@@ -47,6 +47,7 @@ from pipeline.engines.script_slots import label_in, shown_answers, spoken_answer
 from pipeline.engines.script_steps import Plan, Retry, Step, fill
 from pipeline.engines.wording import plain_words
 from pipeline.errors import LocalError
+from pipeline.phrases import Phrase, standard
 from pipeline.speech import Expected
 
 _CONFIRMATION = Expected(kinds=("yes_no", "digits"))
@@ -281,6 +282,7 @@ class ScriptRun:
             yield from self._enter(retry.next)
         else:
             self._disposition = retry.disposition
+            yield from self._words(standard(Phrase.GOODBYE, self.language), interruptible=True)
             yield self._end(HangUp(retry.disposition))
 
     def place(self) -> Place:

@@ -133,6 +133,20 @@ class Plan:
         )
 
     @property
+    def patience(self) -> int:
+        """How many silences of the caller's in a row it has an answer to, at most."""
+        return max((self._silences_from(step) for step in self.steps.values()), default=0)
+
+    def _silences_from(self, step: Step) -> int:
+        known, seen = 0, set[str]()
+        while step.id not in seen:
+            seen.add(step.id)
+            listens = step.expected is not None
+            known += step.silence.max + 1 if listens and step.llm is None else 0
+            step = self.steps.get(step.silence.next if listens else step.next, step)
+        return known
+
+    @property
     def has_goal(self) -> bool:
         """Whether any step means success."""
         return any(step.goal for step in self.steps.values())
