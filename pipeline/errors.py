@@ -54,9 +54,18 @@ class EngineBusy(EngineError):
         self.retry_after_s = retry_after_s
 
 
-def passes(error: EngineError) -> bool:
-    """Whether to ask the same engine again at once."""
-    return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
+class EngineSilent(EngineError):
+    """The voice makes what cannot be heard."""
+
+    def __init__(self) -> None:
+        super().__init__("the voice is silent", retryable=False)
+
+
+class EngineEndless(EngineError):
+    """The voice goes on beyond anything that its text can take."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
 
 
 class EngineResting(EngineError):
@@ -71,6 +80,11 @@ class EngineRefused(EngineError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=False)
+
+
+def passes(error: EngineError) -> bool:
+    """Whether to ask the same engine again at once."""
+    return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
 
 
 class SettingsRefused(PipelineError, ValueError):

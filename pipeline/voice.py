@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.audibility import Audibility
 from pipeline.audio import Pcm
 from pipeline.boundary import contained
-from pipeline.errors import EngineError, EngineResting, EngineTimeout, passes
+from pipeline.errors import EngineEndless, EngineError, EngineResting, EngineSilent, EngineTimeout, passes
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
@@ -75,7 +75,7 @@ async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]
                 log.error("engine did not stop cleanly", exc_info=error)
 
 
-async def _refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
+async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
     """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
     athrow: Any = getattr(stream, "athrow", None)
     if athrow is not None:
@@ -107,7 +107,7 @@ class Voice:
         self._failed: EngineError | None = None
         self._resting: set[str] = set()
         self._sound = Audibility(playout.rate_hz)
-        self._made_to = 0
+        self._made_from = self._made_to = 0
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
@@ -138,7 +138,7 @@ class Voice:
             except EngineError as error:
                 self._note(error)
                 self._failed = error
-                rest = self._break(utterance)
+                rest = self._break(utterance, error)
             else:
                 return
             if not rest:
@@ -169,6 +169,7 @@ class Voice:
 
     async def _speak(self, engine: TextToSpeech, text: str, utterance: Utterance) -> None:
         utterance.begin_piece(text)
+        self._made_from = utterance.samples
         sound = self._sound = Audibility(self._playout.rate_hz)
         kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
         with contained("the voice"):
@@ -182,7 +183,7 @@ class Voice:
                 if sound.heard:
                     self._write(utterance, kept)
                 if sound.silence_s * 1000 > self._settings.tts_stall_ms:
-                    await _refuse(chunks, EngineError("the voice is silent", retryable=False))
+                    await refuse(chunks, EngineSilent())
                 await self._playout.room(MAX_QUEUED_S)
         if not sound.heard:
             raise EngineError("the voice said nothing", retryable=not kept)
@@ -198,9 +199,13 @@ class Voice:
         made.clear()
         self._made_to = utterance.samples
 
-    def _break(self, utterance: Utterance) -> str:
-        """The words that were not said. A silence at the end of what was made need not be waited for."""
+    def _break(self, utterance: Utterance, error: EngineError) -> str:
+        """The words that were not said. A silence at the end of what was made need not be waited for, nor
+        what a voice without end has made beyond what is heard."""
         ours = self._sound.heard and utterance.samples == self._made_to  # no filler came after it
+        if ours and isinstance(error, EngineEndless):
+            self._playout.take_back(self._made_to - self._made_from)
+            return utterance.break_piece()
         quiet = self._sound.quiet_samples if ours else 0
         return utterance.break_piece(quiet - self._playout.take_back(quiet))
 

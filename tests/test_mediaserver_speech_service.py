@@ -75,7 +75,7 @@ class Hearing:
 
 
 class Voice:
-    """Says a frame of silence."""
+    """Says a frame."""
 
     rate_hz = 24000
 
@@ -86,7 +86,7 @@ class Voice:
         """Nothing to free."""
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        yield SpeechChunk(np.zeros(480, np.int16))
+        yield SpeechChunk(np.full(480, 1000, np.int16))
 
 
 class Bench:

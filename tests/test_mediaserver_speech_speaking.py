@@ -211,3 +211,48 @@ async def test_where_no_voice_can_the_server_is_at_fault_if_any_broke(threads: T
         await pcm(guarded(broken, foreign), "fail", threads)
     with pytest.raises(InvalidRequest, match="no voice for xx"):
         await pcm(guarded(foreign, foreign), "fail", threads)
+
+
+class Odd(Spare):
+    """Sends so many seconds of sound, then of silence."""
+
+    def __init__(self, sound_s: float, silence_s: float) -> None:
+        super().__init__()
+        self.made_s = (sound_s, silence_s)
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        for made_s, made in zip(self.made_s, (tone(16000, 50), np.zeros(800, np.int16)), strict=True):
+            for _ in range(round(made_s * 20)):
+                self.said += 1
+                yield SpeechChunk(made)
+
+
+@pytest.mark.parametrize("silence_s", [0.5, 60.0])
+async def test_a_voice_that_makes_silence_is_replaced(threads: ThreadPoolExecutor, silence_s: float) -> None:
+    odd, spare = Odd(0, silence_s), Spare()
+    samples, rate_hz = heard("wav", await pcm(guarded(odd, spare), "one two", threads))
+    assert len(samples) / rate_hz == pytest.approx(0.1, abs=0.03)
+    assert spare.said == 2
+    assert odd.said < 100
+
+
+async def test_where_every_voice_is_silent_there_is_no_file(threads: ThreadPoolExecutor) -> None:
+    with pytest.raises(SpeechFailed):
+        await pcm(guarded(Odd(0, 60), Odd(0, 60)), "one two", threads)
+    with pytest.raises(InvalidRequest):
+        await pcm(guarded(Odd(0, 0.5), Odd(0, 0.5)), "one two", threads)
+
+
+async def test_a_voice_that_falls_silent_is_no_file(threads: ThreadPoolExecutor) -> None:
+    odd = Odd(1, 60)
+    with pytest.raises(SpeechFailed):
+        await pcm(guarded(odd), "one two", threads)
+    assert odd.said < 200
+    assert len(await pcm(guarded(Odd(1, 2)), "one two", threads)) > 2 * 2 * 16000  # a long pause is none
+
+
+async def test_a_voice_without_end_is_no_file(threads: ThreadPoolExecutor) -> None:
+    odd = Odd(1000, 0)
+    with pytest.raises(SpeechFailed):
+        await pcm(guarded(odd), "one two", threads)
+    assert odd.said < 20 * 20

@@ -16,6 +16,7 @@ from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm
 from pipeline.engines.espeak import ESPEAK, Espeak
 from pipeline.engines.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
+from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.engines.voice_process import VoiceProcess, VoiceProgram
 from pipeline.engines.voice_wire import Word, pack_chunk, unpack_chunk
 from pipeline.errors import EngineError, EngineMissing, LocalError, SettingsRefused
@@ -256,6 +257,28 @@ async def test_speaking_before_start_is_a_bug() -> None:
 async def test_text_without_words_says_nothing_and_breaks_nothing(voice: Espeak, text: str) -> None:
     await spoken(voice, text)
     assert len(await speech_of(voice, "Hello.")) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Good morning to you.",
+        "w" * 40,
+        "0" * 60,
+        "1234567890" * 6,
+        "#&*@" * 9,
+        "مرحبا كيف حالك",
+        "№" * 20,
+        "ⅷ" * 20,
+    ],
+)
+async def test_the_slowest_voice_says_no_text_without_end(text: str) -> None:
+    slow = GuardedVoice(Espeak.from_settings({"rate_wpm": 80}), Guard("tts", "slow"), last=True)
+    await slow.start()
+    try:
+        assert len(await speech_of(slow, text)) > 0
+    finally:
+        await slow.close()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pipeline.agent import HangUp, Say
 from pipeline.audibility import AUDIBLE, is_audible
 from pipeline.audio import Pcm
 from pipeline.engines.breaker import BreakerState
-from pipeline.engines.guard import Guard, GuardedVoice
+from pipeline.engines.guard import Guard, GuardedVoice, longest_s
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrase, Phrases
 from pipeline.session import Session
@@ -156,6 +156,44 @@ def test_silence_within_what_is_played_has_its_cause() -> None:
     (silence,) = result.silences
     assert silence.cause == "tts_silent"
     assert 2400 <= silence.ms <= 2600
+
+
+class Endless(FakeTts):
+    """Says the words and does not stop; `waits_s` after each second of sound."""
+
+    def __init__(self, waits_s: float = 0.0) -> None:
+        super().__init__()
+        self.waits_s = waits_s
+        self.made_s = 0.0
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        self.asked.append(text)
+        while True:
+            self.made_s += 1.0
+            yield SpeechChunk(tone(1.0))
+            await asyncio.sleep(self.waits_s)
+
+
+@pytest.mark.parametrize("waits_s", [0.0, 1.0])
+def test_a_voice_without_end_is_replaced(waits_s: float) -> None:
+    """One that makes it faster than it is heard keeps the caller for a second at most."""
+    endless, guard, second = Endless(waits_s), Guard("tts", "endless"), FakeTts()
+    result, leg = on_a_leg(GuardedVoice(endless, guard, last=False), second)
+    assert [fault.message for fault in result.faults] == ["endless does not stop"]
+    assert guard.health.errors == 1
+    assert said(result) == TEXT
+    assert second.asked == ([TEXT] if not waits_s else [])
+    assert leg.frames[-1][0] - leg.started_at < longest_s(TEXT) * bool(waits_s) + 5.0
+    assert result.reason is EndReason.AGENT
+
+
+def test_phrases_are_not_prepared_without_end() -> None:
+    endless, guard = Endless(), Guard("tts", "endless")
+    voices: list[Any] = [GuardedVoice(endless, guard, last=False), FakeTts()]
+    phrases = play(lambda: Phrases.prepare(voices, SessionSettings()))
+    assert phrases.at(Phrase.GOODBYE, RATE_HZ).samples.size < 5 * RATE_HZ
+    assert guard.health.errors == 3
+    assert endless.made_s < 150  # of three phrases
 
 
 def test_phrases_are_not_prepared_as_silence() -> None:

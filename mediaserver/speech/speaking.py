@@ -7,20 +7,26 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
-from typing import cast
+from typing import Final
 
 import numpy as np
 
 from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import InvalidRequest
 from mediaserver.speech.formats import Format
+from pipeline.audibility import Audibility
 from pipeline.audio import Pcm, silence
 from pipeline.engines.guard import GuardedVoice
-from pipeline.errors import EngineError, EngineMissing, EngineResting, passes
+from pipeline.errors import EngineError, EngineMissing, EngineResting, EngineSilent, passes
 from pipeline.resample import Resampler
 from pipeline.speech import SpeechChunk
+from pipeline.voice import closing, refuse
 
 log = logging.getLogger(__name__)
+
+SILENT_S: Final = 3.0
+"""By so much may silence outgrow sound: twice what a call bears, since nobody waits on a line and a paragraph
+may end in a long pause."""
 
 
 async def spoken(
@@ -52,8 +58,8 @@ async def spoken(
 async def _pieces(
     voices: Sequence[GuardedVoice], text: str, *, language: str, samples: int
 ) -> AsyncGenerator[Pcm, None]:
-    """What is said in arrays of `samples`, the last one shorter. Text without a sound (an emoji) is a
-    frame of silence, which every format can hold."""
+    """What is said in arrays of `samples`, the last one shorter. Text without letters that has no sound (an
+    emoji) is a frame of silence, which every format can hold."""
     held: list[Pcm] = []
     count, said = 0, 0
     async with aclosing(_chunks(voices, text, language)) as chunks:
@@ -77,9 +83,8 @@ async def _chunks(
     voices: Sequence[GuardedVoice], text: str, language: str
 ) -> AsyncGenerator[SpeechChunk, None]:
     """What the first voice says that can. From its first sound on there is no way back: a file in two voices
-    is none. Nothing where none of them makes a sound."""
+    is none. Nothing where no voice is at fault and none makes a sound."""
     failures: list[EngineError] = []
-    silent = False
     for voice in _attempts(voices, failures):
         begun = False
         try:
@@ -87,33 +92,37 @@ async def _chunks(
                 async for chunk in chunks:
                     begun = True
                     yield chunk
+            return
         except EngineError as error:
             if begun:
                 raise SpeechFailed("Speech synthesis failed") from error
             failures.append(error)
             log.warning("voice of files failed", extra={"engine": voice.name, "reason": str(error)})
-        else:
-            silent = True
-        if begun:
-            return
-    if not silent:
-        raise _refusal(failures)
+    raise _refusal(failures)
 
 
 async def _sound(
     voice: GuardedVoice, text: str, language: str, rate_hz: int
 ) -> AsyncGenerator[SpeechChunk, None]:
-    """What one voice says, at `rate_hz`. What has no letters may have no sound, and that is no fault of the
-    voice: its guard does not hear of it."""
-    engine = voice if any(letter.isalnum() for letter in text) else voice.engine
+    """What one voice says, at `rate_hz`, from where it can be heard. What has no letters may have no sound,
+    and that is no fault of the voice: its guard does not hear of it."""
+    has_words = any(letter.isalnum() for letter in text)
     resampler = Resampler(voice.rate_hz, rate_hz) if voice.rate_hz != rate_hz else None
-    speech = cast("AsyncGenerator[SpeechChunk, None]", engine.speak(text, language=language))
-    begun = False
-    async with aclosing(speech):
+    sound, kept = Audibility(rate_hz), list[Pcm]()
+    made = (voice.speak if has_words else voice.unguarded)(text, language=language)
+    async with closing(made) as speech:
         async for chunk in speech:
-            begun = True
-            yield chunk if resampler is None else SpeechChunk(resampler(chunk.samples))
-    if resampler is not None and begun:
+            kept.append(chunk.samples if resampler is None else resampler(chunk.samples))
+            sound.add(kept[-1])
+            if sound.heard or not has_words:
+                for samples in kept:
+                    yield SpeechChunk(samples)
+                kept.clear()
+            if has_words and sound.silence_s > SILENT_S:
+                await refuse(speech, EngineSilent())
+    if has_words and not sound.heard:
+        raise EngineError("the voice said nothing", retryable=not kept)
+    if resampler is not None and sound.heard:
         yield SpeechChunk(resampler(silence(voice.rate_hz)))  # what it holds back
 
 
@@ -129,7 +138,7 @@ def _attempts(voices: Sequence[GuardedVoice], failures: Sequence[EngineError]) -
 def _refusal(failures: Sequence[EngineError]) -> SpeechFailed | InvalidRequest:
     """What the client is told when no voice could say it: whose fault it is."""
     for error in failures:
-        if error.retryable or isinstance(error, EngineResting):
+        if error.retryable or isinstance(error, EngineResting | EngineSilent):
             return SpeechFailed("Speech synthesis failed")
     if isinstance(failures[0], EngineMissing):
         return InvalidRequest(f"This voice cannot say it: {failures[0]}")

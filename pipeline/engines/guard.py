@@ -7,14 +7,28 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
-from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineResting, EngineTimeout
+from pipeline.errors import (
+    EngineBusy,
+    EngineEndless,
+    EngineError,
+    EngineRefused,
+    EngineResting,
+    EngineTimeout,
+)
 from pipeline.speech import SpeechChunk, TextToSpeech
 
 log = logging.getLogger(__name__)
+
+SPARE_S: Final = 10.0
+LETTER_S: Final = 0.5
+SIGN_S: Final = 1.5
+"""What a text may take, in seconds for each octet of it in UTF-8: letters and spaces, anything else. The
+slowest voice (espeak-ng at 80 words a minute) takes 0.13 s for a letter within words, 0.72 for a row of "w",
+1.15 for digits, 1.01 for a sign whose name it reads out."""
 
 
 @runtime_checkable
@@ -171,7 +185,8 @@ class GuardedVoice:
         await self.engine.close()
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """As the engine's own. Raises `EngineResting` at once while the engine is left alone."""
+        """As the engine's own, and no longer than `longest_s`. Raises `EngineResting` at once while the
+        engine is left alone."""
         guard = self._guard
         if not guard.admits(always=self._last):
             raise EngineResting(f"{guard.name} is left alone after it failed")
@@ -179,7 +194,7 @@ class GuardedVoice:
         begun = False
         try:
             with contained(guard.name):
-                async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
+                async with aclosing(self.unguarded(text, language=language)) as chunks:
                     async for chunk in chunks:
                         waiting_since, begun = None, True
                         yield chunk
@@ -194,6 +209,24 @@ class GuardedVoice:
             guard.succeeded()
         else:
             guard.failed(EngineError(f"{guard.name} said nothing", retryable=True))
+
+    async def unguarded(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        """The same without a breaker and figures: for what may have no sound, through no fault of the
+        voice."""
+        left = round(self.rate_hz * longest_s(text))
+        async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
+            async for chunk in chunks:
+                left -= chunk.samples.shape[0]
+                if left < 0:
+                    raise EngineEndless(f"{self.name} does not stop")
+                yield chunk
+
+
+def longest_s(text: str) -> float:
+    """How long any voice may speak to say `text`, in seconds; what goes on is no speech of it, and may have
+    no end."""
+    words = sum(len(each.encode()) for each in text if each.isalpha() or each.isspace())
+    return SPARE_S + LETTER_S * words + SIGN_S * (len(text.encode()) - words)
 
 
 def _closable(stream: AsyncIterator[SpeechChunk]) -> AsyncGenerator[SpeechChunk, None]:

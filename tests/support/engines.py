@@ -12,6 +12,7 @@ from mediaserver.demo import words
 from pipeline import kernels
 from pipeline.audio import Pcm, silence
 from pipeline.engines.espeak import Espeak
+from pipeline.engines.guard import GuardedVoice
 from pipeline.resample import resample
 from pipeline.speech import Listening
 from pipeline.wav import read
@@ -19,7 +20,7 @@ from pipeline.wav import read
 LINE_HZ = 8000
 
 
-async def espeak(voice: Espeak, text: str, *, language: str = "en") -> Pcm:
+async def espeak(voice: Espeak | GuardedVoice, text: str, *, language: str = "en") -> Pcm:
     """`text` at the voice's rate."""
     return np.concatenate([chunk.samples async for chunk in voice.speak(text, language=language)])
 
