@@ -18,6 +18,7 @@ MAX_DEPTH: Final = 64
 MAX_DIGITS: Final = 100
 """Of an integer; far beyond any identity, and still a number that arithmetic takes."""
 
+_NESTING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{\]}]', re.DOTALL)
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -40,6 +41,23 @@ def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int 
         raise NotJson("nested too deep") from None
     except ValueError:
         raise NotJson("not JSON") from None
+
+
+def shallow(text: str, *, deepest: int = MAX_DEPTH) -> str:
+    """JSON `text` with null in the place of what is nested deeper: for a list of things of which one may be
+    bad."""
+    kept: list[str] = []
+    depth = begin = 0
+    for match in _NESTING.finditer(text):
+        if match[0] in "[{":
+            depth += 1
+            if depth == deepest + 1:
+                kept += (text[begin : match.start()], "null")
+        elif match[0] in "]}":
+            if depth == deepest + 1:
+                begin = match.end()
+            depth -= 1
+    return "".join((*kept, text[begin:] if depth <= deepest else ""))
 
 
 def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import ToolFailed, ToolSpec
 from pipeline.engines.llm_web import LIMIT, WebAnswer
 from pipeline.errors import EngineError
+from pipeline.foreign_json import MAX_DEPTH
 from pipeline.reach import Reach, reaching
 from tests.support.web import served
 
@@ -158,6 +160,31 @@ async def test_a_result_that_is_no_text_is_made_one() -> None:
     text = await server.call_tool("a", {})
     assert text == "half a smile \ufffd, nothing \ufffd"
     assert text.encode()
+
+
+def nested(depth: int) -> str:
+    return '{"a": ' * depth + "1" + "}" * depth
+
+
+@pytest.mark.parametrize("depth", [60, 201, 5_000])
+async def test_what_is_nested_too_deep_costs_no_other_tool(depth: int) -> None:
+    """Neither one tool's schema nor one tool's answer."""
+    tools = [{"name": "a", "inputSchema": "deep"}, {"name": "b", "inputSchema": {}}]
+    deep = reply(3, {"content": [{"type": "text", "text": "fine"}], "structuredContent": "deep"})
+    good = reply(4, {"content": [{"type": "text", "text": "fine"}]})
+    answers = [
+        replace(each, body=each.body.replace(b'"deep"', nested(depth).encode()))
+        for each in (reply(2, {"tools": tools}), deep)
+    ]
+    server = McpServer(McpSettings(url="https://m.example", tools=("a", "b")), Answers(*answers, good))
+    await server.open()
+    assert set(server.tools) == {"b"}
+    if depth > MAX_DEPTH:
+        with pytest.raises(ToolFailed):
+            await server.call_tool("b", {})
+    else:
+        assert await server.call_tool("b", {}) == "fine"
+    assert await server.call_tool("b", {}) == "fine"
 
 
 # Addresses --------------------------------------------------------------------------------------------------

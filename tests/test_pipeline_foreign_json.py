@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.foreign_json import MAX_DEPTH, NotJson, clean_text, read_json
+from pipeline.foreign_json import MAX_DEPTH, NotJson, clean_text, read_json, shallow
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,23 @@ def test_nesting_and_length_have_an_end() -> None:
     assert read_json('"abc"', longest=5) == "abc"
     with pytest.raises(NotJson, match="long"):
         read_json('"abcd"', longest=5)
+
+
+def test_what_is_nested_too_deep_can_be_left_out() -> None:
+    text = r'{"a": [[1], {"b": "]\"}"}, 2], "c": "[{\\"}'
+    assert json.loads(shallow(text, deepest=3)) == json.loads(text)
+    assert json.loads(shallow(text, deepest=2)) == {"a": [None, None, 2], "c": "[{\\"}
+    assert json.loads(shallow(text, deepest=0)) is None
+    far = "[" * 100_000 + "]" * 100_000
+    assert read_json(shallow(f'{{"one": {far}, "two": 2}}'))["two"] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "]", "[", "}" * 99, "[" * 99, '"[', '["\\', "[" * 70 + "]", "[" * 70 + "]" * 80]
+)
+def test_leaving_out_makes_no_json_of_what_is_none(text: str) -> None:
+    with pytest.raises(NotJson):
+        read_json(shallow(text))
 
 
 def test_strings_can_be_encoded_and_stored_whatever_the_writer_put_in_them() -> None:

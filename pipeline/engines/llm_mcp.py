@@ -18,7 +18,7 @@ from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Tool, ToolFailed, ToolSpec
 from pipeline.engines.llm_web import Web, WebAnswer
 from pipeline.errors import EngineError
-from pipeline.foreign_json import NotJson, read_json
+from pipeline.foreign_json import NotJson, read_json, shallow
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,7 @@ PROTOCOL: Final = "2025-06-18"
 RETRY_S: Final = 15.0
 """A server that is away is asked again no sooner."""
 MAX_PAGES: Final = 20
-DEEPEST: Final = 200
-"""Nesting of a message: more than that of any schema that is used, so that one tool too deep costs itself."""
+_LIST: Final = "tools/list"
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 
@@ -105,7 +104,7 @@ class McpServer:
         found: dict[str, Tool] = {}
         cursor: object = None
         for _ in range(MAX_PAGES):
-            page = await self._ask("tools/list", {"cursor": cursor} if cursor else {})
+            page = await self._ask(_LIST, {"cursor": cursor} if cursor else {})
             entries = page.get("tools")
             for entry in entries if isinstance(entries, list) else ():
                 name = _name(entry)
@@ -142,7 +141,7 @@ class McpServer:
         self._ids += 1
         identity = self._ids
         answer = await self._post({"jsonrpc": "2.0", "id": identity, "method": method, "params": params})
-        for message in _messages(answer):
+        for message in _messages(answer, is_list=method == _LIST):
             if message.get("id") != identity:
                 continue
             if "error" in message:
@@ -199,8 +198,9 @@ def _name(entry: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _messages(answer: WebAnswer) -> Iterator[Mapping[str, Any]]:
-    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events."""
+def _messages(answer: WebAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
+    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools,
+    one that is nested too deep for any use costs no other."""
     text = answer.body.decode("utf-8", "replace")
     documents = [text]
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -209,7 +209,7 @@ def _messages(answer: WebAnswer) -> Iterator[Mapping[str, Any]]:
         if not document.strip():
             continue
         try:
-            message = read_json(document, deepest=DEEPEST)
+            message = read_json(shallow(document) if is_list else document)
         except NotJson:
             raise EngineError("MCP server's answer is not JSON", retryable=False) from None
         if isinstance(message, Mapping):
