@@ -62,12 +62,11 @@ async def test_the_prompt_is_the_systems_and_everything_else_is_data() -> None:
     assert len(system) == 1
     assert system[0].startswith("You remind [name] of [event].")
     assert "Ignore" not in system[0]
-    data = next(message for message in chat.last if str(message["content"]).startswith("<data>"))
-    assert data["role"] == "user"
-    assert data["content"].count("</data>") == 1
-    told = json.loads(data["content"].removeprefix("<data>").removesuffix("</data>"))
+    assert [message["role"] for message in chat.last] == ["system", "user"]
+    data, _, rest = chat.last[1]["content"].partition("</data>\n")
+    told = json.loads(data.removeprefix("<data>"))
     assert told["values"] == {"event": "", "name": evil}
-    assert chat.last[-1] == {"role": "user", "content": evil}
+    assert rest == evil
 
 
 async def test_a_greeting_needs_no_model() -> None:
@@ -89,7 +88,7 @@ async def test_keys_and_silence_are_told() -> None:
     chat = FakeChat(["One?"], ["Are you there?"])
     conversation = joined(chat)
     await acts_of(conversation, UserKeyed("12"))
-    assert chat.last[-1]["content"] == "[The caller pressed the keys 12.]"
+    assert chat.last[-1]["content"].endswith("\n[The caller pressed the keys 12.]")
     await acts_of(conversation, UserSilent(1))
     assert chat.last[-1]["content"] == "[The caller says nothing.]"
 
@@ -126,9 +125,8 @@ async def test_a_caller_who_goes_on_has_said_one_thing() -> None:
     conversation = joined(chat)
     await acts_of(conversation, said("i can come"), most=1)
     await acts_of(conversation, said("i can come on tuesday", continues=True))
-    users = [message["content"] for message in chat.last if message["role"] == "user"]
-    assert users[-1] == "i can come on tuesday"
-    assert "i can come" not in users
+    (told,) = [message["content"] for message in chat.last if message["role"] == "user"]
+    assert told.splitlines()[1:] == ["i can come on tuesday"]
     assert not [message for message in chat.last if message["role"] == "assistant"]
 
 
@@ -213,7 +211,7 @@ async def test_a_model_that_breaks_off_goes_on_after_the_words_that_were_spoken(
     assert chat.last[-2]["content"] == "It was sent on monday."
     assert chat.last[-1]["role"] == "user"
     await acts_of(conversation, said("thanks"))
-    told = [(message["role"], message["content"]) for message in chat.last[-3:]]
+    told = [(message["role"], message["content"].splitlines()[-1]) for message in chat.last[-3:]]
     assert told == [
         ("user", "where is my order"),
         ("assistant", "It was sent on monday. It comes tomorrow."),

@@ -7,11 +7,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from pipeline.agent import AgentAct, Say, Trouble, UserSaid
+from pipeline.agent import AgentAct, CallOpened, Say, Trouble, UserSaid
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_conversation import LlmConversation
 from pipeline.reach import Reach, reaching
@@ -165,6 +166,35 @@ async def test_a_call_without_arguments_has_none(arguments: object) -> None:
     async with calling(answer, FINE) as (_, conversation):
         acts = await acts_of(conversation, HELLO)
         assert [type(act).__name__ for act in acts] == ["Say", "HangUp"]
+
+
+# Templates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("greeting", ["", "Hello."])
+@pytest.mark.parametrize("variables", [{}, {"name": "Sara"}])
+async def test_the_roles_take_turns_as_strict_templates_want_them(
+    greeting: str, variables: dict[str, str]
+) -> None:
+    """Gemma's and Mistral's raise an exception, and the server answers 400, for anything else."""
+    noted = streamed([fragment("remember", note("one"), index=0, id="a")])
+    slow: list[Piece] = [SSE, event({"content": "Let me see. "}), 5.0]
+    async with wild_server(noted, FINE, slow, FINE) as server:
+        llm = Llm.from_settings({"base_url": server.base_url, "model": "m", "prompt": "Be kind."})
+        conversation = llm.join(context(greeting=greeting, variables=variables))
+        if greeting:
+            await acts_of(conversation, CallOpened())
+        await acts_of(conversation, HELLO if greeting else CallOpened())
+        await acts_of(conversation, UserSaid("I want", 0.9), most=1)
+        await acts_of(conversation, UserSaid("I want that", 0.9, continues=True))
+        await llm.close()
+    assert len(server.requests) == 4
+    for request in server.requests:
+        roles = [each["role"] for each in request["messages"] if each["role"] != "tool"]
+        calls = [bool(each.get("tool_calls")) for each in request["messages"] if each["role"] != "tool"]
+        told = [role for role, called in zip(roles, calls, strict=True) if not called]
+        assert told[:2] == ["system", "user"]
+        assert all(one != other for one, other in pairwise(told)), told
 
 
 # Servers that are there while the model behind them is not -------------------------------------------------

@@ -32,7 +32,7 @@ from pipeline.engines.llm_ask import Wanted, read_answer, shown
 from pipeline.engines.llm_consent import Pending, agrees
 from pipeline.engines.llm_extract import extract
 from pipeline.engines.llm_history import History, Message, Round, Segment
-from pipeline.engines.llm_prompt import facts_messages, opening_messages
+from pipeline.engines.llm_prompt import facts_messages, opening_messages, taking_turns
 from pipeline.engines.llm_tools import Budget
 from pipeline.engines.script_steps import fill
 from pipeline.speakable import speakable
@@ -115,7 +115,7 @@ class LlmConversation:
         return Say(spoken)
 
     def _was_said(self, text: str, spoken: str) -> None:
-        self._state.history.begin(None).rounds.append(Round([Segment(text, spoken)]))
+        self._state.history.begin(OPENED).rounds.append(Round([Segment(text, spoken)]))
 
     def _take_in(self, event: AgentEvent) -> Turn:
         """Brings the history up to what the caller heard, and begins the turn."""
@@ -163,7 +163,8 @@ class LlmConversation:
         return 0
 
     def _messages(self) -> list[Message]:
-        return [*self._opening, *facts_messages(self._state.notes), *self._state.history.messages()]
+        facts = facts_messages(self._state.notes)
+        return taking_turns([*self._opening, *facts, *self._state.history.messages()])
 
 
 def _told(event: AgentEvent) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pipeline.agent import AgentContext
@@ -53,6 +53,18 @@ def opening_messages(prompt: str, context: AgentContext) -> list[Message]:
 def facts_messages(notes: Notebook) -> list[Message]:
     """What the model wanted remembered; it stays when the words it came from are forgotten."""
     return [{"role": "user", "content": data_block({"remembered": notes.facts})}] if notes.facts else []
+
+
+def taking_turns(messages: Iterable[Message]) -> list[Message]:
+    """The messages with those of the user that follow one another made one: the templates of Gemma and
+    Mistral refuse two in a row."""
+    told: list[Message] = []
+    for message in messages:
+        if told and message["role"] == told[-1]["role"] == "user":
+            told[-1] = {"role": "user", "content": f"{told[-1]['content']}\n{message['content']}"}
+        else:
+            told.append(message)
+    return told
 
 
 def data_block(value: Mapping[str, Any]) -> str:
