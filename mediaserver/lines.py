@@ -16,17 +16,13 @@ from mediaserver.numbers import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.refusals import InvalidRequest
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.settings import AgentSettings
+from mediaserver.settings_agent import ROOM
 from mediaserver.store import Store
 from mediaserver.wiring import caller_id
 from pipeline.pacer import Pacer
 from sip.call import Call
 from sip.endpoint import Endpoint
 from sip.states import CallState
-
-ROOM = "room:"
-"""What a target begins with that is a room."""
-
-ANY_ROOM = "room:*"
 
 
 class LineRefused(InvalidRequest):
@@ -77,13 +73,10 @@ class Lines:
     def target(self, agent_id: str, wanted: str) -> str:
         """The number or room that an agent means by `wanted`: a name in its `transfer_targets`, or one of
         those targets itself. Raises `LineRefused`."""
-        targets = self._agent(agent_id).transfer_targets
-        if wanted in targets and targets[wanted] != ANY_ROOM:
-            return targets[wanted]
-        allowed = set(targets.values())
-        if wanted in allowed or (wanted.startswith(ROOM) and ANY_ROOM in allowed):
-            return wanted
-        raise LineRefused("the target is not among the agent's transfer_targets")
+        target = self._agent(agent_id).reaches(wanted)
+        if not target:
+            raise LineRefused("the target is not among the agent's transfer_targets")
+        return target
 
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
         """Everybody in the room that `target` is; None where it is a number, or no room of the company's that

@@ -121,6 +121,12 @@ class LineSettings(Table):
         return self
 
 
+ROOM = "room:"
+"""What a transfer target begins with that is a room."""
+
+ANY_ROOM = "room:*"
+
+
 def _target(value: str) -> str:
     if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
         raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
@@ -217,6 +223,15 @@ class AgentTerms(Table):
         if self.session.rescue and self.session.rescue not in self.transfer_targets:
             raise ValueError("session.rescue: not one of transfer_targets")
         return self
+
+    def reaches(self, wanted: str) -> str:
+        """The number or room that is meant by `wanted`: a name in `transfer_targets`, or one of those targets
+        itself; "" for none of them."""
+        targets = self.transfer_targets
+        if targets.get(wanted, ANY_ROOM) != ANY_ROOM:
+            return targets[wanted]
+        allowed = set(targets.values())
+        return wanted if wanted in allowed or (wanted.startswith(ROOM) and ANY_ROOM in allowed) else ""
 
 
 class AgentSettings(AgentTerms):

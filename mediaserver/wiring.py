@@ -166,6 +166,7 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
         yield from _deaf(f"agent[{place}].stt.engine", agent)
+        yield from _lost(f"agent[{place}].script.step", agent)
     for kind, chain in (("stt", settings.speech.stt), ("tts", settings.speech.tts)):
         yield from _refusals(f"speech.{kind}", _engine(kind, chain))
         for number, each in enumerate(chain.fallback or ()):
@@ -174,12 +175,28 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    steps = [] if agent.script is None else _mind(agent).options.get("step", [])
-    changes = {str(step.get("language") or "") for step in steps if isinstance(step, dict)}
-    spoken = {agent.language, *changes} - {""}
+    changes = {str(step.get("language") or "") for _, step in _steps(agent)}
+    chosen = () if agent.llm is None else agent.llm.languages
+    spoken = {agent.language, *changes, *chosen} - {""}
     unknown = ", ".join(sorted(each for each in spoken if each.lower().split("-")[0] != "en"))
     if agent.stt.engine == "pocketsphinx" and unknown:
         yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
+
+
+def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """Steps that hand callers to somebody to whom the agent may hand nobody; a variable is looked at in the
+    call."""
+    for place, step in _steps(agent):
+        target = str(step.get("target") or "")
+        if step.get("action") == "transfer" and target and "{{" not in target and not agent.reaches(target):
+            yield f"{key}[{place}].target", f"{target!r} is none of the agent's transfer_targets"
+
+
+def _steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
+    """The steps of the agent's script that can be read, with their places."""
+    steps = [] if agent.script is None else agent.script.get("step", ())
+    listed = steps if isinstance(steps, list | tuple) else ()
+    return [(place, step) for place, step in enumerate(listed) if isinstance(step, Mapping)]
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from mediaserver.doctor import engine_findings
 from mediaserver.engines import AgentChoice, EngineChoice, Engines
 from mediaserver.errors import SettingsError
 from mediaserver.metrics import Metrics
-from mediaserver.settings import AgentSettings, Settings, load
+from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
 from mediaserver.wiring import agent_choice, engine_problems
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.reach import Reach
@@ -192,3 +192,30 @@ async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_
                 form.add_field("file", sound, filename="a.wav")
                 async with client.post("/transcribe", data=form, headers=bearer(SPEECH_KEY)) as answer:
                     assert (await answer.json())["transcription"] == "good morning"
+
+
+@pytest.mark.parametrize(
+    ("mind", "told"),
+    [
+        (
+            {"script": {"start": "a", "step": [{"id": "a", "action": "transfer", "target": "deks"}]}},
+            "agent[0].script.step[0].target: 'deks' is none of the agent's transfer_targets",
+        ),
+        (
+            {
+                "llm": {
+                    "base_url": "http://127.0.0.1:9/v1",
+                    "model": "any",
+                    "prompt": "x",
+                    "languages": ["ar"],
+                }
+            },
+            "agent[0].stt.engine: pocketsphinx understands English only, the agent speaks ar",
+        ),
+    ],
+)
+def test_a_check_finds_what_a_call_would_find_too_late(mind: dict[str, Any], told: str) -> None:
+    bare = {key: value for key, value in AGENT.items() if key != "script"}
+    agent = AgentSettings.model_validate(bare | {"transfer_targets": {"desk": "+14155550177"}} | mind)
+    problems = engine_problems(Settings.model_construct(agents=(agent,), speech=SpeechSettings()))
+    assert any(f"{key}: {reason}".startswith(told) for key, reason in problems)

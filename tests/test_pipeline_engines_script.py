@@ -406,6 +406,16 @@ def test_a_wrong_step_names_its_key_and_its_name(changes: dict[str, Any], key: s
         ('start = "a"\n[[step]]\nid = "a"\nsay = "hi"', "step[0].next"),
         ('start = "a"\n[[step]]\nid = "a"\naction = "transfer"', "step[0].target"),
         (
+            'start = "a"\n[[step]]\nid = "a"\naction = "send_digits"\ndigits = "1,2"\nnext = "b"\n'
+            '[[step]]\nid = "b"\naction = "hang_up"',
+            "step[0].digits",
+        ),
+        (
+            'start = "a"\n[[step]]\nid = "a"\nexpect = { kinds = ["digits"] }\ncollect = "pin"\nmask = true\n'
+            'next = "b"\n[[step]]\nid = "b"\naction = "transfer"\ntarget = "{{pin}}"',
+            "step[1].target",
+        ),
+        (
             'start = "a"\n[[step]]\nid = "a"\naction = "hang_up"\n[[step]]\nid = "b"\naction = "hang_up"',
             "step[1].id",
         ),

@@ -286,11 +286,17 @@ def _faults(step: Step) -> Iterator[tuple[str, str]]:
     yield from _dictation_faults(step)
     if step.expected is not None and ends:
         yield "action", f"a step that ends with {step.action} cannot wait for an answer"
-    if step.action in ("transfer", "send_digits") and not step.target:
-        yield ("target" if step.action == "transfer" else "digits"), f"{step.action} needs it"
+    yield from _target_faults(step)
     if step.expected is None and not ends and not step.next:
         yield "next", "the step leads nowhere: give it `next`, `expect` with `on`, or an ending `action`"
     yield from _branch_faults(step)
+
+
+def _target_faults(step: Step) -> Iterator[tuple[str, str]]:
+    if step.action in ("transfer", "send_digits") and not step.target:
+        yield ("target" if step.action == "transfer" else "digits"), f"{step.action} needs it"
+    elif step.action == "send_digits" and not _KEYED.fullmatch(PLACEHOLDER.sub("0", step.target)):
+        yield "digits", f"{step.target!r}: only 0-9, *, #, A-D and variables can be keyed"
 
 
 def _dictation_faults(step: Step) -> Iterator[tuple[str, str]]:
@@ -341,6 +347,8 @@ def _check_masks(steps: Mapping[str, Step], places: Mapping[str, Options]) -> No
             places[step.id].wrong(
                 "say", f"{name!r} is masked; {{{{{name}{LAST_FOUR}}}}} says its last four digits"
             )
+        if step.action == "transfer" and masked.intersection(placeholders(step.target)):
+            places[step.id].wrong("target", "it is masked, and the call's record names the target")
 
 
 def _reached(names: Iterable[str], steps: Mapping[str, Step]) -> set[str]:
