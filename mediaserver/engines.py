@@ -20,7 +20,7 @@ from weakref import WeakSet
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
-from pipeline.engines.guard import EngineHealth, Guard, GuardedVoice, RemoteEngine
+from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, RemoteEngine
 from pipeline.engines.smart_turn import load as load_turn_model
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
@@ -221,8 +221,9 @@ class Engines:
         return lines
 
     def health(self) -> list[EngineHealth]:
-        """How the speech engines of the agents do."""
-        return [guard.health for guard in self._guards.values()]
+        """How the engines of the agents do, models that they ask included."""
+        own = [each.engine_health() for each in self._running.values() if isinstance(each, Guarded)]
+        return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
 
     async def unreachable(self) -> list[str]:
         """Asks every engine behind a network whether the other end is there: one line for each that is

@@ -49,7 +49,7 @@ _OPEN: Mapping[BreakerState, float] = {
 
 
 class _EngineFigures(Collector):
-    """Requests, failures and breakers of the speech engines; those of one name together."""
+    """Requests, failures and breakers of the engines; those of one name together."""
 
     def __init__(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
         self._health = health
@@ -57,9 +57,7 @@ class _EngineFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client`."""
         labels = ("kind", "engine")
-        requests = CounterMetricFamily(
-            "mediaserver_engine_requests", "Sent to a speech engine", labels=labels
-        )
+        requests = CounterMetricFamily("mediaserver_engine_requests", "Sent to an engine", labels=labels)
         failures = CounterMetricFamily("mediaserver_engine_failures", "Failed requests", labels=labels)
         breakers = GaugeMetricFamily(
             "mediaserver_engine_breaker_open", "1: left alone after failures; 0.5: being tried", labels=labels
@@ -124,7 +122,7 @@ class Metrics:
                 self.sip.labels(field.name).set(value)
 
     def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
-        """Shows how the speech engines do, whenever somebody looks."""
+        """Shows how the engines do, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:

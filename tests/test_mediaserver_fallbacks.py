@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from mediaserver.errors import SettingsError
 from mediaserver.metrics import Metrics
 from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
 from mediaserver.wiring import agent_choice, engine_problems
+from pipeline.agent import CallOpened, Say
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.reach import Reach
 from pipeline.settings import SessionSettings
+from tests.support.chat import FakeChat, acts_of, context, serving_chat
 from tests.support.models import Ears, Voice, fake_models
 from tests.support.openai_server import openai_server
 from tests.support.server import SPEECH_KEY, bearer, running, write_site
@@ -159,6 +162,54 @@ api_key = "sk-hidden"
     assert f'mediaserver_engine_breaker_open{{engine="openai {fake.base_url}",kind="tts"}} 1.0' in exposed
     assert f'mediaserver_engine_breaker_open{{engine="openai {fake.base_url}",kind="stt"}} 0.0' in exposed
     assert 'mediaserver_engine_requests_total{engine="espeak-ng",kind="tts"}' in exposed
+
+
+ASKING = """
+[agent.llm]
+model = "first"
+base_url = "{base_url}"
+prompt = "Be brief."
+[[agent.llm.fallback]]
+model = "second"
+base_url = "{base_url}"
+"""
+HANDING_OVER = """
+[agent.script]
+start = "talk"
+[[agent.script.step]]
+id = "talk"
+llm = { goal = "Be kind.", collect = ["mood"] }
+next = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+"""
+
+
+@pytest.mark.parametrize("script", ["", HANDING_OVER])
+async def test_the_metrics_tell_of_the_models_that_an_agent_asks(tmp_path: Path, script: str) -> None:
+    async with serving_chat(FakeChat(["Good morning."])) as model:
+        model.statuses = [503]
+        about = {
+            **AGENT,
+            **tomllib.loads(f"[[agent]]{script}{ASKING.format(base_url=model.base_url)}")["agent"][0],
+        }
+        if not script:
+            del about["script"]
+        settings = AgentSettings.model_validate(about)
+        engines, metrics = Engines([agent_choice(settings)], reach=Reach(["127.0.0.0/8"])), Metrics()
+        metrics.watch_engines(engines.health)
+        await engines.start()
+        conversation = engines.cast(settings.id).agent.join(context())
+        assert [act.text for act in await acts_of(conversation, CallOpened()) if isinstance(act, Say)]
+        exposed = metrics.exposition().decode()
+        await engines.close()
+    for name, errors in (("first", 1.0), ("second", 0.0)):
+        labels = f'{{engine="{name} at 127.0.0.1",kind="llm"}}'
+        assert f"mediaserver_engine_requests_total{labels} 1.0" in exposed
+        assert f"mediaserver_engine_failures_total{labels} {errors}" in exposed
+        assert f"mediaserver_engine_breaker_open{labels} 0.0" in exposed
 
 
 def opened(path: Path) -> Settings:

@@ -238,6 +238,9 @@ async def test_a_masked_number_reaches_the_shop_and_no_record(
         with fake_models(Ears("i want to pay")):
             async with carrier(site, talk), running(site) as (_, client):
                 report = await until_final(client, await place(client), timeout_s=60)
+                async with client.get("/metrics") as answer:
+                    exposed = await answer.text()
+    assert 'mediaserver_engine_requests_total{engine="test at 127.0.0.1",kind="llm"}' in exposed
     assert [json.loads(body) for _, path, body in systems.asked if path == "/pay"] == [{"card": CARD}]
     assert [turn["keyed"] for turn in report["turns"] if turn["keyed"]] == [MASK]
     assert report["analysis"]["answers"]["card"] == MASK

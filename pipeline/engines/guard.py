@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
@@ -56,6 +56,14 @@ class EngineHealth:
     requests: int
     errors: int
     state: BreakerState
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """An engine or agent with guards of its own, around what it asks."""
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """How each does."""
 
 
 class Guard:

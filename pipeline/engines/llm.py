@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
-from pipeline.engines.guard import Guard
+from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.llm_answer import Mind
 from pipeline.engines.llm_builtin import offered
 from pipeline.engines.llm_chat import Chat, ChatEndpoint, ChatModel
@@ -70,6 +70,10 @@ class Llm:
     def languages(self) -> frozenset[str]:
         """Those that the model may change to."""
         return frozenset(self._plan.policy.languages)
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """See `Guarded`."""
+        return self._chat.health()
 
     async def start(self) -> None:
         """Asks the MCP servers what they have. One that is away does not keep the agent from talking: it is

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pipeline.boundary import contained
-from pipeline.engines.guard import Guard
+from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_history import Message
 from pipeline.errors import EngineError
@@ -115,6 +115,10 @@ class Chat:
         mark for their beginning, and its server does not part them from the words."""
         self._models = tuple(models)
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
+
+    def health(self) -> list[EngineHealth]:
+        """How the models do."""
+        return [model.guard.health for model in self._models]
 
     def has_thought(self, thought: bool) -> None:
         """Whether an answer brought the end of thoughts that had no beginning. The first such answer was

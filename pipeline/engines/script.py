@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
 from pipeline.boundary import contained
+from pipeline.engines.guard import EngineHealth
 from pipeline.engines.script_errand import Errand, Guest, Model
 from pipeline.engines.script_machine import Place, ScriptRun
 from pipeline.engines.script_steps import Plan, fill, placeholders, raise_missing, read_plan
@@ -61,6 +62,10 @@ class Script:
         """How many silences of the caller's in a row its steps answer; the session says goodbye after
         those."""
         return self._plan.patience
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """See `Guarded`."""
+        return self._llm.engine_health() if self._llm is not None else ()
 
     async def start(self) -> None:
         """Nothing to load, but for the model's tools."""

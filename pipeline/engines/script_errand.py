@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.agent import AgentContext, Conversation
+from pipeline.engines.guard import EngineHealth
 from pipeline.engines.options import Options
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
@@ -43,6 +44,9 @@ class Guest(Protocol):
 
 class Model(Protocol):
     """What a script needs of the agent `llm`, which it has loaded only where a step asks for it."""
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """See `Guarded`."""
 
     async def start(self) -> None:
         """See `Agent.start`."""
