@@ -22,6 +22,7 @@ from mediaserver.handing import hand_over, handed_on
 from mediaserver.precall import OBJECTED
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.bridge import Bridge
+from pipeline.engines.script_steps import fill
 from pipeline.line_stage import EarlyEar, LineStage
 from sip.call import Call, CallFailed
 from sip.errors import SipError
@@ -111,7 +112,8 @@ class LiveCall(LiveConversation):
             log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
             self._finish(Outcome(status=CallStatus.FAILED, cause=HangupCause.UNREACHABLE, error=str(error)))
         else:
-            self.line = LineStage(self.part.cast.line)
+            line = self.part.cast.line
+            self.line = LineStage(line, fill(line.message, self.claim.variables))
             call.attach(EarlyEar(self.line), None)
             await self._follow(call)
 

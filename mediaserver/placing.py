@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from mediaserver.records import NewCall
 from mediaserver.refusals import InvalidRequest, NotFound
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from pipeline.agent import AgentContext
+from pipeline.engines.script_steps import placeholders, raise_missing
 from pipeline.errors import EngineError, SettingsRefused
 
 INVALID_NUMBER = "Invalid phone number format"
@@ -54,7 +55,8 @@ def checked_call(
     dial_number = _dial_number(number, trunk)
     if company is None or not may_dial(number, company.prefixes):
         raise InvalidRequest(OUTSIDE)
-    check_agent(engines, agent, request.variables, request.metadata)
+    left = agent.line.message if agent.line.answering_machine == "leave_message" else ""
+    check_agent(engines, agent, request.variables, request.metadata, placeholders(left))
     return NewCall(
         company_id=company_id,
         agent_id=agent.id,
@@ -124,10 +126,14 @@ def _dial_number(number: str, trunk: TrunkSettings) -> str:
 
 
 def check_agent(
-    engines: Engines, agent: AgentSettings, variables: Mapping[str, str], metadata: Mapping[str, Any]
+    engines: Engines,
+    agent: AgentSettings,
+    variables: Mapping[str, str],
+    metadata: Mapping[str, Any],
+    needed: Iterable[str] = (),
 ) -> None:
-    """Lets the agent join a call that never happens: what it lacks is said now, not when somebody answers.
-    Raises `InvalidRequest`."""
+    """Lets the agent join a call that never happens: what it lacks (of `needed` too) is said now, not when
+    somebody answers. Raises `InvalidRequest`."""
     try:
         mind = engines.cast(agent.id).agent
     except EngineError as error:
@@ -135,6 +141,7 @@ def check_agent(
     known = {**promised(agent.pre_call_tools), **variables}
     context = AgentContext("", agent.language, agent.greeting, known, metadata)
     try:
+        raise_missing("promptVariables", set(needed) - known.keys())
         mind.join(context)
     except (SettingsRefused, EngineError, ValueError) as error:
         raise InvalidRequest(f"Agent cannot take this call: {error}") from None

@@ -91,8 +91,10 @@ class LineStage:
     """One call's line, from its early media on. `verdict` is None until it is given; `found`: what was at the
     other end ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
 
-    def __init__(self, settings: LineSettings) -> None:
+    def __init__(self, settings: LineSettings, message: str | None = None) -> None:
         self.verdict: Verdict | None = None
+        self.message = settings.message if message is None else message
+        """The words for a machine; `message` has the call's variables in it."""
         self.found = ""
         self.early = ""  # what was found before the answer
         self._settings = settings
@@ -106,11 +108,6 @@ class LineStage:
     def holds(self) -> bool:
         """The agent's first words wait for the verdict."""
         return self._settings.answering_machine != "talk" or self._settings.hold_music != "talk"
-
-    @property
-    def message(self) -> str:
-        """The words for a machine."""
-        return self._settings.message
 
     def begin(self, now: float) -> None:
         """The call is answered."""

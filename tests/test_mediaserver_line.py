@@ -55,7 +55,8 @@ ESPEAK = '[agent.tts]\nengine = "espeak-ng"\n[agent.stt]\nengine = "pocketsphinx
 
 
 def site_of(directory: Path, carrier: int, engines: str = FAKE_ENGINES) -> Site:
-    site = write_site(directory, more=AGENT.format(id=CALLER, engines=engines, message=MESSAGE))
+    template = MESSAGE.replace("clinic", "{{{{place}}}}")
+    site = write_site(directory, more=AGENT.format(id=CALLER, engines=engines, message=template))
     site.path.write_text(site.path.read_text().replace(f":{site.carrier};", f":{carrier};"))
     return site
 
@@ -67,8 +68,8 @@ def machine() -> Wave:
     return np.concatenate([quiet(0.3), at_level(said, -18), quiet(0.6), tone((1000,), 0.4, 6000)])
 
 
-async def place(client: Any) -> str:
-    body = {"agentId": CALLER, "phoneNumber": NUMBER}
+async def place(client: Any, **variables: str) -> str:
+    body = {"agentId": CALLER, "phoneNumber": NUMBER, "promptVariables": variables}
     async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
         assert answer.status == 200, await answer.text()
         return str((await answer.json())["data"]["callTaskId"])
@@ -84,7 +85,7 @@ async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep
         SoftphoneProcess(tmp_path / "phone", answer_after_s=0.1) as phone,
         running(site_of(tmp_path, phone.port, ESPEAK)) as (_, client),
     ):
-        call_id = await place(client)
+        call_id = await place(client, place="clinic")
         await phone.event("media", active=True)
         phone.do("play", line=0, file=str(file))
         call = await until_final(client, call_id, timeout_s=60)
@@ -96,6 +97,16 @@ async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep
     assert [entry["text"] for entry in call["transcript"]] == [MESSAGE]
     assert loud[0] >= len(machine) / RATE_HZ - 0.1  # nothing over the greeting, nor into the beep
     assert loud[-1] - loud[0] > 1.0  # and all of the message
+
+
+async def test_a_call_without_what_its_message_names_is_refused(tmp_path: Path) -> None:
+    with fake_models():
+        async with running(site_of(tmp_path, 5999)) as (_, client):
+            body = {"agentId": CALLER, "phoneNumber": NUMBER}
+            path = "/api/v1/calls/outbound"
+            async with client.post(path, json=body, headers=bearer(KEY)) as answer:
+                assert answer.status == 400
+                assert "place" in await answer.text()
 
 
 class Announcement:
