@@ -27,6 +27,8 @@ from pipeline.foreign_json import NotJson, read_json
 Form: TypeAlias = Callable[[], aiohttp.FormData]
 """Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
 
+_Look: TypeAlias = Callable[[aiohttp.ClientResponse], None]
+
 CONNECTIONS: Final = 256  # to one server; one that needs more has several addresses
 KEEP_ALIVE_S: Final = 60.0
 CONNECT_S: Final = 2.0
@@ -37,6 +39,7 @@ RETRY_AFTER_LIMIT_S: Final = 300.0
 _PASSING: Final = frozenset({408, 409, 425})
 _BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 413, 415, 422})
+_RATE: Final = re.compile(r";\s*rate\s*=\s*\"?(\d{4,6})\b", re.IGNORECASE)  # RFC 2586
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
 _NO_SAMPLES: Final = (
     "application/json", "application/xml", "image/", "text/", "video/", *COMPRESSED_TYPES,
@@ -84,16 +87,31 @@ class ModelEndpoint:
     ) -> AsyncGenerator[str, None]:
         """Posts `body`; the data of each server-sent event as it comes. `first_s`: until the first one,
         `stall_s`: between two. Raises `EngineError`; closing the generator ends the request."""
-        async with aclosing(self._stream(path, body, first_s, stall_s, ())) as pieces:
+        async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
             async for data in _events(pieces):
                 yield data
 
     async def stream_bytes(
-        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        first_s: float,
+        stall_s: float,
+        on_rate: Callable[[int], None],
     ) -> AsyncGenerator[bytes, None]:
         """Posts `body`; the answer as it comes, and no faster than it is taken. As `stream_sse`; an answer of
-        a type that holds no samples is an `EngineError`."""
-        async with aclosing(self._stream(path, body, first_s, stall_s, _NO_SAMPLES)) as pieces:
+        a type that holds no samples is an `EngineError`. `on_rate`: is told the rate that its type names
+        ("audio/pcm;rate=16000")."""
+
+        def look(answer: aiohttp.ClientResponse) -> None:
+            if answer.content_type.startswith(_NO_SAMPLES):
+                raise EngineError(f"{self.host} answered with {answer.content_type}", retryable=False)
+            rate = _RATE.search(answer.headers.get("Content-Type", ""))
+            if rate is not None:
+                on_rate(int(rate[1]))
+
+        async with aclosing(self._stream(path, body, first_s, stall_s, look)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -135,15 +153,15 @@ class ModelEndpoint:
             raise EngineError(f"{self.host} answered something that is not JSON", retryable=True) from None
 
     async def _stream(
-        self, path: str, body: Mapping[str, Any], first_s: float, stall_s: float, unwanted: tuple[str, ...]
+        self, path: str, body: Mapping[str, Any], first_s: float, stall_s: float, look: _Look | None
     ) -> AsyncGenerator[bytes, None]:
         answer: aiohttp.ClientResponse | None = None
         try:
             with self._translating():
                 async with asyncio.timeout(first_s):
                     answer = await self._post(path, lambda: {"json": dict(body)})
-                    if unwanted and answer.content_type.startswith(unwanted):
-                        raise EngineError(f"{self.host} answered with {answer.content_type}", retryable=False)
+                    if look is not None:
+                        look(answer)
                     piece = await answer.content.readany()
             while piece:
                 yield piece

@@ -104,20 +104,21 @@ class OpenAiSpeechToText:
         if samples.size < rate_hz * _SHORTEST_S:
             return Hypothesis("")
         sound = await asyncio.to_thread(_encoded, samples, rate_hz)
+        kind = self._format
         try:
-            answer = await self._ask(sound, language, expected)
+            answer = await self._ask(sound, language, expected, kind)
         except EngineRefused:
-            if self._format == "json":
+            if kind == "json":
                 raise
-            self._format = "json"  # not every server and model knows verbose_json
-            answer = await self._ask(sound, language, expected)
+            answer = await self._ask(sound, language, expected, "json")
+            self._format = "json"  # not every server and model knows verbose_json: it was not the utterance
         return _hypothesis(answer, self.settings.min_confidence)
 
-    async def _ask(self, sound: bytes, language: str, expected: Expected | None) -> Any:
+    async def _ask(self, sound: bytes, language: str, expected: Expected | None, kind: str) -> Any:
         fields = {
             "model": self.settings.model,
             "language": language.lower().split("-")[0],
-            "response_format": self._format,
+            "response_format": kind,
             "temperature": "0",
         }
         prompt = self._prompt(expected)

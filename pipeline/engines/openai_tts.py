@@ -1,12 +1,11 @@
 """Text to speech by a server with OpenAI's `/audio/speech`: what it sends is heard as it comes.
 
-The answer is asked for as raw PCM (16 bit, mono, 24 kHz unless `rate_hz` says otherwise); a WAV file, which
-some servers send all the same, is understood too, at whatever rate it is.
+The answer is asked for as raw PCM (16 bit, mono, 24 kHz unless `rate_hz` says otherwise). At whatever rate it
+is where the answer says so, and a WAV file, which some servers send all the same, is understood too.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.engines.openai_stt import endpoint_options
 from pipeline.engines.options import Options
 from pipeline.engines.sound_formats import disguise
+from pipeline.engines.wav_stream import WavStream
 from pipeline.errors import EngineError
 from pipeline.resample import Resampler
 from pipeline.speech import SpeechChunk
@@ -26,7 +26,6 @@ from pipeline.speech import SpeechChunk
 PATH: Final = "audio/speech"
 
 CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
-HEADER_LIMIT: Final = 4096  # of a WAV file, before its samples
 
 _RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
 
@@ -104,7 +103,9 @@ class OpenAiTextToSpeech:
         if settings.speed != 1.0:
             body["speed"] = settings.speed
         cutter = SoundCutter(settings.rate_hz)
-        stream = self.endpoint.stream_bytes(PATH, body, first_s=settings.timeout_s, stall_s=settings.stall_s)
+        stream = self.endpoint.stream_bytes(
+            PATH, body, first_s=settings.timeout_s, stall_s=settings.stall_s, on_rate=cutter.comes_at
+        )
         async with aclosing(stream) as pieces:
             async for piece in pieces:
                 samples = cutter.push(piece)
@@ -126,19 +127,25 @@ class OpenAiTextToSpeech:
 class SoundCutter:
     """Samples out of bytes that are cut anywhere: in the middle of a sample, in the middle of a header."""
 
-    __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest")
+    __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest", "_wav")
 
     def __init__(self, rate_hz: int) -> None:
         self._rate_hz = rate_hz
         self._least = rate_hz * CHUNK_MS // 1000 * 2
         self._rest = bytearray()
         self._resample: Resampler | None = None
+        self._wav: WavStream | None = None
         self._begun = False
+
+    def comes_at(self, rate_hz: int) -> None:
+        """The server says at which rate the samples are."""
+        if rate_hz != self._rate_hz:
+            self._resample = _resampler(rate_hz, self._rate_hz)
 
     def push(self, piece: bytes) -> Pcm:
         """What is complete with `piece`; empty until there are 20 ms. Raises `EngineError` for a WAV file of
         another kind than 16 bit mono, and for what is no samples at all."""
-        self._rest += piece
+        self._rest += piece if self._wav is None else self._wav.feed(piece)
         if not self._begun and not self._begin():
             return _NOTHING
         if len(self._rest) < self._least:
@@ -162,19 +169,19 @@ class SoundCutter:
         return samples if self._resample is None else self._resample(samples)
 
     def _begin(self, *, whole: bool = False) -> bool:
-        """Whether the samples begin here: the header, if there is one, is complete and gone."""
-        if len(self._rest) < 4:
-            return whole
-        if self._rest[:4] == b"RIFF":
-            header = _header(bytes(self._rest[:HEADER_LIMIT]))
-            if header is None:
-                if len(self._rest) >= HEADER_LIMIT:
-                    raise EngineError("the voice sent a WAV file without samples", retryable=False)
+        """Whether the samples begin here: it is known what they come in, and a header is complete and
+        gone."""
+        if self._wav is None:
+            if len(self._rest) < 4:
+                return whole
+            if self._rest[:4] == b"RIFF":
+                self._wav = WavStream()
+                self._rest = bytearray(self._wav.feed(bytes(self._rest)))
+        if self._wav is not None:
+            if not self._wav.rate_hz:
                 return False
-            length, rate_hz = header
-            del self._rest[:length]
-            if rate_hz != self._rate_hz:
-                self._resample = _resampler(rate_hz, self._rate_hz)
+            self._resample = None
+            self.comes_at(self._wav.rate_hz)
         else:
             kind = disguise(bytes(self._rest), whole=whole)
             if kind is None:
@@ -190,32 +197,8 @@ def _resampler(from_hz: int, to_hz: int) -> Resampler:
         return Resampler(from_hz, to_hz)
     except ValueError as error:
         raise EngineError(
-            f"the voice sends a WAV file that is not understood: {error}", retryable=False
+            f"the voice sends sound at a rate that is not understood: {error}", retryable=False
         ) from error
-
-
-def _header(content: bytes) -> tuple[int, int] | None:
-    """Where the samples of a WAV file begin, and its rate; None while that is not known. Raises
-    `EngineError` for what is not 16 bit mono."""
-    place, rate_hz = 12, 0
-    while place + 8 <= len(content):
-        name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
-        place += 8
-        if name == b"data":
-            if not rate_hz:
-                raise EngineError("the voice sent a WAV file without a format", retryable=False)
-            return place, rate_hz
-        if name == b"fmt ":
-            if place + 16 > len(content):
-                return None
-            _, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", content, place)
-            if (channels, bits) != (1, 16) or not 8000 <= rate_hz <= 48000:
-                raise EngineError(
-                    f"the voice sends {bits} bit, {channels} channels at {rate_hz} Hz instead of 16 bit mono",
-                    retryable=False,
-                )
-        place += size + (size & 1)
-    return None
 
 
 _NOTHING: Final = np.zeros(0, np.int16)
