@@ -589,6 +589,7 @@ FILLED = '{"confirmed": true, "outcome": "comes", "gist": "They come.", "day": "
         [f"```json\n{FILLED}\n```"],
         [EngineError("no response_format here", retryable=False), FILLED],
         ["I would rather not.", FILLED],
+        ['<think>Is it {"confirmed": false}? No.</think>\n' + FILLED],
     ],
 )
 async def test_a_form_about_the_call_is_filled_in(forms: list[str | Exception]) -> None:
@@ -609,6 +610,34 @@ async def test_a_form_about_the_call_is_filled_in(forms: list[str | Exception]) 
 async def test_a_form_that_does_not_fit_is_an_engines_error(form: str) -> None:
     with pytest.raises(EngineError):
         await joined(FakeChat(forms=[form, form]), extract=FORM).debrief(TALK)
+
+
+async def test_a_form_may_leave_empty_what_nobody_said() -> None:
+    chat = FakeChat(forms=['{"confirmed": true, "outcome": null, "gist": "They come.", "people": null}'])
+    report = await joined(chat, extract=FORM).debrief(TALK)
+    assert (report.reached_goal, report.summary) == (True, "They come.")
+    assert report.extracted == {"confirmed": True, "gist": "They come."}
+
+
+async def test_a_form_is_longer_than_what_is_said() -> None:
+    chat = FakeChat(["I do."], forms=[FILLED])
+    llm = agent(chat, max_tokens=40, extract=FORM)
+    conversation = llm.join(context())
+    await acts_of(conversation, said("hello"))
+    await conversation.debrief(TALK)
+    assert [request.get("max_tokens") for request in chat.requests] == [40, None]
+
+
+def test_all_models_together_have_the_time_of_one_form() -> None:
+    async def scene() -> None:
+        slow, spare = FakeChat(forms=[60.0, 60.0]), FakeChat(forms=[60.0, 60.0])
+        llm = agent(slow, None, spare, fallback=SPARE, extract=FORM | {"timeout_s": 10.0})
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(EngineError):
+            await llm.join(context()).debrief(TALK)
+        assert asyncio.get_running_loop().time() - began < 20.5
+
+    play(scene)
 
 
 async def test_without_a_form_there_is_nothing_to_ask() -> None:

@@ -13,6 +13,7 @@ from pipeline.engines.llm_history import Message
 from pipeline.engines.llm_prompt import data_block
 from pipeline.engines.llm_schema import Misfit, Schema
 from pipeline.errors import EngineError
+from pipeline.foreign_json import NotJson, read_json
 from pipeline.transcript import TranscriptEntry
 
 MAX_TRANSCRIPT: Final = 10_000
@@ -52,11 +53,11 @@ async def extract(
     }
     try:
         text = await chat.ask(messages, timeout_s=settings.timeout_s, response_format=structured)
-        found = settings.schema.read(_bare(text))
+        found = _filled_in(settings.schema, text)
     except (EngineError, Misfit):  # a server without structured answers, or an answer beside the form
         text = await chat.ask(messages, timeout_s=settings.timeout_s)
         try:
-            found = settings.schema.read(_bare(text))
+            found = _filled_in(settings.schema, text)
         except Misfit as misfit:
             raise EngineError(f"the model's form does not fit: {misfit}", retryable=True) from misfit
     return _merged(report, settings, found)
@@ -73,10 +74,29 @@ def _messages(settings: ExtractSettings, transcript: Sequence[TranscriptEntry]) 
     ]
 
 
-def _bare(text: str) -> str:
-    """The object in an answer that may stand in a fence or between words."""
+def _filled_in(schema: Schema, text: str) -> dict[str, Any]:
+    """The form in an answer: behind thoughts, in a fence or between words. Models write null where there is
+    nothing to fill in. Raises `Misfit`."""
+    text = text.rpartition("</think>")[2]
     start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if 0 <= start < end else text
+    text = text[start : end + 1] if 0 <= start < end else text
+    try:
+        return schema.read(text)
+    except Misfit:
+        bare = _without_nulls(text)
+        if bare == text:
+            raise
+        return schema.read(bare)
+
+
+def _without_nulls(text: str) -> str:
+    try:
+        form = read_json(text)
+    except NotJson:
+        return text
+    if not isinstance(form, dict) or None not in form.values():
+        return text
+    return json.dumps({name: value for name, value in form.items() if value is not None})
 
 
 def _merged(report: AgentReport, settings: ExtractSettings, found: Mapping[str, Any]) -> AgentReport:

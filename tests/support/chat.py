@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, Conversation
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, EngineTimeout
 from tests.support.web import served
 
 
@@ -27,6 +27,7 @@ class Call:
 Part: TypeAlias = str | Call | float | Exception
 """Words, a call, seconds of thinking, or what goes wrong."""
 
+Form: TypeAlias = str | float | Exception
 Script: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Part]]
 
 
@@ -60,10 +61,10 @@ def _call(call: Mapping[str, Any]) -> str:
 
 class FakeChat:
     """A model in this process. Answers each request with the next of `answers`, or with what `script` makes
-    of it. `forms` are what it says to requests that are not streamed."""
+    of it. `forms` are what it says to requests that are not streamed; after so many seconds nothing."""
 
     def __init__(
-        self, *answers: Sequence[Part], script: Script | None = None, forms: Sequence[str | Exception] = ()
+        self, *answers: Sequence[Part], script: Script | None = None, forms: Sequence[Form] = ()
     ) -> None:
         self.answers = list(answers)
         self.script = script
@@ -91,6 +92,9 @@ class FakeChat:
     async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
         self.requests.append(json.loads(json.dumps(body)))
         form = self.forms.pop(0)
+        if isinstance(form, float):
+            await asyncio.sleep(min(form, timeout_s or form))
+            raise EngineTimeout("late")
         if isinstance(form, Exception):
             raise form
         return {"choices": [{"message": {"content": form}}]}
