@@ -20,6 +20,7 @@ from pipeline.phrases import Phrase
 from pipeline.playout import Playout
 from pipeline.reply import Reply
 from pipeline.settings import SessionSettings
+from pipeline.silence_watch import SILENT_AGENT
 from pipeline.speech import Expected
 from pipeline.turn_events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
 from pipeline.utterance import Utterance
@@ -172,6 +173,9 @@ class Answering:
 
     def heard_out(self, now: float, *, wordless: bool) -> None:
         """The reply is complete, and heard."""
+        reply = self.reply
+        if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
+            self._floor.waits_for(SILENT_AGENT)
         if wordless:  # no sound has closed the utterance
             self._hearing.close()
             self._unanswered = False

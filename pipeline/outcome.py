@@ -35,10 +35,10 @@ class EngineFault:
 @dataclass(frozen=True, slots=True)
 class Silence:
     """More than 2 s in which the caller heard nothing, and it was not their turn. `ms`: how much of it was
-    ours. `cause`: what most of that was spent on: "endpointing", "stt_late", "agent_late", "tts_late",
-    "keying", "waiting" (the agent said so), "interrupted" (a noise had stopped it), "noise" (it was taken for
-    the caller), "held" (the far end took no sound), "tts_silent" (what the voice made is silence),
-    "closing"."""
+    ours. `cause`: what most of that was spent on: "endpointing", "stt_late", "agent_late", "agent_silent" (it
+    answered with nothing), "tts_late", "keying", "waiting" (the agent said so), "interrupted" (a noise had
+    stopped it), "noise" (it was taken for the caller), "held" (the far end took no sound), "tts_silent" (what
+    the voice made is silence), "closing"."""
 
     start_ms: int
     ms: int

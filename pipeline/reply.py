@@ -66,8 +66,8 @@ class Reply:
     `settle` is called."""
 
     __slots__ = (
-        "_agent_s", "_asked", "_certain", "_expected", "_stage", "_voice", "event", "started", "task", "turn",
-        "under_way",
+        "_acted", "_agent_s", "_asked", "_certain", "_expected", "_stage", "_voice", "event", "started",
+        "task", "turn", "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -83,8 +83,14 @@ class Reply:
         self._agent_s: float | None = None  # to its first words
         self._asked: Expect | None = None  # to be expected when the turn is certain
         self._expected = False
+        self._acted = False
         self.started = 0.0
         """When the agent was asked (loop time)."""
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """The agent has said nothing that could be heard, and done nothing."""
+        return not self._acted and self._voice.first_chunk_s is None
 
     def waited(self, now: float) -> tuple[float, float]:
         """How long the agent took to its first words, and the voice to their first sound. Who is still
@@ -154,6 +160,7 @@ class Reply:
 
     async def _do(self, act: AgentAct) -> bool:
         """What cannot be undone."""
+        self._acted = self._acted or isinstance(act, SendDigits | Wait | HangUp | Transfer)
         match act:
             case SendDigits():
                 self._stage.doing("keying")

@@ -35,12 +35,15 @@ CAUSES: Final[Mapping[State, str]] = MappingProxyType(
 """Why the caller hears nothing, in states in which it is not their turn."""
 
 
+SILENT_AGENT: Final = "agent_silent"
+"""The caller has said something, and the agent has nothing to say to it."""
+
 _THINKING: Final = frozenset((State.OPENING, State.REPLYING))
 
 
 def cause_in(state: State, *, agent: str, asking: bool) -> str:
     """Whom a silence in `state` is due to. `agent`: what that waits for; `asking`: words are awaited."""
-    if state in _THINKING:
+    if state in _THINKING or (state is State.LISTENING and agent == SILENT_AGENT):
         return agent
     return "stt_late" if state is State.ENDPOINTING and asking else CAUSES.get(state, "")
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.agent import AgentAct, HangUp, Say, SendDigits, Trouble
+from pipeline.outcome import SessionResult
+from pipeline.session import Session
 from pipeline.silence_watch import SilenceWatch
+from tests.support.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
 
 Noted = list[tuple[float, float, str]]
 
@@ -64,3 +72,29 @@ def test_noise_while_the_floor_is_the_callers_is_nobodys_silence() -> None:
         watch.phase("", moment + 1.2)
     watch.sound(7.0)
     assert noted == []
+
+
+@pytest.mark.parametrize("answer", [(), (Say("\N{GRINNING FACE} ..."),), (Trouble("nothing found"),)])
+def test_an_agent_that_has_nothing_to_say_to_the_caller_owes_them_the_silence(
+    answer: Sequence[AgentAct],
+) -> None:
+    result = asked_once(answer)
+    (silence,) = result.silences
+    assert silence.cause == "agent_silent"
+    assert silence.ms >= 7500
+
+
+@pytest.mark.parametrize("answer", [(Say("yes"),), (SendDigits("1"),)])
+def test_the_silence_of_a_caller_who_was_answered_is_their_own(answer: Sequence[AgentAct]) -> None:
+    assert asked_once(answer).silences == ()
+
+
+def asked_once(answer: Sequence[AgentAct]) -> SessionResult:
+    """A call in which the caller says one thing, is answered, and says no more."""
+    agent = FakeAgent((Say("hello"),), answer, (Say("goodbye"), HangUp()))
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg([(2.0, voice(0.5))])
+        return await Session(leg=leg, agent=agent, stt=FakeStt("hello"), tts=FakeTts()).run()
+
+    return play(scene)
