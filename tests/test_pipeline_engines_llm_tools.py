@@ -128,6 +128,50 @@ async def test_a_server_that_does_not_say_what_it_has(answer: WebAnswer | Engine
     assert away.asked == before, "asked again no sooner than a while later"
 
 
+class Forgetful:
+    """A server that knows the sessions which began since it was started, and answers `status` to others."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.known: list[str] = []
+        self.begun = 0
+        self.revisions: set[str] = set()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> WebAnswer:
+        message = json.loads(body or b"")
+        await asyncio.sleep(0.01)
+        if message["method"] == "initialize":
+            self.begun += 1
+            self.known.append(f"session-{self.begun}")
+            answer = reply(message["id"], {"protocolVersion": "2025-03-26"})
+            return replace(answer, headers={**answer.headers, "mcp-session-id": self.known[-1]})
+        self.revisions.add(headers["MCP-Protocol-Version"])
+        if headers.get("Mcp-Session-Id") not in self.known:
+            return WebAnswer(self.status, {}, b"{}")
+        if "id" not in message:
+            return WebAnswer(202, {}, b"")
+        if message["method"] == "tools/list":
+            return reply(message["id"], {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]})
+        return reply(message["id"], {"content": [{"type": "text", "text": "done"}]})
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_server_that_was_started_anew_is_greeted_anew_once(status: int) -> None:
+    """400 is what the SDKs' servers answer to a session that they do not know."""
+    forgetful = Forgetful(status)
+    server = McpServer(McpSettings(url="https://m.example", tools=("a",)), forgetful)
+    await server.open()
+    forgetful.known.clear()
+    results = await asyncio.gather(*(server.tools["a"].call({}, {}) for _ in range(3)))
+    assert results == ["done"] * 3
+    assert forgetful.begun == 2
+    assert forgetful.revisions == {"2025-03-26"}, "what was agreed on"
+
+
 async def test_tools_whose_schemas_would_do_harm_are_left_out() -> None:
     deep: dict[str, object] = {"type": "string"}
     for _ in range(90):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,6 +28,9 @@ RETRY_S: Final = 15.0
 """A server that is away is asked again no sooner."""
 MAX_PAGES: Final = 20
 _LIST: Final = "tools/list"
+_FORGOTTEN: Final = frozenset({400, 404})
+"""Answers to a session that there is not: 404 by the specification, 400 from many servers."""
+_REVISION: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 
@@ -52,6 +56,7 @@ class McpServer:
         self.tools: Mapping[str, Tool] = {}
         self._web = web
         self._session = ""
+        self._protocol = PROTOCOL
         self._ids = 0
         self._opening = asyncio.Lock()
         self._opened = False
@@ -80,11 +85,14 @@ class McpServer:
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """What the tool answered, in text. Raises `ToolFailed`."""
         params = {"name": name, "arguments": dict(arguments)}
+        session = self._session
         try:
             try:
                 result = await self._ask("tools/call", params)
             except _SessionOver:  # the server forgot the session before it did anything
-                await self._initialize()
+                async with self._opening:
+                    if self._session == session:  # not begun anew by another call meanwhile
+                        await self._initialize()
                 result = await self._ask("tools/call", params)
         except EngineError as error:
             raise ToolFailed(str(error)) from error
@@ -94,10 +102,11 @@ class McpServer:
         return text
 
     async def _initialize(self) -> None:
-        self._session = ""
-        await self._ask(
+        result = await self._ask(
             "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": _CLIENT}
         )
+        spoken = result.get("protocolVersion")
+        self._protocol = spoken if isinstance(spoken, str) and _REVISION.fullmatch(spoken) else PROTOCOL
         await self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def _list(self) -> dict[str, Tool]:
@@ -154,14 +163,16 @@ class McpServer:
         raise EngineError(f"MCP server did not answer {method}", retryable=True)
 
     async def _post(self, message: Mapping[str, Any]) -> WebAnswer:
+        begins = message["method"] == "initialize"
+        session = "" if begins else self._session
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": PROTOCOL,
+            "MCP-Protocol-Version": PROTOCOL if begins else self._protocol,
             **self.settings.headers,
         }
-        if self._session:
-            headers["Mcp-Session-Id"] = self._session
+        if session:
+            headers["Mcp-Session-Id"] = session
         answer = await self._web.request(
             "POST",
             self.settings.url,
@@ -169,11 +180,12 @@ class McpServer:
             body=json.dumps(message).encode(),
             timeout_s=self.settings.timeout_s,
         )
-        if answer.status == 404 and self._session:
-            raise _SessionOver("MCP session is over", retryable=True)
+        if answer.status in _FORGOTTEN and session:
+            raise _SessionOver(f"MCP server answered {answer.status}", retryable=True)
         if not 200 <= answer.status < 300:
             raise EngineError(f"MCP server answered {answer.status}", retryable=answer.status >= 500)
-        self._session = answer.headers.get("mcp-session-id", self._session)
+        if begins:
+            self._session = answer.headers.get("mcp-session-id", "")
         return answer
 
 
