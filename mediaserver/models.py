@@ -172,12 +172,16 @@ def _sha256(path: Path) -> str:
 
 
 def _settle(part: Path, fetched: Fetched) -> None:
-    """The complete directory takes its place."""
+    """The complete directory takes its place, without what another revision left in it."""
     shutil.rmtree(part / ".cache", ignore_errors=True)  # huggingface_hub's notes on what it was fetching
+    for path in [each for each in part.rglob("*") if each.is_file()]:
+        if path.relative_to(part).as_posix() not in fetched.files:
+            path.unlink()
     manifest = {**asdict(fetched), "directory": fetched.directory.name}
     (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     old = part.with_name(f"{part.name}.old")
     if fetched.directory.exists():
+        shutil.rmtree(old, ignore_errors=True)
         fetched.directory.rename(old)
     part.rename(fetched.directory)
     shutil.rmtree(old, ignore_errors=True)

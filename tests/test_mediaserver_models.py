@@ -193,6 +193,18 @@ def test_an_older_model_is_replaced_as_a_whole(hub: Hub, tmp_path: Path) -> None
     assert "vocabulary.txt" not in names
 
 
+def test_what_a_transfer_and_a_settling_that_broke_off_left_is_no_part_of_it(
+    hub: Hub, tmp_path: Path
+) -> None:
+    assert get(hub, tmp_path).exit_code == 0
+    for left in (".whisper-tiny.part/sub/vocabulary.old", ".whisper-tiny.part.old/model.bin"):
+        (tmp_path / left).parent.mkdir(parents=True)
+        (tmp_path / left).write_text("of another revision")
+    assert get(hub, tmp_path).exit_code == 0
+    assert not list((tmp_path / "whisper-tiny").rglob("vocabulary.old"))
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_file_outside_the_repository_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.files["../../vocabulary.evil"] = b"x"
     hub.files["vocabulary/../../x"] = b"x"

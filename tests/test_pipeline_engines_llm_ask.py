@@ -85,6 +85,15 @@ async def test_the_model_is_told_that_a_masked_number_is_there_and_a_tool_gets_i
     assert conversation.report().answers == {"card": MASK}
 
 
+@pytest.mark.parametrize("status", [200, 422])
+async def test_no_half_of_a_number_is_left_where_a_tools_answer_is_cut(status: int) -> None:
+    web = FakeWeb(status=status, body=f"{DIGITS}  ".encode() * 1000)
+    conversation, chat = await asked([Call("pay")], ["Paid."], web=web)
+    await acts_of(conversation, said(SPOKEN))
+    assert "4111" not in told(chat)
+    assert max(len(str(each["content"])) for each in chat.last if each["role"] == "tool") < 10_000
+
+
 async def test_a_short_masked_number_shows_nothing_of_itself() -> None:
     pin = {"name": "pin", "description": "their pin", "digits": 4, "mask": True}
     ask = Call("ask_digits", {"name": "pin", "question": "Your pin?"})

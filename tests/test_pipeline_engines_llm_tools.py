@@ -4,6 +4,7 @@ not be reached."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -251,8 +252,12 @@ async def door() -> AsyncIterator[str]:
     async def secret(request: web.Request) -> web.StreamResponse:
         return web.Response(text="secret")
 
+    async def packed(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=gzip.compress(b"fine"), headers={"Content-Encoding": "gzip"})
+
     app = web.Application()
-    for path, handler in (("/endless", endless), ("/slow", slow), ("/moved", moved), ("/secret", secret)):
+    doors = {"endless": endless, "slow": slow, "moved": moved, "secret": secret, "packed": packed}
+    for path, handler in ((f"/{name}", handler) for name, handler in doors.items()):
         app.router.add_get(path, handler)
     async with served(app) as url:
         yield url
@@ -263,7 +268,7 @@ def tool(url: str, client: ToolClient) -> HttpTool:
     return HttpTool(spec, HttpToolSettings(method="GET", url=url), client)
 
 
-@pytest.mark.parametrize("path", ["/endless", "/slow", "/moved", "/nowhere"])
+@pytest.mark.parametrize("path", ["/endless", "/slow", "/moved", "/nowhere", "/packed"])
 async def test_a_tool_that_is_no_use_fails(client: ToolClient, door: str, path: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         await tool(door + path, client).call({}, {})

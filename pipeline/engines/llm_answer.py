@@ -22,7 +22,7 @@ from pipeline.engines.llm_history import Exchange, History, Message, Round, Segm
 from pipeline.engines.llm_markup import MarkupGate, tidy
 from pipeline.engines.llm_schema import Misfit
 from pipeline.engines.llm_segments import Segmenter
-from pipeline.engines.llm_tools import MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
+from pipeline.engines.llm_tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
 from pipeline.errors import EngineError
 from pipeline.speakable import speakable
 from pipeline.speech import Expected
@@ -319,11 +319,11 @@ class Answer:
         try:
             async with asyncio.timeout(spec.timeout_s):
                 text = await tool.call(arguments, {**self._state.variables, **self._state.given})
-            result = json.dumps({"result": self._bare(text[:MAX_RESULT])}, ensure_ascii=False)
+            result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
         except TimeoutError:
             result = _error("no answer in time; whether it was done is not known")
         except ToolFailed as failure:
-            result = _error(self._bare(str(failure)))
+            result = _error(self._bare(str(failure))[:MAX_FAILURE])
         except Exception:  # the boundary to somebody else's code
             log.exception("tool broke", extra={"call_id": self._state.call_id, "tool": spec.name})
             result = _error("the tool is broken")

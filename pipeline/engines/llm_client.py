@@ -75,6 +75,9 @@ class ToolClient:
 
 
 async def _limited(answer: aiohttp.ClientResponse) -> bytes:
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        answer.close()
+        raise EngineError("the answer is compressed, which nobody asked for", retryable=False)
     content = bytearray()
     async for piece in answer.content.iter_chunked(16 * 1024):
         content += piece

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from pipeline.engines.llm_tools import MAX_RESULT, ToolFailed, ToolSpec
+from pipeline.engines.llm_tools import ToolFailed, ToolSpec
 from pipeline.engines.llm_web import Web, WebAnswer
 from pipeline.engines.script_steps import fill
 from pipeline.errors import EngineError
@@ -106,7 +106,7 @@ def _text(value: object) -> str:
 
 
 def _result(answer: WebAnswer) -> str:
-    text = answer.body.decode("utf-8", "replace")[:MAX_RESULT]
+    text = answer.body.decode("utf-8", "replace")  # cut by who masks it: not in the middle of a number
     if not 200 <= answer.status < 300:
-        raise ToolFailed(f"answered {answer.status}: {text[:500]}")
+        raise ToolFailed(f"answered {answer.status}: {text}")
     return text

@@ -98,7 +98,7 @@ class McpServer:
             raise ToolFailed(str(error)) from error
         text = "\n".join(_texts(result))
         if result.get("isError"):
-            raise ToolFailed(text[:500] or "the tool failed")
+            raise ToolFailed(text or "the tool failed")
         return text
 
     async def _initialize(self) -> None:

@@ -17,6 +17,9 @@ from pipeline.errors import PipelineError
 MAX_RESULT: Final = 8_000
 """Characters of one result that the model is told."""
 
+MAX_FAILURE: Final = 600
+"""Characters of what a tool says of its failure."""
+
 
 class ToolFailed(PipelineError):
     """The tool could not do it; the message is for the model and the log, and holds no secret."""
