@@ -54,6 +54,7 @@ class Line:
     def __init__(self, script: Script, codec: Codec, seed: int) -> None:
         loop = asyncio.get_running_loop()
         self.rate_hz = codec.rate_hz
+        self.held = False
         self.handset = Handset(script, codec, seed, self._receive)
         self._time = loop.time
         self._receiver = RtpReceiver(codec.rate_hz)

@@ -53,6 +53,10 @@ class Leg(Protocol):
     def rate_hz(self) -> int:
         """The rate of frames in both directions."""
 
+    @property
+    def held(self) -> bool:
+        """The far end does not listen for now: what comes from it is music on hold, not the caller."""
+
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; audio that arrived before is not kept. None disconnects."""
 

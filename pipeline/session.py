@@ -145,7 +145,7 @@ class Session:
             self._recording.caller(frame if hidden is None else hidden, position, now)
         if self._line is not None:
             self._look_at(self._line, frame, now)
-        if not self._dialogue.begun:
+        if not self._dialogue.begun or self._leg.held:
             return
         echo = self._echo.is_echo(frame, now)
         sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)

@@ -183,7 +183,8 @@ class MediaStream:
             self._remote_rtcp = rtcp_address
         self._symmetric = symmetric
         self._plan = plan
-        self._timeout_s = media_timeout_s if plan.receives else math.inf
+        # Who holds the call often sends nothing; the session timer finds out whether they are still there.
+        self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
         self._heard_s = now
         if self._pace is None:
             self._state = StreamState.FLOWING

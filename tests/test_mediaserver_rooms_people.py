@@ -132,6 +132,7 @@ class Mouth:
     """A leg that the test speaks through."""
 
     rate_hz = RATE_HZ
+    held = False
 
     def __init__(self) -> None:
         self.listener: LegListener | None = None

@@ -136,6 +136,7 @@ class FakeLeg:
 
     def __init__(self, rate_hz: int = RATE_HZ) -> None:
         self.rate_hz = rate_hz
+        self.held = False
         self.listener: LegListener | None = None
         self.source: AudioSource | None = None
         self.hung_up = 0

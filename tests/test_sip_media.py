@@ -307,6 +307,8 @@ async def test_a_far_end_on_hold_may_be_silent(office: Office, peer: Peer) -> No
     stream.on_timeout = lambda: told.append(1)
     start(stream, plan(peer.port, receives=False), media_timeout_s=0.1)
     await until(lambda: stream.stats.packets_sent > 40)
+    start(stream, plan(peer.port, sends=False), media_timeout_s=0.1)
+    await asyncio.sleep(0.5)
     assert told == []
     start(stream, plan(peer.port), media_timeout_s=0.1)
     await until(lambda: told == [1])

@@ -177,6 +177,12 @@ class Bridge:
         return self._rate_hz
 
     @property
+    def held(self) -> bool:
+        """See `Leg`: nobody who may speak listens."""
+        speakers = [seat.leg for seat in self._seats if seat.speaks]
+        return bool(speakers) and all(leg.held for leg in speakers)
+
+    @property
     def seats(self) -> tuple[Seat, ...]:
         """Who is in it."""
         return tuple(self._seats)

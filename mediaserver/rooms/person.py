@@ -59,6 +59,11 @@ class Person:
         """16 kHz."""
         return self.audio.rate_hz
 
+    @property
+    def held(self) -> bool:
+        """See `Leg`: a browser puts nobody on hold."""
+        return False
+
     def new_peer(self) -> PeerTransport:
         """A peer connection of this person's; the first one carries the media's life."""
         stream, track = self._ids
