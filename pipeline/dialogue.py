@@ -310,7 +310,7 @@ class Dialogue:
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.decode(action.turn, self._tasks, judged=True)
+            self._hearing.decode(action.turn, self._tasks, judged=True, noisy=self._turns.is_noisy(now))
 
     def _listen_in(self, action: ListenIn, now: float) -> None:
         self._check_voice(action, now)

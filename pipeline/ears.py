@@ -54,8 +54,8 @@ class Ears:
     comes, beginning with the pre-roll."""
 
     __slots__ = (
-        "_active", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs", "_n",
-        "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
+        "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
+        "_n", "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
         "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
         "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
@@ -73,6 +73,7 @@ class Ears:
         self._n = frame_samples(rate_hz)
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
         self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
+        self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which of them are background
         self._silence = np.zeros(self._n, np.int16)
         self._slot = self._written = 0
         self._own = 0  # how much of what is heard is our own voice, in frames
@@ -100,6 +101,7 @@ class Ears:
         self.last_frame_at = now
         self._end = end = position + self._n
         self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
+        self._behind[self._slot] = False
         self._keep(self._silence if echo else frame)  # what the caller did not say is not to be understood
         if position < self._masked_until:
             self._skip_tone(frame)
@@ -108,6 +110,7 @@ class Ears:
         behind = not echo and self._foreground.is_background(
             frame, voiced=verdict.voiced, over_agent=self.over_agent
         )
+        self._behind[self._slot - 1] = behind
         echo = echo or behind
         active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
         sound = None
@@ -237,10 +240,20 @@ class Ears:
 
     def recent(self) -> Pcm:
         """The last `kept_ms` of what was heard, our own voice left out."""
-        newest = self._preroll[: self._slot]
-        if self._written < len(self._preroll):
+        return self._in_order(self._preroll)
+
+    def callers_own(self, *, noisy: bool) -> Pcm:
+        """The same without what is behind the caller. Nothing on a `noisy` line on which their voice does
+        not stand out: what ends there may be somebody else's sentence."""
+        if noisy and not self._foreground.stands_out:
+            return self._silence[:0]
+        return self._in_order(np.where(self._behind[:, np.newaxis], np.int16(0), self._preroll))
+
+    def _in_order(self, frames: Pcm) -> Pcm:
+        newest = frames[: self._slot]
+        if self._written < len(frames):
             return newest.reshape(-1)
-        return np.concatenate((self._preroll[self._slot :], newest)).reshape(-1)
+        return np.concatenate((frames[self._slot :], newest)).reshape(-1)
 
     @property
     def silence_ms(self) -> int:

@@ -30,9 +30,9 @@ class TurnEvidence:
     """What is known at a pause of the caller's.
 
     `audio`: the caller's last 8 s at most, at `rate_hz`, up to now, so that it ends in `silence_ms` of
-    silence. `words`: of this turn so far, "" for none. `asked`: the agent's last words; `expected`: what it
-    expects as an answer. `voiced_ms`: voice in the utterance so far. `lists`: instead of the
-    language's own."""
+    silence; empty where it cannot be told from other voices. `words`: of this turn so far, "" for none.
+    `asked`: the agent's last words; `expected`: what it expects as an answer. `voiced_ms`: voice in the
+    utterance so far. `lists`: instead of the language's own."""
 
     audio: Pcm
     rate_hz: int

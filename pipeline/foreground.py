@@ -26,6 +26,7 @@ _HANG_FRAMES: Final = 8  # 160 ms: soft sounds after a loud one are the caller's
 _ATTACK: Final = 0.1  # of the way up, a voiced frame: a key's tone or a thump does not set the level
 _NOISE_MARGIN_DB: Final = 5.0
 _SYLLABLES_DB: Final = 6.0
+_STANDS_OUT_DB: Final = 13.0
 _NONE_DBOV: Final = -100.0
 _FORGET_DB: Final = 0.25 * FRAME_MS / 1000  # a quarter of a dB a second: a caller may move away
 
@@ -61,6 +62,13 @@ class Foreground:
             most_dbov = self._level_dbov - (_SYLLABLES_DB if self._is_known else 0.0)
             self._noise_dbov = min(loud_dbov, most_dbov)
         self._hang = 0
+
+    @property
+    def stands_out(self) -> bool:
+        """The caller is so much louder than what was taken for noise that the voice heard in it is theirs:
+        nothing of another's melody is in it."""
+        known = self._noise_dbov > _NONE_DBOV
+        return known and self._level_dbov - self._noise_dbov > _STANDS_OUT_DB
 
     def is_background(self, frame: Pcm, *, voiced: bool, over_agent: bool = False) -> bool:
         """`frame` (20 ms) is sound from behind the caller. Never while their level is not known.

@@ -79,12 +79,14 @@ class Hearing:
         self._hypothesis = Hypothesis("")
         self._taken = False
 
-    def decode(self, turn: int, tasks: asyncio.TaskGroup, *, judged: bool = False) -> None:
+    def decode(
+        self, turn: int, tasks: asyncio.TaskGroup, *, judged: bool = False, noisy: bool = False
+    ) -> None:
         """Asks for the words so far, and with `judged` whether they are all; a request under way is
-        superseded."""
+        superseded. On a `noisy` line the voice says that only if it stands out."""
         self.cancel()
         self._asked_at = self._loop.time()
-        self._task = tasks.create_task(self._understand(turn, judged=judged))
+        self._task = tasks.create_task(self._understand(turn, judged=judged, noisy=noisy))
 
     def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Asks for the words so far, without a hurry: a request under way goes on."""
@@ -166,13 +168,13 @@ class Hearing:
                     self._minutes.caller_said(entry)
         self._ears.close()
 
-    async def _understand(self, turn: int, *, judged: bool) -> None:
+    async def _understand(self, turn: int, *, judged: bool, noisy: bool) -> None:
         self._hypothesis = Hypothesis("")
         words = Understood(turn, "", failed=True)
         try:
             self._hypothesis = await self._ears.decode()
             said = self._hypothesis
-            p_eot = await self._p_eot(said.text) if judged else None
+            p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
             words = Understood(turn, said.text, said.confidence, p_eot=p_eot)
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
@@ -184,12 +186,12 @@ class Hearing:
         self._minutes.understood(words.text, self.words_known)
         self._tell(words, self.words_known)
 
-    async def _p_eot(self, text: str) -> float | None:
+    async def _p_eot(self, text: str, *, noisy: bool) -> float | None:
         if self._judge is None:
             return None
         ears = self._ears
         evidence = TurnEvidence(
-            audio=ears.recent(),
+            audio=ears.callers_own(noisy=noisy),
             rate_hz=ears.rate_hz,
             words=text,
             asked=self._minutes.heard,

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 class TurnJudge:
     """Shared by the calls of an agent. `model` runs in `executor`; words that settle the question (digits
-    that are still missing, a complete answer) are not put to it, since it hears only the voice."""
+    that are still missing, a complete answer) are not put to it, since it hears only the voice, and nothing
+    is where nobody can tell whose voice it is."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class TurnJudge:
         certain = by_words(evidence)
         if certain is not None:
             return certain
-        if self._model is not None and not unfinished(evidence):
+        if self._model is not None and evidence.audio.size and not unfinished(evidence):
             loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self._deadline_s):

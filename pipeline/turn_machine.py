@@ -51,6 +51,7 @@ class TurnMachine(ABC):
         self._end_reason = EndReason.FAR_END
         self._heard_since = now  # the utterance's first voice
         self._silent_since = now  # its last voiced sample
+        self._voiced_until = now  # the same by sound alone
         self._voiced_ms = 0
         self._words: Understood | None = None
         self._overheard = ""  # of the voice over the agent, so far

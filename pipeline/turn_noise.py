@@ -100,13 +100,17 @@ class WordlessVoices(TurnMachine, ABC):
             self._leave_to_noise(now - self._voice_since + KNOWN_AFTER_S, now)
 
     def _follow_words(self, text: str, now: float) -> None:
-        if _count(text) > _count(self._overheard):
-            self._overheard, self._worded_at, self.cried_wolf = text, now, False
+        if _count(text) <= _count(self._overheard):
+            return
+        self._overheard, self._worded_at, self.cried_wolf = text, now, False
+        if self.state is State.ENDPOINTING and self.is_noisy(now):  # it was being said at the pause
+            self._silent_since = min(self._voiced_until, now - KNOWN_AFTER_S)
 
     def _note_pause(self, event: Event | None, now: float) -> None:
         """The caller's last voiced sample; in noise, where that is no news, their last word."""
         assert isinstance(event, SpeechStopped)
-        self._silent_since, self._voiced_ms = event.silent_since, event.voiced_ms
+        self._silent_since = self._voiced_until = event.silent_since
+        self._voiced_ms = event.voiced_ms
         if self._overheard and self.is_noisy(now):
             self._silent_since = min(event.silent_since, self._worded_at - KNOWN_AFTER_S)
             self.cried_wolf = self._worded_at < self._voice_since

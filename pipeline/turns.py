@@ -105,7 +105,7 @@ class Turns(Overlaps):
 
     def _cut_off(self, event: Event | None, now: float) -> None:
         """The caller (or music on hold) does not stop: decode what there is."""
-        self._silent_since = now - self._settings.endpoint_ms / 1000
+        self._silent_since = self._voiced_until = now - self._settings.endpoint_ms / 1000
         self._voiced_ms = round((now - self._heard_since) * 1000)
         self._decode(event, now)
 
@@ -125,6 +125,7 @@ class Turns(Overlaps):
         """A partial result: after some silence it will be the whole. Not of a recogniser for which that has
         not been true in this call."""
         assert isinstance(event, Overheard)
+        self._follow_words(event.text, now)
         words = Understood(self.turn, event.text, GUESSED, final=False)
         silence_s = min(now, event.heard_until) - self._silent_since
         late = silence_s >= GUESS_AFTER_S - _ROUNDING_S and self._wrong_guesses < WRONG_GUESSES
@@ -134,6 +135,7 @@ class Turns(Overlaps):
 
     def _weigh(self, event: Event | None, now: float) -> None:
         assert isinstance(event, Understood)
+        self._follow_words(event.text, now)
         self._words = event
         self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
         if self._is_likely(event, now):

@@ -46,3 +46,27 @@ def test_a_packet_that_is_late_is_not_silence_but_one_that_is_not_awaited_is() -
     assert ears.heard_until(5.221) == pytest.approx(5.18)
     assert ears.heard_until(5.35) == pytest.approx(5.18)
     assert ears.heard_until(5.43) == pytest.approx(5.43)
+
+
+def test_the_callers_voice_is_told_without_what_is_behind_them() -> None:
+    """Two seconds of syllables, then somebody 26 dB below: the recogniser hears both, the judge of the
+    turn's end the caller."""
+    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    for number in range(200):
+        loud = voice() if number % 20 < 15 else silence(RATE_HZ)
+        frame = loud if number < 100 else (loud // 20).astype(np.int16)
+        ears.push(frame, number * FRAME, 5.0 + number * 0.02)
+    behind = slice(150 * FRAME, 200 * FRAME)
+    assert ears.recent()[behind].any()
+    own = ears.callers_own(noisy=False)
+    assert own[: 100 * FRAME].any()
+    assert not own[behind].any()
+
+
+def test_nobody_can_tell_the_callers_voice_in_a_noise_as_loud() -> None:
+    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    for number in range(200):
+        ears.push(voice(), number * FRAME, 5.0 + number * 0.02)
+    ears.disregard(1.0)
+    assert ears.callers_own(noisy=False).size
+    assert not ears.callers_own(noisy=True).size

@@ -156,3 +156,10 @@ async def test_words_that_settle_it_are_not_put_to_the_model() -> None:
     )
     assert await TurnJudge(Broken()).p_eot(digits) < 0.1
     assert await asyncio.wait_for(TurnJudge(Slow(), deadline_s=30).p_eot(digits), 30) < 0.1
+
+
+async def test_a_voice_that_nobody_can_tell_from_others_is_not_put_to_the_model() -> None:
+    unheard = TurnEvidence(audio=tone(0, 8000), rate_hz=8000, words="the screen is broken")
+    judge = TurnJudge(Broken())
+    assert await judge.p_eot(unheard) == BuiltInScorer().p_eot(unheard)
+    assert judge.late == 0

@@ -97,6 +97,19 @@ def test_a_caller_who_was_understood_is_not_lost_in_a_noise_as_loud_as_they_are(
     assert background < 0.75 * voiced
 
 
+@pytest.mark.parametrize(("noise_dbfs", "stands_out"), [(-45.0, True), (-25.0, False)])
+def test_a_caller_stands_out_of_a_noise_far_below_them(noise_dbfs: float, stands_out: bool) -> None:
+    """And where none is known nobody does: then it was as loud as they are."""
+    line = Foreground()
+    judged(line, voice(CALLER, -20.0))
+    assert not line.stands_out
+    noise = at_level(np.random.default_rng(5).standard_normal(16000), noise_dbfs).astype(np.int16)
+    line.disregard(noise, 160)
+    assert line.stands_out is stands_out
+    line.heed()
+    assert not line.stands_out
+
+
 def test_words_in_what_was_taken_for_noise_make_it_a_voice_again() -> None:
     line = Foreground()
     judged(line, voice(CALLER, -30.0))

@@ -662,6 +662,42 @@ def test_in_noise_the_end_of_a_turn_counts_from_its_last_word() -> None:
     assert reply.silent_since < 0.5
 
 
+def test_in_noise_a_word_that_was_known_at_the_pause_is_none_of_the_voice_after_it() -> None:
+    """Noise that follows the caller's last word, again and again, does not make it younger."""
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStopped(2.0, 900), 2.0)
+    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    turns.receive(SpeechReady(turns.turn), 2.1)
+    turns.receive(ReplyHeard(turns.turn), 4.0)
+    turns.receive(SpeechStarted(), 5.0)
+    turns.receive(SpeechStopped(5.5, 400), 5.6)
+    turns.receive(Overheard(turns.turn, "tuesday"), 5.65)
+    for moment in (6.0, 6.5):
+        turns.receive(SpeechStarted(), moment)
+        turns.receive(Overheard(turns.turn, "tuesday"), moment + 0.1)
+        turns.receive(SpeechStopped(moment + 0.15, 600), moment + 0.2)
+        assert turns.cried_wolf
+    turns.receive(Understood(turns.turn, "tuesday", 0.9, p_eot=0.9), 6.75)
+    assert turns.state is State.REPLYING
+    (*_, reply) = [action for action in actions(turns) if isinstance(action, StartReply)]
+    assert reply.silent_since is not None
+    assert reply.silent_since <= 5.5
+
+
+def test_in_noise_a_word_that_was_being_said_at_the_pause_moves_the_end_of_the_turn() -> None:
+    """The last word is known a moment after it; until then the silence seemed to be longer."""
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStarted(), 3.0)
+    turns.receive(Overheard(turns.turn, "i want tea with"), 3.5)
+    turns.receive(SpeechStopped(3.9, 900), 4.0)
+    actions(turns)
+    turns.receive(Understood(turns.turn, "i want tea with milk", 0.9, p_eot=0.9), 4.1)
+    assert turns.state is State.REPLYING
+    (*_, reply) = [action for action in actions(turns) if isinstance(action, StartReply)]
+    assert reply.silent_since is not None
+    assert 3.7 < reply.silent_since <= 3.9
+
+
 def test_in_noise_a_voice_that_goes_on_is_given_half_a_second_for_a_word() -> None:
     turns = on_a_noisy_line()
     turns.receive(SpeechStopped(2.0, 900), 2.0)
