@@ -11,11 +11,12 @@ and signs comes back as it was, and what this gives out contains neither, so it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from pipeline.speakable_arabic import Arabic
+from pipeline.speakable_codes import code, email, keys, phone, url, vanity
 from pipeline.speakable_english import English
 from pipeline.speakable_patterns import (
     AMOUNT,
@@ -26,39 +27,10 @@ from pipeline.speakable_patterns import (
     PLAIN,
     SIGNS,
     UNIT_NAMES,
+    VULGAR,
     WEEKDAYS,
 )
-
-
-class Reading(Protocol):
-    """How one language says values. Numbers are below 10**15."""
-
-    @property
-    def month_first(self) -> bool:
-        """12/3 is in December."""
-
-    @property
-    def words(self) -> Mapping[str, str]:
-        """What signs are called."""
-
-    @property
-    def abbreviations(self) -> Mapping[str, str]:
-        """In lower case, with their dots."""
-
-    def cardinal(self, number: int) -> str: ...
-    def ordinal(self, number: int) -> str: ...
-    def digits(self, figures: str) -> str: ...
-    def year(self, year: int) -> str: ...
-    def decade(self, year: int, *, whole: bool) -> str: ...
-    def weekday(self, short: str) -> str: ...
-    def date(self, day: int, month: int, year: int | None) -> str: ...
-    def time(self, hour: int, minute: int, half: str) -> str: ...
-    def money(self, whole: int, hundredths: int, currency: str) -> str: ...
-    def currency(self, currency: str) -> str: ...
-    def unit(self, number: str, unit: str, *, one: bool, whole: int | None) -> str: ...
-    def fraction(self, above: int, below: int) -> str: ...
-    def pause(self, groups: Sequence[str]) -> str: ...
-
+from pipeline.speakable_reading import Reading
 
 _READINGS: Final[Mapping[str, Reading]] = MappingProxyType(
     {"en": English(month_first=True), "en-gb": English(month_first=False), "ar": Arabic()}
@@ -101,43 +73,10 @@ def _read(match: re.Match[str], reading: Reading) -> str:
         spoken += "." if _SENTENCE_ENDS.match(match.string, match.end()) else ""
     before = match.string[match.start() - 1 : match.start()]
     after = match.string[match.end() : match.end() + 1]
-    apart = before.isalnum() or before in ("-", "–") or kind == "until"
+    apart = before.isalnum() or before in ("-", "–") or kind in ("until", "per")
     if kind in ("until", "span"):  # what comes behind a dash brings its own space
         return f"{' ' * apart}{spoken}"
     return f"{' ' * apart}{spoken}{' ' * after.isalnum()}"
-
-
-def _email(written: str, reading: Reading) -> str:
-    tail = written[len(written.rstrip(".")) :]
-    return _spelt(written.rstrip("."), reading) + tail
-
-
-def _url(written: str, reading: Reading) -> str:
-    bare = written.rstrip(".,;:!?)\"'")
-    tail = written[len(bare) :]
-    _, _, host = bare.rpartition("://") if "://" in bare[:8] else ("", "", bare)
-    return _spelt(host.removeprefix("www.").rstrip("/"), reading) + tail
-
-
-_SPELT: Final = MappingProxyType(
-    {".": "dot", "@": "at", "-": "dash", "_": "underscore", "/": "slash", "+": "plus", ":": "colon",
-     "=": "equals", "&": "and", "%": "percent", "#": "number"}
-)  # fmt: skip
-
-
-def _spelt(address: str, reading: Reading) -> str:
-    pieces = re.findall(r"\d{1,200}|[^\W\d_]{1,200}|.", address)
-    said = (
-        reading.digits(piece)
-        if piece.isdecimal()
-        else reading.words[_SPELT[piece]]
-        if piece in _SPELT
-        else piece
-        if piece.isalpha()
-        else ""
-        for piece in pieces
-    )
-    return " ".join(word for word in said if word)
 
 
 def _iso(written: str, reading: Reading) -> str:
@@ -147,11 +86,12 @@ def _iso(written: str, reading: Reading) -> str:
         hour, minute = clock[:2]
         time = reading.time(hour, minute, "") if hour < 24 and minute < 60 else ""
         return f"{spoken}, {time}" if time else spoken
-    return spoken or _phone(written, reading)
+    return spoken or phone(written, reading)
 
 
 def _slashed(written: str, reading: Reading) -> str:
-    first, second, year = (int(run) for run in _RUNS.findall(written))
+    first, second, *years = (int(run) for run in _RUNS.findall(written))
+    year = next((each if each > 99 else 2000 + each for each in years), None)
     month_first = reading.month_first and "/" in written
     if first > 12 or second > 12:
         month_first = second > 12
@@ -172,6 +112,15 @@ def _named_date(written: str, reading: Reading) -> str:
     return (_date(numbers[0], MONTHS[word.lower()], year, reading) or _plainly(written, reading)) + tail
 
 
+def _days(written: str, reading: Reading) -> str:
+    """ "January 5-7, 2026", "5-7 January"."""
+    first, last, *years = (int(run) for run in _RUNS.findall(written))
+    word = next(word for word in re.findall(r"[^\W\d]+", written) if word.lower() in MONTHS)
+    month = MONTHS[word.lower()]
+    begin, end = _date(first, month, None, reading), _date(last, month, next(iter(years), None), reading)
+    return f"{begin} {reading.words['to']} {end}" if begin and end else _plainly(written, reading)
+
+
 def _european(written: str, reading: Reading) -> str:
     """The point between thousands, the comma before cents."""
     plain = written.replace(".", "").replace(",", ".")
@@ -179,7 +128,7 @@ def _european(written: str, reading: Reading) -> str:
 
 
 def _span(written: str, reading: Reading) -> str:
-    first = written.rstrip("-– ")
+    first = written.rstrip().rstrip("-–").rstrip()
     if first[0] in SIGNS:
         return f"{_money(first, reading)} {reading.words['to']}"
     said = _time(first, reading) if ":" in first else _number(first, reading)
@@ -212,15 +161,28 @@ def _time(written: str, reading: Reading) -> str:
     return reading.time(hour % 24, minute, half)
 
 
+def _duration(written: str, reading: Reading) -> str:
+    """ "1h30m", "5'10\""."""
+    units = ("ft", "in") if "h" not in written.lower() else ("h", "min")
+    counts = [int(run) for run in _RUNS.findall(written)]
+    return " ".join(
+        reading.unit(reading.cardinal(count), unit, one=count == 1, whole=count)
+        for count, unit in zip(counts, units, strict=True)
+    )
+
+
 def _money(written: str, reading: Reading) -> str:
     if written.startswith("-"):
         return f"{reading.words['minus']} {_money(written[1:], reading)}"
+    if written.endswith("¢"):
+        return reading.money(0, int(written.rstrip("¢")), "USD")
     amount = _NUMBER.search(written)
     assert amount is not None
     beside = (written[: amount.start()] + " " + written[amount.end() :]).lower().split()
     names = [part for piece in beside for part in (piece, piece[-1:], piece[:1])]
     currency = next(SIGNS[name] for name in names if name in SIGNS)
-    large = next((LARGE[piece] for piece in beside if piece in LARGE), 1)
+    bare = [piece.strip("$€£¥₹﷼") for piece in beside]
+    large = next((LARGE[piece] for piece in bare if piece in LARGE), 1)
     whole, hundredths = _split(amount[0])
     if len(amount[0].partition(".")[2]) > 2 or whole * large >= _TOO_LARGE or (large > 1 and hundredths):
         scale = f" {reading.cardinal(large).split(' ')[-1]}" if large > 1 else ""
@@ -230,28 +192,11 @@ def _money(written: str, reading: Reading) -> str:
 
 def _split(amount: str) -> tuple[int, int]:
     whole, _, fraction = amount.replace(",", "").partition(".")
-    return int(whole), int(f"{fraction}00"[:2])
+    return int(whole or 0), int(f"{fraction}00"[:2])
 
 
 def _percent(written: str, reading: Reading) -> str:
-    return f"{_number(written.rstrip('% '), reading)} {reading.words['percent']}"
-
-
-def _phone(written: str, reading: Reading) -> str:
-    runs = _RUNS.findall(written)
-    groups = [group for run in runs for group in _groups(run)] if len(runs) < 3 else runs
-    spoken = reading.pause([reading.digits(group) for group in groups])
-    return f"{reading.words['plus']} {spoken}" if written.startswith("+") else spoken
-
-
-def _groups(run: str) -> list[str]:
-    """Threes, and a four at the end: as numbers are dictated."""
-    if len(run) <= 4:
-        return [run]
-    groups = [run[at : at + 3] for at in range(0, len(run), 3)]
-    if len(groups[-1]) == 1:
-        groups[-2:] = [groups[-2] + groups[-1]]
-    return groups
+    return f"{_number(written.rstrip('%').rstrip(), reading)} {reading.words['percent']}"
 
 
 def _network(written: str, reading: Reading) -> str:
@@ -279,17 +224,62 @@ def _version(written: str, reading: Reading) -> str:
     return f" {reading.words['dot']} ".join(numbers)
 
 
+def _scaled(written: str, reading: Reading) -> str:
+    million = reading.cardinal(10**6).split(" ")[-1]
+    return f"{_number(written.rstrip('M').rstrip(), reading)} {million}"
+
+
+def _of(written: str, reading: Reading) -> str:
+    """ "8/10", "4.5/5"."""
+    value, _, best = written.partition("/")
+    return f"{_number(value, reading)} {reading.words['of']} {_number(best, reading)}"
+
+
 def _fraction(written: str, reading: Reading) -> str:
-    above, below = (int(run) for run in written.split("/"))
+    above, below, *more = (int(run) for run in written.split("/"))
     if (above, below) == (24, 7):
-        return f"{reading.cardinal(24)} {reading.cardinal(7)}"
+        always = f"{reading.cardinal(24)} {reading.cardinal(7)}"
+        return " ".join((always, *map(reading.cardinal, more)))
+    if above == below:
+        return f"{reading.cardinal(above)} {reading.cardinal(below)}"
+    if written.startswith("0"):
+        return _slashed(written, reading)
     return reading.fraction(above, below) or (
         f"{reading.cardinal(above)} {reading.words['slash']} {reading.cardinal(below)}"
     )
 
 
+def _mixed(written: str, reading: Reading) -> str:
+    """ "2 1/2", "3½", "½"."""
+    glyph = written[-1]
+    whole, part = (written[:-1], VULGAR[glyph]) if glyph in VULGAR else written.rsplit(None, 1)
+    said = _fraction(part, reading)
+    return reading.mixed(int(whole), said) if whole.strip() else said
+
+
+def _ratio(written: str, reading: Reading) -> str:
+    return f" {reading.words['to']} ".join(_number(run, reading) for run in _RUNS.findall(written))
+
+
+def _times(written: str, reading: Reading) -> str:
+    return f"{_number(written.rstrip('xX×'), reading)} {reading.words['fold']}"
+
+
+_SHORT_SPANS: Final = MappingProxyType(
+    {"mo": "month", "hr": "hour", "wk": "week", "yr": "year", "min": "minute"}
+)
+
+
+def _per(written: str, reading: Reading) -> str:
+    name = written.strip("/ ")
+    return f"{reading.words['per']} {_SHORT_SPANS.get(name.lower(), name)}"
+
+
 def _range(written: str, reading: Reading) -> str:
-    return f" {reading.words['to']} ".join(reading.cardinal(int(run)) for run in _RUNS.findall(written))
+    runs = _RUNS.findall(written)
+    years = all(len(run) == 4 and 1500 <= int(run) < 2100 for run in runs)
+    said = reading.year if years else reading.cardinal
+    return f" {reading.words['to']} ".join(said(int(run)) for run in runs)
 
 
 def _year(written: str, reading: Reading) -> str:
@@ -303,6 +293,7 @@ def _hash(written: str, reading: Reading) -> str:
 def _number(written: str, reading: Reading) -> str:
     sign, figures = written.startswith("-"), written.lstrip("-").replace(",", "")
     whole, _, fraction = figures.partition(".")
+    whole = whole or "0"
     spoken = (
         reading.digits(whole)
         if len(whole) > 15 or (len(whole) > 1 and whole.startswith("0"))
@@ -313,11 +304,28 @@ def _number(written: str, reading: Reading) -> str:
     return f"{reading.words['minus']} {spoken}" if sign else spoken
 
 
+_SIGNS: Final = MappingProxyType(
+    {
+        "&": "and", "+": "plus", "=": "equals", "@": "at", "<": "less", ">": "more", "≤": "most",
+        "<=": "most", "≥": "least", ">=": "least", "±": "plus_minus", "≈": "about", "~": "about",
+        "#": "hash",
+        "№": "number",
+    }
+)  # fmt: skip
+
+
 def _sign(written: str, reading: Reading) -> str:
-    names = {"&": "and", "+": "plus", "=": "equals", "@": "at"}
     if written == "&" and reading.words["and"] == "و":
         return "و"
-    return reading.words[names[written]] if written in names else ""
+    return reading.words[_SIGNS[written]] if written in _SIGNS else ""
+
+
+def _by(written: str, reading: Reading) -> str:
+    return reading.words["times"]
+
+
+def _star(written: str, reading: Reading) -> str:
+    return reading.words["star"]
 
 
 def _short(written: str, reading: Reading) -> str:
@@ -331,31 +339,44 @@ def _plainly(written: str, reading: Reading) -> str:
 
 _READERS: Final[Mapping[str, Callable[[str, Reading], str]]] = MappingProxyType(
     {
-        "email": _email,
-        "url": _url,
+        "email": email,
+        "url": url,
         "iso": _iso,
         "slashed": _slashed,
-        "grouped": _phone,
+        "vanity": vanity,
+        "grouped": phone,
         "until": _until,
         "european": _european,
         "span": _span,
         "decade": _decade,
         "weekdays": _weekdays,
+        "days": _days,
         "day_month": _named_date,
         "month_day": _named_date,
         "time": _time,
         "money": _money,
         "percent": _percent,
-        "phone": _phone,
+        "phone": phone,
+        "code": code,
+        "keys": keys,
         "network": _network,
+        "duration": _duration,
         "ordinal": _ordinal,
         "unit": _unit,
         "version": _version,
+        "scaled": _scaled,
+        "mixed": _mixed,
+        "of": _of,
         "fraction": _fraction,
+        "ratio": _ratio,
+        "times": _times,
+        "per": _per,
         "range": _range,
         "year": _year,
         "hash": _hash,
         "number": _number,
+        "by": _by,
+        "star": _star,
         "sign": _sign,
         "short": _short,
     }

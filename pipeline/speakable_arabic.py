@@ -117,6 +117,15 @@ _UNITS: Final = MappingProxyType(
         "km/h": _of(_METRES, before="كيلو", after=" في الساعة"),
         "mph": _of(_MILE, after=" في الساعة"),
         "kwh": _fixed("كيلوواط ساعة"),
+        "in": _Noun("بوصة", "بوصتان", "بوصات", "بوصة", feminine=True),
+        "m²": _of(_METRE, after=" مربع"),
+        "km²": _of(_METRES, before="كيلو", after=" مربع"),
+        "ft²": _fixed("قدم مربعة"),
+        "m³": _of(_METRE, after=" مكعب"),
+        "mbps": _fixed("ميغابت في الثانية"),
+        "gbps": _fixed("غيغابت في الثانية"),
+        "mhz": _fixed("ميغاهرتز"),
+        "ghz": _fixed("غيغاهرتز"),
         "kb": _fixed("كيلوبايت"),
         "mb": _fixed("ميغابايت"),
         "gb": _fixed("غيغابايت"),
@@ -142,7 +151,9 @@ class Arabic:
         {
             "dot": "نقطة", "at": "آت", "dash": "شرطة", "underscore": "شرطة سفلية", "slash": "شرطة مائلة",
             "colon": "نقطتان", "plus": "زائد", "minus": "ناقص", "point": "فاصلة", "percent": "بالمئة",
-            "and": "و", "number": "رقم", "to": "إلى", "equals": "يساوي",
+            "and": "و", "number": "رقم", "to": "إلى", "equals": "يساوي", "less": "أقل من", "more": "أكثر من",
+            "most": "على الأكثر", "least": "على الأقل", "about": "حوالي", "plus_minus": "زائد أو ناقص",
+            "times": "ضرب", "fold": "أضعاف", "of": "من", "per": "لكل", "star": "نجمة", "hash": "مربع",
         }
     )  # fmt: skip
     abbreviations = MappingProxyType(
@@ -238,6 +249,10 @@ class Arabic:
         return {(1, 2): "نصف", (1, 3): "ثلث", (2, 3): "ثلثان", (1, 4): "ربع", (3, 4): "ثلاثة أرباع"}.get(
             (above, below), ""
         )
+
+    def mixed(self, whole: int, part: str) -> str:
+        """ "اثنان ونصف"."""
+        return f"{self.cardinal(whole)} و{part}"
 
     def pause(self, groups: Sequence[str]) -> str:
         """Groups of a number with a breath between them."""

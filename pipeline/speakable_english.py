@@ -68,6 +68,15 @@ _UNITS: Final = MappingProxyType(
         "km/h": ("kilometre per hour", "kilometres per hour"),
         "mph": ("mile per hour", "miles per hour"),
         "kwh": ("kilowatt hour", "kilowatt hours"),
+        "in": ("inch", "inches"),
+        "m²": ("square metre", "square metres"),
+        "km²": ("square kilometre", "square kilometres"),
+        "ft²": ("square foot", "square feet"),
+        "m³": ("cubic metre", "cubic metres"),
+        "mbps": ("megabit per second", "megabits per second"),
+        "gbps": ("gigabit per second", "gigabits per second"),
+        "mhz": ("megahertz", "megahertz"),
+        "ghz": ("gigahertz", "gigahertz"),
         "kb": ("kilobyte", "kilobytes"),
         "mb": ("megabyte", "megabytes"),
         "gb": ("gigabyte", "gigabytes"),
@@ -89,11 +98,14 @@ class English:
     """Figures in English words; a `pipeline.speakable.Reading`. `month_first`: 12/3 is the third of
     December."""
 
-    words = MappingProxyType(
+    _WORDS = MappingProxyType(
         {
             "dot": "dot", "at": "at", "dash": "dash", "underscore": "underscore", "slash": "slash",
             "colon": "colon", "plus": "plus", "minus": "minus", "point": "point", "percent": "percent",
-            "and": "and", "number": "number", "to": "to", "equals": "equals",
+            "and": "and", "number": "number", "to": "to", "equals": "equals", "less": "less than",
+            "more": "more than", "most": "at most", "least": "at least", "about": "about",
+            "plus_minus": "plus or minus", "times": "times", "fold": "times", "of": "out of", "per": "per",
+            "star": "star",
         }
     )  # fmt: skip
     abbreviations = MappingProxyType(
@@ -106,6 +118,7 @@ class English:
 
     def __init__(self, *, month_first: bool) -> None:
         self.month_first = month_first
+        self.words = MappingProxyType({**self._WORDS, "hash": "pound" if month_first else "hash"})
 
     def cardinal(self, number: int) -> str:
         """Below 10**15."""
@@ -191,10 +204,19 @@ class English:
 
     def fraction(self, above: int, below: int) -> str:
         """ "three quarters", "" where there is no word for it."""
-        names = {2: ("half", "halves"), 3: ("third", "thirds"), 4: ("quarter", "quarters")}
+        names = {
+            2: ("half", "halves"),
+            3: ("third", "thirds"),
+            4: ("quarter", "quarters"),
+            8: ("eighth", "eighths"),
+        }
         if below not in names or not 0 < above < below:
             return ""
         return f"{self.cardinal(above)} {names[below][0 if above == 1 else 1]}"
+
+    def mixed(self, whole: int, part: str) -> str:
+        """ "two and one half"."""
+        return f"{self.cardinal(whole)} and {part}"
 
     def pause(self, groups: Sequence[str]) -> str:
         """Groups of a number with a breath between them."""

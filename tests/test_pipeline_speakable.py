@@ -112,6 +112,58 @@ in 30s | in thirty seconds
 1900s | nineteen hundreds
 the 2010s | the twenty tens
 Open Mon-Fri | Open Monday to Friday
+1-800-FLOWERS | one, eight zero zero, flowers
+call 1-888-GO-FEDEX now | call one, eight eight eight, go fedex now
+1 800 FLOWERS | one, eight zero zero, flowers
+800-XKCD-99 | eight zero zero, X K C D nine nine
+(415) 555-HELP | four one five, five five five, help
+1-800-555-HELP | one, eight zero zero, five five five, help
+800-KB | eight hundred-KB
+1 800 USD | one eight hundred dollars
+open 24/7/365 | open twenty-four seven three hundred and sixty-five
+2 1/2 cups | two and one half cups
+½ cup, 3¼ hours | one half cup, three and one quarter hours
+3/8 inch | three eighths inch
+03/04 | March fourth
+12/25/26 | December twenty-fifth, twenty twenty-six
+January 5-7, 2026 | January fifth to January seventh, twenty twenty-six
+5–7 January | January fifth to January seventh
+the 1st-3rd | the first to third
+noon-1pm | noon to one PM
+in March 2026 | in March twenty twenty-six
+2025-2026 | twenty twenty-five to twenty twenty-six
+rated 8/10 or 4.5/5 | rated eight out of ten or four point five out of five
+50/50 | fifty fifty
+a ratio of 2:1 | a ratio of two to one
+№ 5 | number five
+10+ years | ten plus years
+<5 minutes | less than five minutes
+more if >100 or >= 3 | more if more than one hundred or at least three
+±2, ≤3, ≈4, ~5 | plus or minus two, at most three, about four, about five
+3 × 4 = 12 | three times four equals twelve
+5 * 3 | five times three
+twice, 3x or 10x | twice, three times or ten times
+5M users | five million users
+$1.5M | one point five million dollars
+99¢ | ninety-nine cents
+$.99 | ninety-nine cents
+.5% | zero point five percent
+$100/month or $20/hr | one hundred dollars per month or twenty dollars per hour
+flight BA245 | flight BA two four five
+order #A-1234 | order number A one two three four
+ABC123456 | ABC one two three, four five six
+your PIN is 1234 | your PIN is one two three four
+card ending in 4242 | card ending in four two four two
+555 1234 | five five five, one two three four
+9-1-1 | nine, one, one
+94105-1234 | nine four one, zero five, one two three four
+Press * or #. | Press star or pound.
+enter 5# and dial *67 | enter five pound and dial star six seven
+5'10" and 1h30m | five feet ten inches and one hour thirty minutes
+20 m² at 100 Mbps | twenty square metres at one hundred megabits per second
+ask @example | ask at example
+v2.1 | v two point one
++44 20 7946 0958 | plus four four, two zero, seven nine four six, zero nine five eight
 """
 
 ARABIC = """
@@ -156,6 +208,14 @@ john@example.com | john آت example نقطة com
 -5°C | ناقص خمس درجات مئوية
 0th | رقم صفر
 €1.234,50 | ألف ومئتان وأربعة وثلاثون يورو وخمسون سنتاً
+اتصل على 1-800-FLOWERS | اتصل على واحد، ثمانية صفر صفر، flowers
+السعر 1.5M$ | السعر واحد فاصلة خمسة مليون دولار
+الساعة 9 | الساعة التاسعة
+10 ريال/شهر | عشرة ريالات لكل شهر
+2½ كم | اثنان ونصف كم
+№ 5 | رقم خمسة
+اضغط * أو # | اضغط نجمة أو مربع
+أكثر من 8/10 | أكثر من ثمانية من عشرة
 """
 
 
@@ -175,14 +235,26 @@ def test_arabic_is_said_as_people_say_it(written: str, spoken: str) -> None:
 
 def test_british_english_has_the_day_first() -> None:
     assert speakable("3/12/2026", "en-GB") == "the third of December, twenty twenty-six"
+    assert speakable("5-7 January", "en-GB") == "the fifth of January to the seventh of January"
+
+
+def test_a_key_has_its_name_by_country() -> None:
+    assert speakable("Press #.", "en-US") == "Press pound."
+    assert speakable("Press #.", "en-GB") == "Press hash."
 
 
 def test_another_language_keeps_its_text_with_plain_figures() -> None:
     assert speakable("Das sind ٣ Euro, 5 €.", "de") == "Das sind 3 Euro, 5 €."
 
 
+@pytest.mark.parametrize("written", ["05\n%", "5\n–6%", "05\n-6%", "7 \n¢", "1.5\tM", "$5\n-6", "2\n1/2"])
+def test_a_line_may_end_within_a_figure(written: str) -> None:
+    assert not any(character.isdecimal() for character in speakable(written, "en"))
+
+
 _WRITTEN = st.text(
-    st.sampled_from("0123456789٠٣٩ .,:/-–−+@#$€£%&*()ap.mTZKkGhs°abc مرساةدق\n'") | st.characters(),
+    st.sampled_from("0123456789٠٣٩ .,:/-–−+@#$€£%&*()ap.mTZKkGhs°abc مرساةدق\n'\"½¾№<>=~±×x¢²MQABC")
+    | st.characters(),
     max_size=80,
 )
 
@@ -227,6 +299,16 @@ def test_plain_words_are_left_alone(words: str) -> None:
         "9-",
         "€1.",
         "1-8",
+        "1-800-A",
+        "800-AAAA-",
+        "1 1/",
+        "A1",
+        "*1",
+        "1:",
+        "1'1",
+        "1M",
+        "May 1-",
+        "1/day",
     ],
 )
 def test_a_long_text_is_said_too(pattern: str) -> None:

@@ -5,6 +5,7 @@ Models are told to write plain sentences and do not always. A caller must never 
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from typing import Final
@@ -39,9 +40,19 @@ _TAG: Final = re.compile(
     r"</?[A-Za-z][^<>]{0,300}>|<\|(?:start|channel)\|>\w{0,20}|<[|｜][^<>|｜]{0,60}[|｜]>"
 )
 _LINK: Final = re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,300}\)")
-_LINE_MARK: Final = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+|[-*_=]{3,}[ \t]*$)")
+_LINE_MARK: Final = re.compile(
+    r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>(?:[ \t]+|(?!\d))|[-*+•][ \t]+(?:\[[ xX]\][ \t]*)?|[-*_=]{3,}[ \t]*$)"
+)
 _NUMBERED: Final = re.compile(r"(?m)^[ \t]*(\d{1,2})[.)][ \t]+")
-_EMPHASIS: Final = re.compile(r"(?<![A-Za-z0-9])[_~]+|[_~]+(?![A-Za-z0-9])|[*`]+")
+_NOTE: Final = re.compile(r"\[\^\d{1,3}\]|(?<=\S)\[\d{1,3}\]|\\[()\[\]]|\$\$")
+"""Marks of footnotes, and those around mathematics."""
+_ADDRESS: Final = re.compile(r"<(https?://[^\s<>]{1,300}|(?:mailto:)?[^\s<>@]{1,64}@[^\s<>]{1,255})>")
+_ENTITY: Final = re.compile(r"&(?:[a-z]{2,8}|#\d{1,6});")
+_CELLS: Final = re.compile(r"[ \t]*\|[ \t|:-]*")
+_KEY: Final = r"(?<=\s)\*(?=[ \t]\w|[.,;!?)]|\Z)"
+"""The key of a telephone; a bullet is gone by then."""
+_LOOSE: Final = re.compile(r" (?=[.,;:!?](?:\s|\Z))")
+_EMPHASIS: Final = re.compile(rf"(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])|~~+|~(?!\d)|(?!{_KEY})[*`]+")
 _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f\u20e3")
 
 
@@ -112,15 +123,18 @@ def _link_unfinished(text: str) -> bool:
 
 
 def _without_tags(text: str) -> str:
-    return _TAG.sub(" ", _LINK.sub(r"\1", text))
+    return _TAG.sub(" ", _ADDRESS.sub(r"\1", _LINK.sub(r"\1", text)))
 
 
 def tidy(text: str) -> str:
     """A piece of text as it is said: without marks of Markdown, emoji and control characters; "" where
     nothing is left to say."""
+    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), _NOTE.sub("", text))
     text = _NUMBERED.sub(r"\1, ", _LINE_MARK.sub("", text))
-    text = _EMPHASIS.sub("", text.replace("|", ", "))
+    text = "\n".join(_CELLS.sub(", ", line.strip(" \t|")) for line in text.split("\n"))
+    text = _EMPHASIS.sub("", text)
     text = " ".join("".join(character if _sayable(character) else " " for character in text).split())
+    text = _LOOSE.sub("", text)
     return text if any(character.isalnum() for character in text) else ""
 
 
