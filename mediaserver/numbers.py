@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 import phonenumbers
-from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat
+from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
 
 from mediaserver.errors import InvalidNumber
 
@@ -91,7 +91,25 @@ def accepted(dial_number: str, accepts: str) -> bool:
     return re.fullmatch(accepts, dial_number) is not None
 
 
-def may_dial(number: str, prefixes: Iterable[str]) -> bool:
-    """Whether an E.164 `number` begins with one of the company's prefixes; with none, nothing may be
-    dialled."""
-    return number.removeprefix("+").startswith(tuple(prefixes))
+def may_dial(number: str, reach: Iterable[str]) -> bool:
+    """Whether an E.164 `number` is within a company's `reach`: prefixes in digits, and countries; nothing is
+    within none.
+
+    A country is its own numbers: calling codes are shared (+1 is twenty countries, some of which share what a
+    call to them costs with whoever made it be dialled). Premium-rate numbers are dialled by prefix only."""
+    return any(
+        number.removeprefix("+").startswith(each) if each.isdecimal() else _is_of(number, each)
+        for each in reach
+    )
+
+
+def _is_of(number: str, region: str) -> bool:
+    parsed = _parse(number, None)
+    if parsed is None or parsed.country_code != phonenumbers.country_code_for_region(region):
+        return False
+    if phonenumbers.is_valid_number(parsed):
+        costly = phonenumbers.number_type(parsed) == PhoneNumberType.PREMIUM_RATE
+        return phonenumbers.is_valid_number_for_region(parsed, region) and not costly
+    return bool(
+        phonenumbers.region_code_for_country_code(parsed.country_code) == region
+    )  # not in the tables yet

@@ -8,7 +8,6 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.numbers import calling_code
 from mediaserver.settings_server import reveal
 from mediaserver.settings_values import (
     E164,
@@ -100,7 +99,7 @@ class CompanyTerms(Table):
         """What may be dialled: `dial_prefixes`, else the company's own country, else nothing."""
         if self.dial_prefixes is not None:
             return self.dial_prefixes
-        return (calling_code(self.country),) if self.country is not None else ()
+        return (self.country,) if self.country is not None else ()
 
 
 class CompanySettings(CompanyTerms):

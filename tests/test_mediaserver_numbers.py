@@ -126,5 +126,24 @@ def test_only_the_companys_prefixes_are_dialled() -> None:
     assert not may_dial("+9665", [])
 
 
+@pytest.mark.parametrize(
+    ("number", "countries"),
+    [
+        ("+14155550100", {"US"}),
+        ("+12045551234", {"CA"}),
+        ("+18765551234", {"JM"}),  # the same calling code, another country
+        ("+18005551234", {"US", "CA", "JM"}),  # free to call from all of them
+        ("+19005550199", set()),  # premium rate
+        ("+449098790000", set()),
+        ("+447624300000", set()),  # the Isle of Man
+        ("+442079460000", {"GB"}),
+        ("+966512345678", {"SA"}),
+        ("+15555550100", {"US"}),  # in no table
+    ],
+)
+def test_a_country_is_its_own_numbers(number: str, countries: set[str]) -> None:
+    assert {each for each in ("US", "CA", "JM", "GB", "SA") if may_dial(number, [each])} == countries
+
+
 def test_countries_have_calling_codes() -> None:
     assert (calling_code("SA"), calling_code("US"), calling_code("DE")) == ("966", "1", "49")

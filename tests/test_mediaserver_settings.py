@@ -334,7 +334,7 @@ def test_a_company_that_may_dial_nothing_cannot_have_an_outbound_agent(tmp_path:
 
 def test_without_prefixes_only_the_companys_country_is_dialled(tmp_path: Path) -> None:
     settings = load(written(tmp_path, edited('dial_prefixes = ["966", "1415"]\n', "")), environment=SECRETS)
-    assert settings.companies[0].prefixes == ("966",)
+    assert settings.companies[0].prefixes == ("SA",)
 
 
 def test_a_script_comes_through_as_it_was_written(tmp_path: Path) -> None:
