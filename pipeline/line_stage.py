@@ -7,8 +7,8 @@ LISTENING ──person, or nobody says anything───────────
     └──busy, congestion, special information tone──► hang up
 ```
 
-Sans-IO like turn-taking: frames and `now` in, a verdict out, once. With both settings at "talk" nothing
-is held up: the line is only listened to, so that the record says what was there."""
+Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" nothing is held
+up: the line is listened to, so that the record says what was there, and nobody talks to a busy tone."""
 
 from __future__ import annotations
 
@@ -126,13 +126,16 @@ class LineStage:
             self.early = _DISPOSITIONS[kind]
 
     def push(self, frame: Pcm, now: float) -> Verdict | None:
-        """A frame after the answer; the verdict if it gave it."""
+        """A frame after the answer; the verdict if it gave it. To hang up may still be one while the agent
+        talks."""
         if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
             return None
         kind = self._classify(frame, now)
         if kind is None:
             return None
         self.found = _DISPOSITIONS.get(kind, self.found)
+        if self.verdict is Verdict.TALK and kind in _DEAD:
+            return self._decide(Verdict.HANG_UP)  # whoever was there is gone
         return self._judge(kind, now) if self.verdict is None else None
 
     def timer_at(self) -> float | None:

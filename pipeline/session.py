@@ -154,7 +154,9 @@ class Session:
 
     def _look_at(self, line: LineStage, frame: Pcm, now: float) -> None:
         verdict = line.push(frame, now)
-        if verdict is not None and not self._verdict.done():
+        if verdict is Verdict.HANG_UP and self._dialogue.begun:
+            self._dialogue.end(EndReason.AGENT)
+        elif verdict is not None and not self._verdict.done():
             self._verdict.set_result(verdict)
 
     def digit_received(self, digit: str, now: float) -> None:

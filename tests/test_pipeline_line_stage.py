@@ -138,6 +138,26 @@ def test_a_line_that_is_busy_behind_the_answer_is_hung_up() -> None:
     assert (played.said, played.result.disposition) == ([], "busy_tone")
 
 
+@pytest.mark.parametrize("before", [(), (spoken(("Hello?",))[0], quiet(3))], ids=["nobody", "somebody"])
+@pytest.mark.parametrize(
+    ("hz", "on_off_s", "found"),
+    [
+        ((480, 620), (0.5, 0.5), "busy_tone"),
+        ((425,), (0.25, 0.25), "congestion_tone"),
+        ((350, 440), (40.0,), "dial_tone"),
+    ],
+)
+def test_nobody_talks_on_to_a_line_on_which_nobody_is(
+    before: tuple[Wave, ...], hz: tuple[int, ...], on_off_s: tuple[float, ...], found: str
+) -> None:
+    wave = np.concatenate([*before, cadence(hz, on_off_s, times=40)])
+    played = call(wave, agent=FakeAgent(*[[HELLO]] * 20))
+    began_ms = sum(map(len, before)) * 1000 // RATE_HZ
+    assert (played.result.reason, played.result.disposition) == (EndReason.AGENT, found)
+    assert played.result.duration_ms - began_ms < 4000
+    assert played.hung_up == 1
+
+
 def test_without_settings_nobody_waits_but_the_record_tells() -> None:
     played = call(greeting(), ends_s=12)
     assert played.first_word_s == pytest.approx(0.0, abs=0.1)
