@@ -150,11 +150,12 @@ async def test_free_dictation_runs_in_another_process_and_comes_back_after_its_d
     await engine.start()
     audio = over_the_line(await flite(SENTENCE, tmp_path), 16000)
     listening = listen(engine, None)
+    pool = engine.free._pool
+    assert pool is not None  # it loads its model while they speak
+    (pid,) = pool._processes
     push(listening, audio)
     assert len((await listening.result()).text.split()) > 2
-    pool = engine.free._pool
-    assert pool is not None
-    (pid,) = pool._processes
+    assert tuple(pool._processes) == (pid,)
     assert pid != os.getpid()
     os.kill(pid, signal.SIGKILL)
     push(listening, audio)

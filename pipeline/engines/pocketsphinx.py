@@ -163,6 +163,8 @@ class SphinxListening:
         self._narrow = rate_hz <= NARROW_HZ
         self._decoder = _begun(self._pool, made, narrow=self._narrow)
         self._state = _State.LIVE if self._decoder is not None else _State.KEPT
+        if made is None and language.lower().startswith("en"):
+            engine.free.warm()
 
     def push(self, samples: Pcm) -> None:
         """More audio. With a grammar it is decoded at once, about 0.1 ms for 20 ms."""
