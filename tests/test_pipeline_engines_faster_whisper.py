@@ -16,9 +16,10 @@ from bench.micro_whisper.corpus import OUT_OF_VOCABULARY, PHRASES, WORDS
 from mediaserver.demo.micro_whisper import MODEL_DIR, unknown_words, vocabulary
 from pipeline.audio import Pcm, silence
 from pipeline.engines.espeak import Espeak
-from pipeline.engines.faster_whisper import WINDOW_S, FasterWhisper
+from pipeline.engines.faster_whisper import FasterWhisper
+from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
-from pipeline.speech import Hypothesis
+from pipeline.speech import HeardWord, Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line, push, word_errors
 
 SETTINGS = {"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 2, "min_confidence": 0.7}
@@ -92,22 +93,46 @@ async def test_nothing_pushed_is_nothing_heard(engine: FasterWhisper) -> None:
     assert (await engine.listen(rate_hz=LINE_HZ, language="en", expected=None).result()).text == ""
 
 
-async def test_the_end_of_an_endless_utterance_is_kept(
-    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = np.repeat(np.arange(WINDOW_S + 10, dtype=np.int16), LINE_HZ)
-    decoded: list[Pcm] = []
-    decode = engine.submit
+class Reader:
+    """A model that reads its words off the samples: a stretch of the same value is a word."""
 
-    def submit(samples: Pcm, *rest: Any) -> Future[Hypothesis]:
-        decoded.append(samples)
-        return decode(samples, *rest)
+    def __init__(self) -> None:
+        self.longest = 0
 
-    monkeypatch.setattr(engine, "submit", submit)
-    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
-    push(listening, seconds)
-    await listening.result()
-    assert np.array_equal(decoded[0], seconds[10 * LINE_HZ :])
+    def submit(self, samples: Pcm, rate_hz: int, language: str, expected: Any) -> Future[Hypothesis]:
+        self.longest = max(self.longest, len(samples))
+        begins = np.flatnonzero(np.diff(np.concatenate((np.zeros(1, np.int16), samples))))
+        words = [f"w{samples[at]}" for at in begins if samples[at]]
+        done: Future[Hypothesis] = Future()
+        heard = tuple(HeardWord(word, confidence=0.9) for word in words)
+        done.set_result(Hypothesis(" ".join(words), 0.9 if words else 0.0, heard))
+        return done
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        return self.submit(samples, rate_hz, language, None)
+
+
+async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
+    """Two minutes in one breath, the words 0.2 s apart."""
+    reader = Reader()
+    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=LINE_HZ)
+    spoken = [f"w{number}" for number in range(1, 121)]
+    for number in range(1, 121):
+        word = np.full(LINE_HZ, number, np.int16)
+        word[-LINE_HZ // 5 :] = 0
+        push(listening, word)
+        so_far = listening.partial().split()
+        assert so_far == spoken[: len(so_far)]
+        assert len(so_far) >= number - 16
+        if number in (10, 50, 120):
+            assert (await listening.result()).text.split() == spoken[:number]
+    heard = await listening.result()
+    assert len(heard.words) == 120
+    assert heard.confidence == pytest.approx(0.9)
+    assert reader.longest <= 17 * LINE_HZ
+    listening.close()
+    with pytest.raises(EngineError):
+        await listening.result()
 
 
 async def test_a_cancelled_result_leaves_the_utterance_usable(engine: FasterWhisper) -> None:

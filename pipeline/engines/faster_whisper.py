@@ -4,7 +4,7 @@ An utterance is decoded as a whole, when asked: at the first pause on speculatio
 on. While they speak on, it is also decoded every second where a thread has nothing else to do; the words on
 which two such decodes agree are the partial text. Decodes run in threads (CTranslate2 lets the interpreter
 go), those of several calls together where `batch` allows it, at most one result and one partial per utterance
-at a time.
+at a time. A long utterance is decoded in pieces.
 Confidence is the geometric mean of the token probabilities: 0.96 for right and 0.55 for wrong texts of the
 demo's model; not comparable between models.
 """
@@ -28,7 +28,8 @@ import numpy as np
 from pipeline.audio import Pcm
 from pipeline.boundary import kind_of
 from pipeline.engines.options import Options
-from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
+from pipeline.engines.whisper_listening import Line, WhisperListening
+from pipeline.engines.whisper_queue import Decode, DecodeQueue
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.resample import resample
@@ -36,7 +37,7 @@ from pipeline.speech import Expected, HeardWord, Hypothesis
 
 MODEL_RATE_HZ = 16000
 WINDOW_S = 30
-"""The window Whisper was trained with, and the longest utterance: of a longer one the end is kept."""
+"""The window Whisper was trained with."""
 
 _FILES = ("model.bin", "config.json", "tokenizer.json")
 _VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
@@ -112,7 +113,8 @@ class FasterWhisper:
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to one utterance."""
-        return WhisperListening(self, rate_hz=rate_hz, language=language, expected=expected)
+        every = round(self.settings.partial_every_s * rate_hz)
+        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=every)
 
     async def close(self) -> None:
         """Waits for decodes under way (a model freed under one would crash the process), then frees."""
@@ -180,103 +182,6 @@ class FasterWhisper:
         return [list(segments)]
 
 
-class WhisperListening:
-    """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
-
-    __slots__ = (
-        "_agreement",
-        "_bound",
-        "_closed",
-        "_due",
-        "_engine",
-        "_every",
-        "_expected",
-        "_language",
-        "_one",
-        "_orphan",
-        "_partial",
-        "_pcm",
-        "_pushed",
-        "_rate_hz",
-    )
-
-    def __init__(
-        self, engine: FasterWhisper, *, rate_hz: int, language: str, expected: Expected | None
-    ) -> None:
-        self._engine = engine
-        self._rate_hz = rate_hz
-        self._language = language
-        self._expected = expected
-        self._bound = rate_hz * WINDOW_S * 2
-        self._pcm = bytearray()
-        self._pushed = 0
-        self._every = self._due = round(engine.settings.partial_every_s * rate_hz)
-        self._partial: Future[Hypothesis] | None = None
-        self._agreement = Agreement()
-        self._one = asyncio.Lock()
-        self._orphan: asyncio.Future[Hypothesis] | None = None
-        self._closed = False
-
-    def push(self, samples: Pcm) -> None:
-        """Keeps a copy; of an utterance longer than the window the end (cut a second at a time)."""
-        self._pcm += samples.tobytes()
-        self._pushed += len(samples)
-        if len(self._pcm) > self._bound + 2 * self._rate_hz:
-            del self._pcm[: len(self._pcm) - self._bound]
-        if self._every and self._pushed >= self._due:
-            self._listen_in()
-
-    def partial(self) -> str:
-        """The words on which the last two decodes agreed; "" where there were no two."""
-        return " ".join(self._agreement.stable)
-
-    def _listen_in(self) -> None:
-        """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
-        self._due = self._pushed + self._every
-        if self._closed or (self._partial is not None and not self._partial.done()):
-            return
-        samples = np.frombuffer(bytes(self._pcm[-self._bound :]), np.int16)
-        try:
-            self._partial = self._engine.submit_spare(samples, self._rate_hz, self._language)
-        except RuntimeError:  # the engine is closing
-            return
-        if self._partial is not None:
-            self._partial.add_done_callback(self._overheard)
-
-    def _overheard(self, decode: Future[Hypothesis]) -> None:
-        """In the decoding thread; one at a time."""
-        if not decode.cancelled() and decode.exception() is None:
-            self._agreement.add(decode.result().text.split())
-
-    async def result(self) -> Hypothesis:
-        """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
-        after one was cancelled in the middle (a thread cannot be stopped)."""
-        async with self._one:
-            if self._orphan is not None and not self._orphan.done():
-                await asyncio.wait({self._orphan})
-            if self._closed:
-                raise EngineError("this utterance was closed", retryable=False)
-            samples = np.frombuffer(bytes(self._pcm[-self._bound :]), np.int16)
-            job = self._engine.submit(samples, self._rate_hz, self._language, self._expected)
-            future = asyncio.wrap_future(job)
-            try:
-                return await asyncio.shield(future)
-            except asyncio.CancelledError:
-                if job.cancelled():  # by `FasterWhisper.close`, before its turn: nobody cancelled this task
-                    raise EngineError("faster-whisper was closed", retryable=False) from None
-                future.add_done_callback(_forget)
-                job.cancel()
-                self._orphan = future
-                raise
-
-    def close(self) -> None:
-        """Frees the audio; a decode under way is dropped when it ends."""
-        self._closed = True
-        self._pcm = bytearray()
-        if self._partial is not None:
-            self._partial.cancel()
-
-
 def model_path(model: str) -> str:
     """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
     name, _, inside = model.removeprefix("package:").partition("/")
@@ -336,9 +241,3 @@ def _hypothesis(segments: list[Any], min_confidence: float) -> Hypothesis:
     return Hypothesis(
         text, confidence, tuple(HeardWord(word, confidence=confidence) for word in text.split())
     )
-
-
-def _forget(future: asyncio.Future[Hypothesis]) -> None:
-    """Takes the outcome of a decode nobody waits for, so that it is not reported as lost."""
-    if not future.cancelled():
-        future.exception()

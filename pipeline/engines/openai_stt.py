@@ -29,7 +29,7 @@ from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 PATH: Final = "audio/transcriptions"
 MODEL_RATE_HZ: Final = 16000
 WINDOW_S: Final = 60
-"""The longest utterance: of a longer one the end is kept. A session cuts it before that."""
+"""The longest utterance: of a longer one the end is kept."""
 
 UNRATED: Final = 0.8  # the confidence of a text whose server tells none
 _NO_SPEECH: Final = 0.6
