@@ -640,6 +640,17 @@ def test_all_models_together_have_the_time_of_one_form() -> None:
     play(scene)
 
 
+def test_a_form_that_comes_late_leaves_callers_their_model() -> None:
+    async def scene() -> None:
+        chat, spare = FakeChat(["I do."], forms=[60.0, 60.0]), FakeChat(["Not I."], forms=[60.0, 60.0])
+        llm = agent(chat, None, spare, fallback=SPARE, extract=FORM)
+        with pytest.raises(EngineError):
+            await llm.join(context()).debrief(TALK)
+        assert words(await acts_of(llm.join(context()), said("hello"))) == "I do."
+
+    play(scene)
+
+
 async def test_without_a_form_there_is_nothing_to_ask() -> None:
     assert await joined(FakeChat()).debrief(TALK) == AgentReport()
 

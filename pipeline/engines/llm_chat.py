@@ -16,7 +16,7 @@ from pipeline.boundary import contained
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_history import Message
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, EngineTimeout
 from pipeline.foreign_json import clean_text
 from pipeline.voice import closing
 
@@ -205,13 +205,17 @@ class Chat:
         until = loop.time() + timeout_s
         failed: EngineError | None = None
         for model in _admitted(self._models):
-            if failed is not None and loop.time() >= until:
+            left_s = until - loop.time()
+            if failed is not None and left_s <= 0:
+                model.guard.given_up(0.0)
                 break
             try:
                 with contained(model.guard.name):
                     body = replace(self.settings, max_tokens=None).body(model.name, messages) | extra
-                    left_s = until - loop.time()
                     content = _content(await model.endpoint.post_json(PATH, body, timeout_s=left_s))
+            except EngineTimeout as error:
+                model.guard.given_up(0.0)  # a long text for which nobody waited: callers are answered in time
+                failed = error
             except EngineError as error:
                 model.guard.failed(error)
                 failed = error
