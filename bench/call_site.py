@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import click
+
+from bench.ports import free_port
 
 KEY: Final = "bench-calls-key"
 SCRIPT_NUMBER: Final = "+14155550101"
@@ -265,16 +266,3 @@ def _tree(pid: int) -> Iterator[int]:
         return
     for child in children:
         yield from _tree(int(child))
-
-
-def free_port() -> int:
-    """A port of loopback that nothing is bound to, neither UDP nor TCP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            try:
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.call_site import KEY, MediaServer, free_port, wait_ready
+from bench.call_site import KEY, MediaServer, wait_ready
 from bench.conversation_models import Fault, Part
 from bench.conversation_scenarios import Script
+from bench.ports import free_port
 from pipeline.agent import AgentEvent, AgentReport, CallOpened, UserKeyed, UserSaid
 from pipeline.latency import TurnLatency
 from pipeline.outcome import EndReason, EngineFault, SessionResult, Silence, TurnRecord

@@ -12,13 +12,13 @@ from statistics import median
 from typing import Any, Final
 
 from bench.call_line import OPUS, PCMU, Line, LineState
-from bench.call_site import free_port
 from bench.conversation_caller import Truth
 from bench.conversation_figures import Outcome, summary
 from bench.conversation_handset import EVENTS, Handset, Taped
 from bench.conversation_scenarios import Script
 from bench.conversation_site import Server
 from bench.conversation_sounds import Sound
+from bench.ports import free_port
 from sip.plan import CODECS
 
 AT_ONCE: Final = 16

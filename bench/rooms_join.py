@@ -12,7 +12,7 @@ from typing import Final
 
 import aiohttp
 
-from bench.call_site import free_port
+from bench.ports import free_port
 
 AGENT: Final = "3a1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a31"
 KEY: Final = "bench-joins-key"

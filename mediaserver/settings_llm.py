@@ -11,21 +11,12 @@ from pydantic import Field
 
 from mediaserver.settings_tools import HeaderName, Variable
 from mediaserver.settings_values import HttpUrl, Options, Secret, Table
+from pipeline.engines.llm_names import BuiltinName
 
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 Disposition = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
 Headers = Annotated[dict[HeaderName, Secret], Field(max_length=20)]
-BuiltinName = Literal[
-    "hang_up",
-    "transfer",
-    "ask_digits",
-    "send_digits",
-    "wait",
-    "remember",
-    "do_not_call_again",
-    "switch_language",
-]
 
 
 class LlmAsk(Table):

@@ -227,14 +227,20 @@ _NONE: Final = WordLists()
 def word_lists(language: str, extra: Mapping[str, Sequence[str]] | None = None) -> WordLists:
     """The lists of `language` ("en", also as "en-GB"; empty ones for others), with `extra` entries by the
     name of the list. Raises `SettingsRefused` for a list that does not exist."""
-    lists = _LANGUAGES.get(language.replace("_", "-").split("-")[0].lower(), _NONE)
+    name = language.replace("_", "-").split("-")[0].lower()
     if not extra:
-        return lists
+        return _LANGUAGES.get(name, _NONE)
     unknown = sorted(set(extra) - set(EXTENSIBLE))
     if unknown:
         raise SettingsRefused("words", [(name, f"not one of {', '.join(EXTENSIBLE)}") for name in unknown])
-    more = {name: getattr(lists, name) | frozenset(map(plain, phrases)) for name, phrases in extra.items()}
-    return replace(lists, **more)
+    return _extended(name, tuple((key, tuple(phrases)) for key, phrases in extra.items()))
+
+
+@lru_cache(maxsize=256)
+def _extended(language: str, extra: tuple[tuple[str, tuple[str, ...]], ...]) -> WordLists:
+    """An agent's own, asked for at every pause of its calls."""
+    lists = _LANGUAGES.get(language, _NONE)
+    return replace(lists, **{key: getattr(lists, key) | frozenset(map(plain, more)) for key, more in extra})
 
 
 def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> Overlap:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pipeline.agent import AgentAct, DoNotCall, HangUp, SendDigits, SwitchLanguage, Transfer, Wait
 from pipeline.engines.llm_ask import Ask, Wanted
+from pipeline.engines.llm_names import NAMES
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import ToolSpec
 
@@ -21,16 +22,6 @@ MAX_FACTS: Final = 30
 MAX_FACT: Final = 300  # characters
 MAX_QUESTION: Final = 300
 
-NAMES: Final = (
-    "hang_up",
-    "transfer",
-    "ask_digits",
-    "send_digits",
-    "wait",
-    "remember",
-    "do_not_call_again",
-    "switch_language",
-)
 DEFAULT: Final = tuple(name for name in NAMES if name != "send_digits")
 """Those that an agent has unless it says so; `transfer`, `switch_language` and `ask_digits` only where there
 is something to choose from."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.engines.llm_ask import Ask
-from pipeline.engines.llm_builtin import DEFAULT, NAMES, Policy
+from pipeline.engines.llm_builtin import DEFAULT, Policy
 from pipeline.engines.llm_chat import ChatSettings
 from pipeline.engines.llm_extract import ExtractSettings
 from pipeline.engines.llm_http_tool import IN_QUERY, METHODS, HttpToolSettings, url_problems
 from pipeline.engines.llm_mcp import McpSettings
+from pipeline.engines.llm_names import NAMES
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Limits, ToolSpec
 from pipeline.engines.options import Options

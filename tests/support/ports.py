@@ -1,22 +1,9 @@
-"""Ports of loopback that were free a moment ago."""
+"""Ranges of ports that were free a moment ago."""
 
 from __future__ import annotations
 
 import os
 import socket
-
-
-def free_port() -> int:
-    """A port that nothing is bound to, neither UDP nor TCP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            try:
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def free_rtp_ports(count: int = 80) -> str:
