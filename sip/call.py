@@ -227,8 +227,8 @@ class Call:
                 self._come_up(now)
             case InviteProgressed():
                 self._progress(event, now)
-            case DigitsReceived(digit=digit) if self._listener is not None:
-                self._listener.digit_received(digit, now)
+            case DigitsReceived(digit=digit):
+                self._stream.key_received(digit, now)
             case ChangeFinished(status=status) if self._change is not None and not self._change.done():
                 self._change.set_result(status)
 

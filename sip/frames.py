@@ -17,6 +17,7 @@ from pipeline.leg import LegListener
 from pipeline.plc import Concealment
 from pipeline.resample import Resampler
 from sip.plan import Codec
+from sip.presses import Presses, Way
 from sip.rtp import timestamp_delta
 
 MAX_CONCEALED: Final = 3
@@ -45,12 +46,14 @@ class FrameAssembly:
         "_samples",
         "concealed",
         "listener",
+        "presses",
         "rate_hz",
     )
 
     def __init__(self, rate_hz: int) -> None:
         self.rate_hz = rate_hz
         self.listener: LegListener | None = None
+        self.presses = Presses()
         self.concealed = 0
         self._samples = frame_samples(rate_hz)
         self._plc = Concealment(rate_hz)
@@ -178,6 +181,6 @@ class FrameAssembly:
             return
         if self._detector is not None:
             digit = self._detector.push(frame)
-            if digit is not None:
+            if digit is not None and self.presses.counts(digit, Way.TONE, now):
                 listener.digit_received(digit, now)
         listener.audio_received(frame, position, now, concealed=made_up)

@@ -25,6 +25,7 @@ from pipeline.pacer import Pace, Pacer
 from sip.errors import LocalError
 from sip.plan import MediaPlan
 from sip.ports import PortRange
+from sip.presses import Way
 from sip.receiver import RtpReceiver, Verdict
 from sip.rtcp import RtcpSession, Sent
 from sip.rtp import MalformedPacket
@@ -219,6 +220,11 @@ class MediaStream:
         sender.key(digits, done)
         if not await sent:
             raise LocalError("the media stream closed before the digits were sent")
+
+    def key_received(self, digit: str, now: float) -> None:
+        """A key of the far end's by SIP INFO."""
+        if self._receiver is not None:
+            self._receiver.pressed(digit, Way.INFO, now)
 
     def close(self) -> None:
         """Sends an RTCP BYE, frees sockets and ports. Idempotent."""

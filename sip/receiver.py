@@ -17,6 +17,7 @@ from pipeline.reorder import Gap, Reorder
 from sip.codecs import BadPayload, Decoder, Payload, decoder
 from sip.frames import FrameAssembly
 from sip.plan import Codec, MediaPlan
+from sip.presses import Way
 from sip.reception import Reception
 from sip.rtcp import PACKET_TYPES
 from sip.rtp import COMFORT_NOISE, HEADER, HEADER_BYTES, PLAIN, payload_span
@@ -213,8 +214,13 @@ class RtpReceiver:
         if self._inband_wanted:  # it signals by events after all: a tone beside them would count twice
             self._inband_wanted = False
             self.frames.detect_digits(wanted=False)
-        if self.frames.listener is not None:
-            self.frames.listener.digit_received(digit, now)
+        self.pressed(digit, Way.EVENT, now)
+
+    def pressed(self, digit: str, way: Way, now: float) -> None:
+        """A key, signalled beside the audio."""
+        frames = self.frames
+        if frames.listener is not None and frames.presses.counts(digit, way, now):
+            frames.listener.digit_received(digit, now)
 
     def _believed(self, ssrc: int, sequence: int, payload_type: int, now: float) -> bool:
         """The stream's first source at once; another only after two packets in a row between which ours was

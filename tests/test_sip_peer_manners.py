@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+import numpy as np
 import pytest
 
 from sip.call import Call, CallFailed
@@ -119,6 +120,25 @@ async def test_a_burst_at_capacity_is_refused_within_200_ms(phone: Endpoint) -> 
         assert all(int(response.header("Retry-After") or 0) > 0 for _, response in answers)
         assert max(at for at, _ in answers) - asked < 0.2
     assert len(phone.calls) == 2
+
+
+async def test_a_key_that_is_signalled_twice_counts_once(phone: Endpoint) -> None:
+    async with RawCall(port_of(phone), NUMBER) as peer:
+        answering = asyncio.create_task(peer.answered())
+        call = await offered(phone)
+        await call.answer()
+        await answering
+        ear = Party(call)
+        for key in (1, 1, 2):
+            peer.key(key)
+            await peer.play(np.zeros(800, np.int16))
+        for key in (1, 1, 2):  # when they are let go, a fast typist has pressed the next ones
+            body = f"Signal={key}\r\n"
+            peer.send(peer.request("INFO", "Content-Type: application/dtmf-relay", body=body))
+            assert (await peer.final("INFO")).status == 200
+        peer.key(3)
+        await until(lambda: ear.digits.endswith("3"))
+        assert ear.digits == "1123"
 
 
 async def test_digits_by_event_by_info_and_by_tone(phone: Endpoint) -> None:
