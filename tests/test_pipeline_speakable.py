@@ -14,6 +14,10 @@ I have 5. | I have five.
 5, 6 | five, six
 room 12 | room twelve
 1,000,000 | one million
+1,25,000 | one hundred and twenty-five thousand
+₹12,34,567 | one million two hundred and thirty-four thousand five hundred and sixty-seven rupees
+5,10, 15,20,25 | five,ten, fifteen,twenty,twenty-five
+2026/03/04 | March fourth, twenty twenty-six
 1234567 people | one two three, four five six seven people
 2,048 people | two thousand and forty-eight people
 115 | one hundred and fifteen
