@@ -49,6 +49,12 @@ def words(acts: Sequence[AgentAct]) -> str:
     return " ".join(act.text for act in acts if isinstance(act, Say))
 
 
+WHOLE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    + json.dumps(
+        {"choices": [{"message": {"role": "assistant", "content": "Hello there."}, "finish_reason": "stop"}]}
+    ).encode()
+)
 HELLO_THERE = event({"content": "Hello there."})
 
 
@@ -64,6 +70,7 @@ HELLO_THERE = event({"content": "Hello there."})
         [SSE, event({"content": "Hello there."}, finish="stop")],
         [b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", HELLO_THERE, *END],
         [SSE, event({"reasoning_content": "They greet.", "content": None}), HELLO_THERE, *END],
+        [WHOLE[:99], WHOLE[99:150], 0.01, WHOLE[150:]],
         [
             SSE,
             event({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
@@ -71,8 +78,11 @@ HELLO_THERE = event({"content": "Hello there."})
             *END,
         ],
     ],
-    ids=["role", "usage", "azure", "crlf", "lines", "no-space", "no-done", "http-1.0", "reasoning", "parts"],
-)
+    ids=[
+        "role", "usage", "azure", "crlf", "lines", "no-space", "no-done", "http-1.0", "reasoning", "whole",
+        "parts",
+    ],
+)  # fmt: skip
 async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> None:
     async with calling(answer) as (server, conversation):
         acts = await acts_of(conversation, HELLO)

@@ -85,10 +85,13 @@ class ModelEndpoint:
     async def stream_sse(
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncGenerator[str, None]:
-        """Posts `body`; the data of each server-sent event as it comes. `first_s`: until the first one,
-        `stall_s`: between two. Raises `EngineError`; closing the generator ends the request."""
+        """Posts `body`; the data of each server-sent event as it comes, or the JSON document of a server that
+        does not stream. `first_s`: until the first one, `stall_s`: between two. Raises `EngineError`; closing
+        the generator ends the request."""
         async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
-            async for data in _events(pieces):
+            first = await anext(pieces, b"")
+            read = _document if first.startswith(b"{") else _events  # no line of a stream of events does
+            async for data in read(_chained(first, pieces)):
                 yield data
 
     async def stream_bytes(
@@ -252,6 +255,21 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
         data.append(buffer[5:].decode("utf-8", "replace").removeprefix(" "))
     if data:
         yield "\n".join(data)
+
+
+async def _chained(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in pieces:
+        yield piece
+
+
+async def _document(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    content = bytearray()
+    async for piece in pieces:
+        content += piece
+        if len(content) > ANSWER_LIMIT:
+            raise EngineError("the answer is without end", retryable=False)
+    yield content.decode("utf-8", "replace")
 
 
 def _reason(content: bytes) -> str:
