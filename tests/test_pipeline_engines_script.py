@@ -316,6 +316,21 @@ def test_whatever_happens_the_caller_hears_something_or_the_call_ends(events: li
         ("yes_no", "of course", "yes"),
         ("yes_no", "No, thank you!", "no"),
         ("yes_no", "i have a question", ""),
+        ("yes_no", "absolutely not", "no"),
+        ("yes_no", "of course not", "no"),
+        ("yes_no", "no problem at all", "yes"),
+        ("yes_no", "oh that's not a problem", "yes"),
+        ("yes_no", "why not", "yes"),
+        ("yes_no", "why not tuesday", "no"),
+        ("yes_no", "uh huh", "yes"),
+        ("yes_no", "alright", "yes"),
+        ("yes_no", "I can.", "yes"),
+        ("yes_no", "i can hear you", ""),
+        ("yes_no", "i don't know", ""),
+        ("yes_no", "i'm not sure not sure", ""),
+        ("yes_no", "no idea", ""),
+        ("yes_no", "i don't think so", "no"),
+        ("yes_no", "not sure but yes", "yes"),
         ("digits", "five five five zero one four two", "5550142"),
         ("digits", "it's double seven, oh, 12", "77012"),
         ("digits", "555-0142", "5550142"),
@@ -343,7 +358,16 @@ def test_answers_are_understood_as_people_say_them(kind: str, text: str, value: 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
-    [("yes_no", "نعم، طبعا", "yes"), ("yes_no", "لا شكرا", "no"), ("digits", "خمسة ٣ صفر", "530")],
+    [
+        ("yes_no", "نعم، طبعا", "yes"),
+        ("yes_no", "لا شكرا", "no"),
+        ("yes_no", "طبعاً لا", "no"),
+        ("yes_no", "ما في مشكلة", "yes"),
+        ("yes_no", "لا مشكلة", "yes"),
+        ("yes_no", "لا أعرف", ""),
+        ("yes_no", "مش عارف", ""),
+        ("digits", "خمسة ٣ صفر", "530"),
+    ],
 )
 def test_arabic_answers(kind: str, text: str, value: str) -> None:
     assert value_of(kind, plain_words(text), lexicon("ar")) == value

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from typing import Final
 
 from pipeline.engines.script_digits import first_number, gathered
 from pipeline.engines.script_lexicon import Lexicon
 from pipeline.engines.wording import folded
+
+_MARKS: Final = {"yes": "\N{CHECK MARK}", "no": "\N{BALLOT X}", "": "?"}  # no words of any caller's
 
 KINDS = ("yes_no", "digits", "date", "time", "name", "number", "free")
 """The shapes of `pipeline.speech.Expected.kinds`."""
@@ -26,14 +29,21 @@ def value_of(kind: str, text: str, lexicon: Lexicon, *, digits: int = 0) -> str:
 
 
 def _yes_no(text: str, lexicon: Lexicon) -> str:
-    """The first word decides where it can ("yes, no problem"); after that a no outweighs a yes, because
-    "that is not right" holds both."""
-    words = folded(text).split()
-    if words and words[0] in lexicon.yes:
+    """The first word decides where it can ("yes, not before nine"); after that a no outweighs a yes, because
+    "that is not right" holds both. What is meant otherwise than its words ("no problem", "not sure") counts
+    as what it means."""
+    said = folded(text)
+    if said in lexicon.whole_yes:
         return "yes"
-    if any(word in lexicon.no for word in words):
+    for meaning, phrases in lexicon.meant:
+        said = phrases.sub(_MARKS[meaning], said)
+    words = said.split()
+    yes, no = lexicon.yes | {_MARKS["yes"]}, lexicon.no | {_MARKS["no"]}
+    if words and words[0] in yes:
+        return "yes"
+    if any(word in no for word in words):
         return "no"
-    return "yes" if any(word in lexicon.yes for word in words) else ""
+    return "yes" if any(word in yes for word in words) else ""
 
 
 def _date(text: str, lexicon: Lexicon) -> str:

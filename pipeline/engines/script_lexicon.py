@@ -8,12 +8,14 @@ writers set as they like.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.engines.wording import folded
+
+Meant: TypeAlias = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,11 @@ class Lexicon:
 
     yes: frozenset[str] = frozenset()
     no: frozenset[str] = frozenset()
+    meant: Meant = ()
+    """Phrases that mean something else than their words do: "no problem" is a yes, "absolutely not" a no,
+    "not sure" neither ("")."""
+    whole_yes: frozenset[str] = frozenset()
+    """What says yes where nothing else is said ("i can", not "i can hear you")."""
     units: Mapping[str, int] = field(default_factory=dict)
     """0 to 19."""
     tens: Mapping[str, int] = field(default_factory=dict)
@@ -62,6 +69,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(folded(text).split())
 
 
+def _meant(*, yes: str, no: str, neither: str) -> Meant:
+    """Each meaning with the pattern of its phrases, the longest first."""
+    listed = (("", neither), ("no", no), ("yes", yes))
+    return tuple((meaning, _any_of(phrases.split(", "))) for meaning, phrases in listed)
+
+
+def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
+    longest = sorted(map(folded, phrases), key=len, reverse=True)
+    return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, longest))})(?!\S)")
+
+
 def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
     return {word: first + step * index for index, word in enumerate(folded(text).split())}
 
@@ -78,7 +96,21 @@ ENGLISH = Lexicon(
     yes=_words(
         "yes yeah yep yup sure correct right okay ok absolutely certainly definitely exactly course fine"
     ),
-    no=_words("no nope nah not wrong incorrect never don't can't cannot won't isn't"),
+    no=_words("no nope nah not wrong incorrect never don't can't cannot won't isn't dont cant wont isnt"),
+    meant=_meant(
+        yes="no problem, no problem at all, not a problem, no worries, no objection, no objections, uh huh, "
+        "mm hm, mm hmm, alright, all right, go ahead, sounds good, that works, please do, by all means, "
+        "i think so, i guess so, i suppose so, i believe so",
+        no="absolutely not, certainly not, definitely not, of course not, course not, no way, i think not, "
+        "i guess not",
+        neither="i don't know, i dont know, i do not know, don't know, dont know, no idea, no clue, "
+        "not sure, not certain, not quite sure, not so sure, not entirely sure, can't say, cannot say, "
+        "can't tell, can't remember, don't remember, don't understand, dont understand, "
+        "do not understand, did not understand, didn't understand, can't hear you, cannot hear you",
+    ),
+    whole_yes=frozenset(
+        ("i do", "i can", "i will", "i would", "i am", "i have", "it is", "we can", "we do", "why not")
+    ),
     units={
         "oh": 0,
         "o": 0,
@@ -114,6 +146,14 @@ ENGLISH = Lexicon(
 ARABIC = Lexicon(
     yes=_words("نعم أجل أيوه أيوا إيه اي طبعا أكيد صحيح تمام موافق حاضر ماشي صح بالتأكيد بلى مضبوط أوافق"),
     no=_words("لا كلا مش غير خطأ ليس مو ليست أبدا لأ غلط"),
+    meant=_meant(
+        yes="لا مشكلة, ما في مشكلة, مافي مشكلة, ما فيه مشكلة, مفيش مشكلة, مش مشكلة, لا مانع, لا بأس, "
+        "لم لا, ليش لا, ليه لا, ما عندي مانع, لا مانع عندي",
+        no="طبعا لا, أكيد لا, بالتأكيد لا, ما أقدر, ما بقدر, لا أقدر, لا أستطيع",
+        neither="لا أعرف, لا أدري, لا أعلم, ما أعرف, ما أدري, ما بعرف, مش عارف, مش عارفة, مو عارف, "
+        "مو متأكد, مش متأكد, مش متأكدة, غير متأكد, لست متأكدا, لست متأكدة, لا أسمعك, ما أسمعك, لا أفهم, "
+        "ما فهمت, لم أفهم",
+    ),
     units={
         **_numbered("صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة", first=0),
         **_numbered("واحدة اثنين ثلاث أربع خمس ست سبع ثمان تسع عشر", first=1),
