@@ -531,6 +531,23 @@ async def test_a_yes_after_something_else_has_happened_does_not(between: AgentEv
     assert web.asked == []
 
 
+async def test_nobody_agrees_to_what_is_too_long_to_be_heard() -> None:
+    note = {
+        "name": "note",
+        "description": "Write a note.",
+        "url": "https://crm.example/notes",
+        "parameters": {"properties": {"text": {"type": "string"}}},
+        "confirm": "Shall I write {{text}}?",
+    }
+    chat, web = FakeChat([Call("note", {"text": "please " * 60}), "What?"], ["Shorter?"]), FakeWeb()
+    conversation = agent(chat, web, tool=[note]).join(context())
+    acts = await acts_of(conversation, said("write a note"))
+    assert words(acts) == "What? Shorter?"
+    assert "too long" in chat.last[-1]["content"]
+    await acts_of(conversation, said("yes", heard="What? Shorter?"))
+    assert web.asked == []
+
+
 async def test_a_yes_to_a_question_that_was_not_heard_does_not() -> None:
     conversation, _, web = await asked()
     await acts_of(conversation, said("yes", heard="Shall", interrupted=True))

@@ -16,7 +16,7 @@ from pipeline.engines.llm_ask import Wanted, concealed
 from pipeline.engines.llm_builtin import Builtin, Notebook, Policy
 from pipeline.engines.llm_chat import BrokenOff, Chat
 from pipeline.engines.llm_completion import Completion
-from pipeline.engines.llm_consent import Pending, question
+from pipeline.engines.llm_consent import Pending, question, unreadable
 from pipeline.engines.llm_extract import ExtractSettings
 from pipeline.engines.llm_history import Exchange, History, Message, Round, Segment, ToolCall
 from pipeline.engines.llm_markup import MarkupGate, tidy
@@ -266,6 +266,10 @@ class Answer:
 
     async def _ask(self, each: Round, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> After:
         """The caller decides, in a turn after this one."""
+        unread = unreadable(tool.spec.asks, arguments)
+        if unread:
+            each.results[call.id] = _error(f"too long to be read to the caller: {', '.join(unread)}")
+            return After.GO_ON
         text = question(tool.spec.asks, arguments)
         each.results[call.id] = ASKED
         self._state.pending, self._state.wanted = Pending(tool, arguments, text), None

@@ -13,7 +13,9 @@ from typing import Any, Final
 from pipeline.engines.llm_tools import Tool
 from pipeline.engines.wording import folded, plain_words
 
-MAX_VALUE: Final = 120  # characters of one argument that are read to the caller
+MAX_VALUE: Final = 200
+"""Characters of one argument that are read to the caller. One that is longer is refused: nobody agrees to
+what they have not heard."""
 _YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
 
 
@@ -81,6 +83,12 @@ def question(template: str, arguments: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
 
 
+def unreadable(template: str, arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments in the question that are too long to be read out."""
+    named = dict.fromkeys(_PLACEHOLDER.findall(template))
+    return [name for name in named if len(_read_out(arguments.get(name, ""))) > MAX_VALUE]
+
+
 def agrees(text: str, language: str, asked: str = "") -> bool:
     """Whether the caller's words are a yes and nothing else: words that agree, politeness, and after them
     words of the question that was `asked`. All else is none, and the caller is asked again: a yes-word stands
@@ -107,4 +115,4 @@ def _read_out(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(text.split())[:MAX_VALUE]
+    return " ".join(text.split())

@@ -85,7 +85,7 @@ class WhisperListening:
         """Keeps a copy."""
         self._pcm += samples.tobytes()
         self._pushed += len(samples)
-        if len(self._pcm) > 2 * PIECE_S * self._line.rate_hz and not self._closed:
+        while len(self._pcm) > 2 * PIECE_S * self._line.rate_hz and not self._closed:
             self._behead()
         if self._every and self._pushed >= self._due:
             self._listen_in()
@@ -179,7 +179,7 @@ def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
 def _quietest(samples: Pcm, rate_hz: int) -> int:
     """The middle of the quietest 200 ms after the earliest place."""
     earliest, step = EARLIEST_S * rate_hz, rate_hz // 50
-    frames = samples[earliest : earliest + (len(samples) - earliest) // step * step].reshape(-1, step)
+    frames = samples[earliest : PIECE_S * rate_hz // step * step].reshape(-1, step)
     energy = np.square(frames[:, ::4].astype(np.float32)).mean(axis=1)  # push has 0.2 ms
     return earliest + (int(np.argmin(np.convolve(energy, np.ones(10), "valid"))) + 5) * step
 
