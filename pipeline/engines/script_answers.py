@@ -49,7 +49,7 @@ def _yes_no(text: str, lexicon: Lexicon) -> str:
 def _date(text: str, lexicon: Lexicon) -> str:
     """The longest run of date words with a day or a month in it; "one second please" and "may i" are none."""
     known = lexicon.date | lexicon.date_glue
-    runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon))
+    runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon), lexicon)
     return _longest(run for run in runs if _is_date(run, lexicon))
 
 
@@ -62,7 +62,7 @@ def _is_date(run: list[str], lexicon: Lexicon) -> bool:
 def _time(text: str, lexicon: Lexicon) -> str:
     """The longest run of time words with a number or a part of the day in it ("half past nine", "3 30")."""
     known = lexicon.time | lexicon.time_glue
-    runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon))
+    runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon), lexicon)
     return _longest(
         run
         for run in runs
@@ -74,10 +74,14 @@ def _is_time(word: str, lexicon: Lexicon) -> bool:
     return folded(word) in lexicon.time or _number_like(word, lexicon)
 
 
-def _runs(text: str, fits: Callable[[str], bool]) -> Iterator[list[str]]:
-    for fitting, words in groupby(text.split(), fits):
-        if fitting:
-            yield list(words)
+def _runs(text: str, fits: Callable[[str], bool], lexicon: Lexicon) -> Iterator[list[str]]:
+    """The words that fit, where they stand together, without those that the caller excludes."""
+    before = ""
+    for fitting, group in groupby(text.split(), fits):
+        words = list(group)
+        if fitting and folded(before) not in lexicon.excluding:
+            yield words
+        before = words[-1]
 
 
 def _longest(runs: Iterable[list[str]]) -> str:
@@ -95,6 +99,8 @@ def _number_like(word: str, lexicon: Lexicon) -> bool:
 
 
 def _name(text: str, lexicon: Lexicon) -> str:
+    if all(word in lexicon.nameless or word in lexicon.yes | lexicon.no for word in folded(text).split()):
+        return ""
     for opening in lexicon.name_openings:
         _, found, rest = f" {text} ".partition(f" {opening} ")
         if found and rest.strip():

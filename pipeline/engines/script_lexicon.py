@@ -63,6 +63,10 @@ class Lexicon:
     time: frozenset[str] = frozenset()
     time_glue: frozenset[str] = frozenset()
     name_openings: tuple[str, ...] = ()
+    excluding: frozenset[str] = frozenset()
+    """What comes after one of them is what does not suit ("not monday")."""
+    nameless: frozenset[str] = frozenset()
+    """Words that are said instead of a name ("sorry what")."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -141,6 +145,12 @@ ENGLISH = Lexicon(
     time=_words("o'clock noon midnight morning afternoon evening am pm half quarter"),
     time_glue=_words("at past to in the"),
     name_openings=("my name is", "this is", "it is", "it's", "i am", "i'm", "the name is"),
+    excluding=_words("not except excluding"),
+    nameless=_words(
+        "what what's whats sorry pardon excuse me huh hello hi hey who who's is this that are you your can "
+        "could would repeat say said again please um uh er hmm thanks thank fine good why do don't i know "
+        "understand want to tell my name the it's it i'm one moment minute second wait hold on"
+    ),
 )
 
 ARABIC = Lexicon(
@@ -164,6 +174,19 @@ ARABIC = Lexicon(
         **_numbered("ثماني", first=8),
         **_numbered("تمانية", first=8),
         **_numbered("زيرو", first=0),
+        **_numbered("وحدة ثنين", first=1),
+        **_numbered("تنين", first=2),
+        **_numbered("ثنتين تلات", first=2),
+        **_numbered("تنتين", first=2),
+        **_numbered("تمان", first=8),
+        **_numbered("تمنية", first=8),
+        **_numbered("حداشر اتناشر تلتاشر اربعتاشر خمستاشر ستاشر سبعتاشر تمنتاشر تسعتاشر", first=11),
+        **_numbered("احداشر اطناشر تلاتاشر", first=11),
+        **_numbered("حدعش طنعش ثلطعش اربعطعش خمسطعش سطعش سبعطعش ثمنطعش تسعطعش", first=11),
+        **_numbered("احدعش اطنعش ثلاثطعش اربعتعش خمستعش ستعش سبعتعش تمنتعش تسعتعش", first=11),
+        **_numbered("حداعش اثنعش تلطعش", first=11),
+        **_numbered("اتنعش تلتعش", first=12),
+        **_numbered("ثمانطعش", first=18),
     },
     tens={
         **_numbered("عشرين ثلاثين أربعين خمسين ستين سبعين ثمانين تسعين", first=20, step=10),
@@ -176,7 +199,10 @@ ARABIC = Lexicon(
         **_numbered("مائتان ثلاثمائة أربعمائة خمسمائة ستمائة سبعمائة ثمانمائة تسعمائة", first=200, step=100),
         **_numbered("مئتين", first=200),
         **_numbered("مائتين", first=200),
-        **_numbered("ميتين", first=200),
+        **_numbered("ميتين تلتمية ربعمية خمسمية ستمية سبعمية تمنمية تسعمية", first=200, step=100),
+        **_numbered("ثلاثمية اربعمية", first=300, step=100),
+        **_numbered("ثلثمية", first=300),
+        **_numbered("ثمنمية", first=800),
         **_numbered("ألفين", first=2000),
         **_numbered("ألفان", first=2000),
     },
@@ -187,6 +213,7 @@ ARABIC = Lexicon(
         **_numbered("ألف", first=1000),
         **_numbered("آلاف", first=1000),
         **_numbered("ألفا", first=1000),
+        **_numbered("تلاف", first=1000),
         **_numbered("مليون", first=1_000_000),
         **_numbered("ملايين", first=1_000_000),
     },
@@ -216,6 +243,8 @@ ARABIC = Lexicon(
         "السابعة الثامنة التاسعة العاشرة الحادية الثانية عشرة دقيقة دقائق تماما"
     ),
     name_openings=("اسمي هو", "اسمي", "معك", "أنا اسمي", "أنا", "انا", "إسمي"),
+    excluding=_words("مش مو ليس غير إلا عدا ماعدا"),
+    nameless=_words("ماذا شو ايش إيه عفوا آسف مرحبا ألو من مين معي لو سمحت أعد كرر لحظة دقيقة لماذا ليش"),
 )
 
 LEXICONS: Final[Mapping[str, Lexicon]] = MappingProxyType({"en": ENGLISH, "ar": ARABIC})
