@@ -238,6 +238,18 @@ async def test_an_empty_answer_is_asked_for_again() -> None:
     assert words(await acts_of(joined(FakeChat([], ["Yes."])), said("hi"))) == "Yes."
 
 
+async def test_the_next_model_answers_for_one_that_says_nothing() -> None:
+    chat, spare = FakeChat(["\n"], ["\n"]), FakeChat(["It is on its way."])
+    acts = await acts_of(agent(chat, None, spare, fallback=SPARE).join(context()), said("hi"))
+    assert acts == [Trouble("the model said nothing"), Say("It is on its way.")]
+
+
+async def test_nothing_after_the_words_is_their_end() -> None:
+    chat = FakeChat(["It was sent.", Call("look")], [], [])
+    acts = await acts_of(agent(chat, tool=[LOOK]).join(context()), said("hi"))
+    assert [act for act in acts if not isinstance(act, Trouble)] == [Say("It was sent.")]
+
+
 # Built-in tools ---------------------------------------------------------------------------------------------
 
 

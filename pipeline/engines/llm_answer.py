@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
 from pipeline.engines.llm_ask import Wanted, concealed
 from pipeline.engines.llm_builtin import Builtin, Notebook, Policy
-from pipeline.engines.llm_chat import BrokenOff, Chat
+from pipeline.engines.llm_chat import BrokenOff, Chat, SaidNothing
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_consent import Pending, question, unreadable
 from pipeline.engines.llm_extract import ExtractSettings
@@ -23,7 +23,6 @@ from pipeline.engines.llm_markup import MarkupGate, tidy
 from pipeline.engines.llm_schema import Misfit
 from pipeline.engines.llm_segments import Segmenter
 from pipeline.engines.llm_tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
-from pipeline.errors import EngineError
 from pipeline.speakable import speakable
 from pipeline.speech import Expected
 from pipeline.voice import closing
@@ -134,6 +133,8 @@ class Answer:
         end: Exception | None = None
         try:
             await self._answer()
+        except SaidNothing as failure:  # after words it is their end
+            end = None if self._spoke else failure
         except Exception as failure:  # a task's boundary: whoever reads the acts raises it
             end = failure
         await self._acts.put(end)
@@ -156,7 +157,7 @@ class Answer:
             if not each.calls and self._spoke:
                 return
         if not self._spoke:
-            raise EngineError("the model said nothing", retryable=True)
+            raise SaidNothing
 
     async def _whole_round(self, *, may_call: bool) -> Round:
         """A round. A model that breaks off in the middle is asked once in an answer to go on after the words

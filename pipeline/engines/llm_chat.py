@@ -32,6 +32,13 @@ class BrokenOff(EngineError):
     """The answer stopped in the middle: something of it has been said, or a tool was being asked for."""
 
 
+class SaidNothing(EngineError):
+    """The answer is complete, and holds neither a word nor a call of a tool."""
+
+    def __init__(self) -> None:
+        super().__init__("the model said nothing", retryable=True)
+
+
 class ChatEndpoint(Protocol):
     """Where the model is: what `pipeline.engines.openai_http.ModelEndpoint` offers."""
 
@@ -137,7 +144,8 @@ class Chat:
         on_fault: Callable[[str], Awaitable[None]],
     ) -> AsyncGenerator[str, None]:
         """The words of the answer; its calls are in `completion` at the end. `on_fault` hears of a failure
-        that was got over. Raises `EngineError`, and `BrokenOff` for an answer that had begun."""
+        that was got over. Raises `EngineError`, `SaidNothing` among them, and `BrokenOff` for an answer that
+        had begun."""
         more: dict[str, Any] = {"stream": True} | ({"tools": list(tools)} if tools else {})
         if tools and not may_call:
             more["tool_choice"] = "none"
@@ -153,7 +161,7 @@ class Chat:
                 body = self.settings.body(model.name, messages) | more
                 async with closing(self._guarded(model, body, completion)) as words:
                     async for text in words:
-                        begun = True
+                        begun = begun or bool(text.strip())
                         yield text
                 return
             except EngineError as error:
@@ -173,8 +181,10 @@ class Chat:
             with contained(model.guard.name):
                 async with closing(self._words(model.endpoint, body, completion)) as words:
                     async for text in words:
-                        begun = True
+                        begun = begun or bool(text.strip())
                         yield text
+                if not begun and not completion.has_calls:
+                    raise SaidNothing
         except EngineError as error:
             model.guard.failed(error)
             raise
@@ -186,6 +196,7 @@ class Chat:
     async def _words(
         self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion
     ) -> AsyncGenerator[str, None]:
+        completion.finish_reason = ""  # of an attempt that brought nothing
         patience = _Patience(self.settings, len(self._attempts))
         events = endpoint.stream_sse(
             PATH, body, first_s=patience.first_s, stall_s=max(patience.first_s, self.settings.stall_s)
