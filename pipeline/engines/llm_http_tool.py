@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pipeline.engines.llm_tools import ToolFailed, ToolSpec
 from pipeline.engines.llm_web import Web, WebAnswer
@@ -23,6 +24,7 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 IN_QUERY: Final = frozenset(("GET", "DELETE"))
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_APART: Final = re.compile(r"[/\\;%?#\0]")
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 
 
@@ -94,9 +96,11 @@ class HttpTool:
 
 
 def _segment(value: object) -> str:
-    """An argument as one segment of a path and no more. Raises `ToolFailed`."""
+    """An argument as one segment of a path and no more. Raises `ToolFailed`, also for what another server
+    might take for the way up: proxies decode slashes, and Java's servers drop what follows a semicolon."""
     text = _text(value)
-    if not text or text.strip(".") == "" or len(text) > 200:
+    parts = [part.strip() for part in _APART.split(unquote(unicodedata.normalize("NFKC", text)))]
+    if not text.strip() or len(text) > 200 or "." in parts or ".." in parts:
         raise ToolFailed("an argument cannot stand in the address")
     return quote(text, safe="")
 
