@@ -226,6 +226,21 @@ def test_the_oldest_exchanges_are_forgotten_whole() -> None:
     assert len(asked) < 3
 
 
+@pytest.mark.parametrize("letter", ["x", "م"])
+def test_one_exchange_with_long_results_is_within_the_limit_too(letter: str) -> None:
+    history = History(max_turns=10, max_tokens=6000)
+    exchange = history.begin("where are my orders")
+    for number in range(6):
+        call = ToolCall(f"c{number}", "look", "{}")
+        exchange.rounds.append(Round([], [call], {call.id: letter * 8000}))
+    messages = history.messages()
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    assert len(results) == 6
+    assert sum(len(result.encode()) for result in results) // 3 <= 6000
+    assert len(results[-1]) > len(results[0])
+    assert results[0].endswith("[cut]")
+
+
 # Schemas ----------------------------------------------------------------------------------------------------
 
 BOOKING = Schema(

@@ -19,6 +19,11 @@ Message: TypeAlias = dict[str, Any]
 BYTES_A_TOKEN: Final = 3
 """UTF-8 bytes: low for English (four) and about right for Arabic, so that the limit holds for both."""
 
+SHORTEST_RESULT: Final = 300
+"""Bytes of a tool's result that are told however long everything is."""
+
+CUT: Final = " [cut]"
+
 UNFINISHED: Final = '{"error": "not finished when the caller spoke; whether it was done is not known"}'
 
 _WORD: Final = re.compile(r"\w+")
@@ -131,6 +136,8 @@ class History:
         budget = self._max_tokens
         for exchange in reversed(self._exchanges):
             messages = list(exchange.messages())
+            if not kept:
+                _shorten(messages, budget)
             budget -= sum(_tokens(message) for message in messages)
             if budget < 0 and kept:
                 break
@@ -167,6 +174,19 @@ def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
             kept.append(Segment(said, said))
         return kept, 0
     return kept, words
+
+
+def _shorten(messages: list[Message], budget: int) -> None:
+    """Cuts the results of tools, the oldest first, until the messages are within the budget or nothing is
+    left to cut: the exchange that is going on is told in any case."""
+    over = sum(_tokens(message) for message in messages) - budget
+    for place, message in enumerate(messages):
+        if over > 0 and message["role"] == "tool":
+            content = message["content"].encode()
+            kept = max(SHORTEST_RESULT, len(content) - (over + 1) * BYTES_A_TOKEN)
+            if kept < len(content):
+                messages[place] = message | {"content": content[:kept].decode(errors="ignore") + CUT}
+                over -= _tokens(message) - _tokens(messages[place])
 
 
 def _tokens(message: Mapping[str, Any]) -> int:
