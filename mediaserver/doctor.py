@@ -25,11 +25,25 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines.llm_chat import PATH as CHAT_PATH
 from pipeline.engines.openai_http import ModelEndpoint
+from pipeline.errors import EngineError
 from pipeline.reach import Reach
 
 SYNTHETIC_MODEL = "micro_whisper"
 """The name by which the model that comes with this repository is recognised in a path."""
+
+MODEL_ANSWER_S = 30.0
+"""A server may have to load the model first."""
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "hang_up",
+        "description": "End the call.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
@@ -89,24 +103,36 @@ async def engine_findings(settings: Settings) -> list[Finding]:
                 Finding(name, True, f"{mind}, hears with {agent.stt.engine}, speaks with {agent.tts.engine}")
             )
         findings += [
-            Finding(name, False, f"{line}: see base_url, api_key, allow_networks") for line in unreachable
+            Finding(name, False, f"{line}: see base_url, model, api_key, allow_networks")
+            for line in unreachable
         ]
         findings += hearing_findings(agent, name)
     return findings
 
 
 async def _model_away(agent: AgentSettings, reach: Reach) -> list[str]:
-    """Why the agent's language model cannot be reached, if it has one that cannot."""
+    """Why the agent's language models do not answer, those that do not."""
     if agent.llm is None:
         return []
     away = []
     models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
     for model in models:
         endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=reach)
-        reason = await endpoint.check()
+        reason = await _unanswered(endpoint, model.model)
         await endpoint.close()
-        away += [f"llm {model.base_url}: {reason}"] if reason else []
+        away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []
     return away
+
+
+async def _unanswered(endpoint: ModelEndpoint, model: str) -> str:
+    """Why `model` answers no question, "" if it does. A tool is offered as in every call: some servers refuse
+    that until they are told how the model calls one."""
+    question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": [_TOOL]}
+    try:
+        answer = await endpoint.post_json(CHAT_PATH, question, timeout_s=MODEL_ANSWER_S)
+    except EngineError as error:
+        return str(error)
+    return "" if isinstance(answer, Mapping) and answer.get("choices") else "it answers with something else"
 
 
 def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from mediaserver.doctor import Finding, engine_findings, examine, rooms_findings, rtp_finding
 from mediaserver.settings import load
 from tests.support.models import Ears, fake_models
 from tests.support.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
+from tests.support.wild import wild_server
 
 
 def named(findings: list[Finding], name: str) -> list[Finding]:
@@ -48,7 +53,36 @@ async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
     first, *others = named(findings, "agent Modelled")
     assert "no-such-model" in first.text
-    assert [each.ok for each in others if each.text.startswith("llm http://127.0.0.1:9/v1: ")] == [False]
+    assert [each.ok for each in others if each.text.startswith("llm http://127.0.0.1:9/v1, model ")] == [
+        False
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        ("400 Bad Request", {"error": {"type": "BadRequestError"}}, "answered 400 (BadRequestError)"),
+        ("404 Not Found", {"error": {"code": "model_not_found"}}, "answered 404 (model_not_found)"),
+        ("200 OK", {"choices": [{"message": {"content": "Yes."}}]}, ""),
+        ("200 OK", {"detail": "no"}, "something else"),
+    ],
+    ids=["tools-refused", "no-such-model", "well", "no-model"],
+)
+async def test_a_language_model_is_asked_a_question_with_a_tool_to_call(
+    tmp_path: Path, status: str, body: dict[str, Any], told: str
+) -> None:
+    answer = f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{json.dumps(body)}".encode()
+    async with wild_server([answer]) as server:
+        site = write_site(tmp_path, more=MODEL_AGENT.replace("http://127.0.0.1:9/v1", server.base_url))
+        text = site.path.read_text().replace("[server]", '[server]\nallow_networks = ["127.0.0.0/8"]', 1)
+        site.path.write_text(text)
+        with fake_models():
+            findings = await engine_findings(load(site.path))
+    away = [finding.text for finding in findings if finding.text.startswith("llm ") and not finding.ok]
+    assert [told in text for text in away] == ([True] if told else [])
+    (asked,) = server.requests
+    assert asked["messages"]
+    assert asked["tools"]
 
 
 async def test_ports_in_use(tmp_path: Path) -> None:
