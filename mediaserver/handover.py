@@ -49,7 +49,8 @@ Regret = Callable[[int], Awaitable[Pcm]]
 """What the caller hears if nobody is reached, at a rate in Hz. Never raises."""
 
 _leftovers: set[asyncio.Task[None]] = set()
-"""Calls being cancelled whose caller is gone; each is bounded by SIP's own timers."""
+"""Calls being cancelled whose caller is gone, bounded by SIP's own timers, and keys being passed on, bounded
+by the end of the leg."""
 
 
 class Step(Enum):
@@ -132,7 +133,7 @@ class Handover:
             return await self._run(began)
         finally:
             self._step = Step.OVER
-            bridge.on_left = bridge.tap = None
+            bridge.on_left = bridge.on_key = bridge.tap = None
             bridge.attach(None, None)
             if self._call is not None:
                 bridge.remove(self._call)
@@ -199,6 +200,7 @@ class Handover:
         self._step = Step.TALKING
         self._bridge.attach(self, None)
         self._bridge.tap = self._record
+        self._bridge.on_key = self._pass_on
         self._bridge.add(call)
         if self.on_answer is not None:
             self.on_answer(call)
@@ -223,6 +225,14 @@ class Handover:
             task.cancel()
 
     # What happens -------------------------------------------------------------------------------------------
+
+    def _pass_on(self, leg: Leg, digit: str) -> None:
+        """A key is for whoever is at the other end: it may be a menu."""
+        for seat in self._bridge.seats:
+            if seat.leg is not leg:
+                task = asyncio.create_task(_key(seat.leg, digit))
+                _leftovers.add(task)
+                task.add_done_callback(_leftovers.discard)
 
     def _left(self, leg: Leg) -> None:
         if leg is self._call:
@@ -253,7 +263,7 @@ class Handover:
             self._recording.caller(frame, position, now)
 
     def digit_received(self, digit: str, now: float) -> None:
-        """Keys mean nothing between people."""
+        """Keys mean nothing while it rings; later they are passed on."""
 
     def leg_ended(self, reason: str, now: float) -> None:
         """Nobody is left."""
@@ -273,6 +283,13 @@ class Handover:
     def playout_ran_out(self, now: float) -> None:
         """The caller has heard it."""
         self._told.set()
+
+
+async def _key(leg: Leg, digit: str) -> None:
+    try:
+        await leg.send_dtmf(digit)
+    except SipError as error:
+        log.info("key not passed on", extra={"reason": str(error)})
 
 
 class Visit:

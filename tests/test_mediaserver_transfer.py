@@ -51,6 +51,7 @@ class Ear(AudioSource):
     def __init__(self, hz: float) -> None:
         self.frames: list[Pcm] = []
         self.ended = asyncio.Event()
+        self.digits = ""
         self._hum = tone(hz, 1.0, 8000).reshape(-1, 160)
         self._at = 0
 
@@ -58,7 +59,7 @@ class Ear(AudioSource):
         self.frames.append(frame.copy())
 
     def digit_received(self, digit: str, now: float) -> None:
-        pass
+        self.digits += digit
 
     def leg_ended(self, reason: str, now: float) -> None:
         self.ended.set()
@@ -115,6 +116,22 @@ async def events_of(server: Server) -> list[str]:
         return [row["kind"] for row in tx.rows("SELECT kind FROM outbox ORDER BY position")]
 
     return await server.store._db.read(read)
+
+
+async def test_keys_reach_whoever_the_caller_was_handed_to(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    async with telephones(site) as people, running(site) as (_, client):
+        call_id = await place(client)
+        caller = on(await people.answered(NUMBER), 500)
+        desk = on(await people.answered(DESK), 900)
+        await asyncio.gather(caller.hears(900), desk.hears(500))
+        await people.calls[NUMBER].send_dtmf("47#")
+        await people.calls[DESK].send_dtmf("9")
+        async with asyncio.timeout(10):
+            while (desk.digits, caller.digits) != ("47#", "9"):
+                await asyncio.sleep(0.05)
+        await people.calls[NUMBER].hang_up()
+        await report(client, call_id)
 
 
 async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_up_ends_it(

@@ -113,7 +113,7 @@ class Seat:
 
     def digit_received(self, digit: str, now: float) -> None:
         """See `LegListener`."""
-        self._bridge.keyed(digit, now)
+        self._bridge.keyed(self.leg, digit, now)
 
     def leg_ended(self, reason: str, now: float) -> None:
         """See `LegListener`."""
@@ -146,7 +146,7 @@ class _Direct:
             self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
     def digit_received(self, digit: str, now: float) -> None:
-        self._bridge.keyed(digit, now)
+        self._bridge.keyed(self._seat.leg, digit, now)
 
     def leg_ended(self, reason: str, now: float) -> None:
         self._bridge.ended(self._seat, reason, now)
@@ -168,6 +168,8 @@ class Bridge:
         self._offset: int | None = None  # of a lone leg's positions; None: to be found at its next frame
         self.on_left: Callable[[Leg], None] | None = None
         """Told of every leg that has ended."""
+        self.on_key: Callable[[Leg, str], None] | None = None
+        """Told of every key, and on which leg."""
         self.tap: Callable[[Sequence[tuple[Leg, Pcm]], int, float], None] | None = None
         """Given what each leg said in 20 ms of the mix, with its position and its moment."""
 
@@ -231,8 +233,10 @@ class Bridge:
 
     # What the seats tell ------------------------------------------------------------------------------------
 
-    def keyed(self, digit: str, now: float) -> None:
+    def keyed(self, leg: Leg, digit: str, now: float) -> None:
         """Somebody keyed a digit."""
+        if self.on_key is not None:
+            self.on_key(leg, digit)
         if self._listener is not None:
             self._listener.digit_received(digit, now)
 
