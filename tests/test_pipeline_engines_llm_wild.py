@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.agent import AgentAct, CallOpened, Say, Trouble, UserSaid
 from pipeline.engines.llm import Llm
+from pipeline.engines.llm_chat import THOUGHTLESS
 from pipeline.engines.llm_conversation import LlmConversation
 from pipeline.reach import Reach, reaching
 from tests.support.chat import acts_of, context
@@ -93,10 +94,14 @@ async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> 
 async def test_thoughts_whose_beginning_is_not_marked_are_heard_once_at_most() -> None:
     aloud = [SSE, event({"content": "They greet."}), event({"content": "\n</think>\n\nHello there."}), *END]
     plain = [SSE, event({"content": "I am here. "}), event({"content": "What can I do?"}), *END]
-    async with calling(aloud, aloud, plain) as (_, conversation):
+    slow: list[Piece] = [*plain[:2], event({"content": "What "}), 60.0]
+    async with calling(aloud, aloud, *[plain] * THOUGHTLESS, slow) as (_, conversation):
         await acts_of(conversation, HELLO)
         assert words(await acts_of(conversation, HELLO)) == "Hello there."
-        assert words(await acts_of(conversation, HELLO)) == "I am here. What can I do?"
+        for _ in range(THOUGHTLESS):
+            assert words(await acts_of(conversation, HELLO)) == "I am here. What can I do?"
+        acts = await acts_of(conversation, HELLO, most=1)
+        assert words(acts) == "I am here.", "said before the end of the answer"
 
 
 # Tools ------------------------------------------------------------------------------------------------------

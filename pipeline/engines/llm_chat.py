@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 
 PATH: Final = "chat/completions"
 RETRY_PAUSE_S: Final = 0.2
+THOUGHTLESS: Final = 8
+"""Answers in a row without thoughts, after which nothing is waited for any more: to wait for thoughts that do
+not come is to wait for the end of the answer."""
+
 DRAIN_S: Final = 0.2
 """From the end of the answer to that of the stream, after which the connection can be used again."""
 
@@ -117,9 +121,7 @@ class Chat:
 
     def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
         self.settings = settings
-        self.thinks_first = False
-        """The answers begin with thoughts of which only the end is marked: the model's template holds the
-        mark for their beginning, and its server does not part them from the words."""
+        self._since_thought = THOUGHTLESS  # answers
         self._models = tuple(models)
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
 
@@ -127,12 +129,18 @@ class Chat:
         """How the models do."""
         return [model.guard.health for model in self._models]
 
+    @property
+    def thinks_first(self) -> bool:
+        """Whether answers may begin with thoughts of which only the end is marked: the model's template holds
+        the mark for their beginning, and its server does not part them from the words."""
+        return self._since_thought < THOUGHTLESS
+
     def has_thought(self, thought: bool) -> None:
         """Whether an answer brought the end of thoughts that had no beginning. The first such answer was
-        heard with its thoughts; the next ones wait for their end."""
+        heard with its thoughts; the next ones wait for their end, until some have had none."""
         if thought and not self.thinks_first:
             log.warning("model thinks aloud, its server should part thoughts from words")
-            self.thinks_first = True
+        self._since_thought = 0 if thought else min(THOUGHTLESS, self._since_thought + 1)
 
     async def stream(
         self,
