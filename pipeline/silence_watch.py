@@ -14,8 +14,8 @@ from typing import Final
 
 from pipeline.turn_events import State
 
-LIMIT_S: Final = 1.9
-"""After 2 s people ask into a silence ("hello?"); the end of a voice in noise is known to a tenth."""
+LIMIT_S: Final = 1.8
+"""After 2 s people ask into a silence ("hello?"); the end of a voice in noise is known to a fifth."""
 
 _QUIET: Final = "tts_silent"
 

@@ -54,7 +54,7 @@ class WordlessVoices(TurnMachine, ABC):
 
     def _hear(self, event: Event | None, now: float) -> None:
         self._heard_since = now
-        self._overheard, self._asked_after, self._worded_at = "", "", now
+        self._overheard, self._worded_at = "", now
         self.cried_wolf = False
         self._note_reply_heard(event, now)
         self._hear_on(event, now)
@@ -66,7 +66,7 @@ class WordlessVoices(TurnMachine, ABC):
 
     def _hear_on(self, event: Event | None, now: float) -> None:
         self._next_turn()  # words decoded so far are not the whole any more
-        self._words = None
+        self._words, self._asked_after = None, ""  # what was asked is not answered any more
         self._voice_since = now
         self._check_voice_again(now)
 

@@ -631,6 +631,21 @@ def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> Non
     assert turns.state is State.ENDPOINTING
 
 
+def test_who_is_asked_about_a_voice_is_asked_again_when_a_pause_came_before_the_answer() -> None:
+    """A noise that pauses for a moment, again and again, is not listened to for ever."""
+    turns = at(State.HEARING)
+    turns.receive(Overheard(turns.turn, "i want tea"), 0.5)
+    for began in (0.5, 3.0, 6.0):
+        actions(turns)
+        turns.receive(Overheard(turns.turn, "i want tea"), began + 1.1)
+        assert asked(turns) == [Decode(turns.turn)]
+        before = turns.turn
+        turns.receive(SpeechStopped(began + 1.15, 900), began + 1.2)
+        turns.receive(SpeechStarted(), began + 1.25)
+        turns.receive(Understood(before, "i want tea", 0.9), began + 1.4)
+        assert turns.state is State.HEARING
+
+
 def test_a_voice_that_says_more_than_its_partial_result_is_none() -> None:
     turns = at(State.HEARING)
     turns.receive(Overheard(turns.turn, "i want"), 0.5)
