@@ -26,7 +26,7 @@ class Gather:
         self._masked = False
         self._keys = ""
         self._at = 0.0  # when the last key came
-        self._end = ""  # the key that people press behind an answer which was whole without it
+        self._end = ""  # the key that people press behind an answer which was taken without it
         self._end_until = 0.0
         self._hides = False  # that answer was masked
 
@@ -41,14 +41,15 @@ class Gather:
     def press(self, key: str, now: float) -> float:
         """One more key. Until when another is waited for: `now` where the answer is whole."""
         expected, self._at = self._expected, now
+        self._end = ""
         if key == expected.terminator:
             return now
         self._keys += key
         pause_s = expected.key_timeout_s or self._pause_s
-        if not self._is_whole():
-            return now + pause_s
-        self._end, self._end_until, self._hides = expected.terminator, now + pause_s, self._masked
-        return now
+        due = now if self._is_whole() else now + pause_s
+        self._end, self._end_until = expected.terminator, due + pause_s
+        self._hides = self._masked and due == now
+        return due
 
     def take(self) -> str:
         """The answer: what ends one, if there is nothing before it."""

@@ -59,6 +59,18 @@ def test_a_hash_behind_the_last_of_all_digits_is_no_answer_to_the_next_question(
     assert result.interruptions == 0
 
 
+def test_a_hash_that_comes_when_nobody_waits_for_it_any_more_is_none() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.keys(3.0, "4711")
+        leg.keys(6.5, "#")  # they had to look for it: the answer was taken a second ago
+        leg.says(9.5, voice(0.4))
+
+    long = ASK_PIN | {"expect": {"kinds": ["digits"]}}
+    result = converse(script(long, MORE, BYE), caller, "yes")
+    assert agents_words(result) == [ASK_PIN["say"], MORE["say"], "goodbye"]
+    assert [turn.keyed for turn in result.turns] == ["", "4711", ""]
+
+
 def test_a_hash_behind_digits_that_were_keyed_ahead_is_none_either() -> None:
     protected = {"id": "hear", "say": "this call may be recorded", "interruptible": False, "next": "pin"}
 
