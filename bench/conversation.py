@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,7 +24,7 @@ from bench.conversation_figures import Outcome, outcome, summary
 from bench.conversation_handset import Taped
 from bench.conversation_plot import draw
 from bench.conversation_scenarios import PHRASES, SCENARIOS, Dice, Script
-from bench.conversation_sounds import Phrasebook
+from bench.conversation_sounds import Phrasebook, Sound, adopt, reading
 from bench.conversation_wire import CODECS_OFFERED, Call
 
 CALLS: Final = 300
@@ -38,16 +38,27 @@ WIRE_CALLS: Final = 6
 WIRE_CALLS_OF: Final[Mapping[str, int]] = MappingProxyType({"response": 100, "loss": 100, "in noise": 20})
 """More, by metric. A p95 is a row of the table: of 30 calls it rests on two, and one in forty answers comes
 half a second late because a lost syllable left the end of the turn in doubt; of 100 it rests on five. In
-noise a frame more or less decides whether an answer comes at once or half a second later, in Opus for nearly
-half of the answers: the median of what a few calls differ by is one of those steps."""
+noise a frame more or less decides whether an answer comes at once or half a second later, in Opus for a third
+of the answers: the median of what a few calls differ by is one of those steps."""
 
 _BATCH: Final = 25
 
 
-@cache
+_books: list[Phrasebook] = []
+
+
 def phrasebook() -> Phrasebook:
-    """Once a process."""
-    return Phrasebook(PHRASES)
+    """Made once for all processes."""
+    if not _books:
+        _books.append(Phrasebook(PHRASES))
+    return _books[0]
+
+
+def _adopt(book: Phrasebook, read: Sound) -> None:
+    """At the start of a process: the same call sounds the same in each, over SIP and RTP and on the virtual
+    clock."""
+    _books[:] = [book]
+    adopt(read)
 
 
 def script(name: str, seed: int) -> Script:
@@ -75,14 +86,20 @@ def share(name: str, count: int) -> int:
     return max(-(-count // beside), min(count, LEAST_CALLS))
 
 
-def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn"))
+def processes() -> ProcessPoolExecutor:
+    """One for each core, which all say the same with the same voices."""
+    return ProcessPoolExecutor(
+        len(os.sched_getaffinity(0)),
+        mp_context=get_context("spawn"),
+        initializer=_adopt,
+        initargs=(phrasebook(), reading()),
+    )
 
 
 def measure(names: Sequence[str], count: int) -> dict[str, Any]:
     """Every scenario, with the session and with the baseline."""
     figures: dict[str, Any] = {"calls": count, "session": {}, "vad_only": {}, "first_bad": {}}
-    with _pool() as pool:
+    with processes() as pool:
         for name in names:
             click.echo(f"measuring: {name}", err=True)
             each_has = share(name, count)
@@ -119,7 +136,7 @@ def wire(count: int, names: Sequence[str], *, realtime: bool = False) -> list[di
         tapes = conversation_wire.measure(played)
     found = {key: outcome(each.script, taped) for key, each, taped in zip(keys, played, tapes, strict=True)}
     pairs = [(name, codec) for name in names for codec in CODECS_OFFERED]
-    with _pool() as pool:
+    with processes() as pool:
         virtual = [pool.submit(calls, name, range(of[name]), codec=codec) for name, codec in pairs]
         return [
             conversation_wire.compared(

@@ -6,14 +6,15 @@ call (the truth has to cross from their process to this one); what the agent was
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, cast
 
 from bench.conversation_models import Agent, Fault, Listening, Part, Recogniser, Voice
-from bench.conversation_site import Job
-from bench.conversation_sounds import RATE_HZ, reading
+from bench.conversation_site import READING, Job
+from bench.conversation_sounds import RATE_HZ, adopt
 from mediaserver.__main__ import main
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, UserKeyed, UserSaid
@@ -114,7 +115,7 @@ class Speaking(Engine):
 
 
 if __name__ == "__main__":
-    reading()
+    adopt(pickle.loads(Path(sys.argv[-1]).with_name(READING).read_bytes()))
     registry.register("stt", "bench", Ears)
     registry.register("tts", "bench", Speaking)
     registry.register("agent", "script", Playing)

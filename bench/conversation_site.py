@@ -13,11 +13,15 @@ from typing import Any, Final
 from bench.call_site import KEY, MediaServer, wait_ready
 from bench.conversation_models import Fault, Part
 from bench.conversation_scenarios import Script
+from bench.conversation_sounds import reading
 from bench.ports import free_port
 from pipeline.agent import AgentEvent, AgentReport, CallOpened, UserKeyed, UserSaid
 from pipeline.latency import TurnLatency
 from pipeline.outcome import EndReason, EngineFault, SessionResult, Silence, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
+
+READING: Final = "reading.pickle"
+"""Beside the settings: the agent's voice, for the server to speak with the very same."""
 
 _FIRST_NUMBER: Final = 14155550200
 _WRITTEN_S: Final = 10.0
@@ -88,6 +92,7 @@ class Server(MediaServer):
             text += _AGENT.format(**names, spare=spare)
         config = directory / "server.toml"
         config.write_text(text, encoding="utf-8")
+        config.with_name(READING).write_bytes(pickle.dumps(reading()))
         command = [sys.executable, "-m", "bench.conversation_server", "serve", "--config", str(config)]
         super().__init__(command, ("127.0.0.1", sip), directory / "server.log", http=http)
         wait_ready(self, f"http://127.0.0.1:{http}/readyz")

@@ -11,7 +11,6 @@ import wave
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -110,11 +109,20 @@ class Phrasebook:
         return self._sounds[key]
 
 
-@lru_cache(maxsize=1)
+_read: list[Sound] = []
+
+
 def reading() -> Sound:
     """A minute of the agent's voice."""
-    sound = asyncio.run(espeak([(_READING, *AGENT_VOICE)]))[0]
-    return sound
+    if not _read:
+        adopt(asyncio.run(espeak([(_READING, *AGENT_VOICE)]))[0])
+    return _read[0]
+
+
+def adopt(read: Sound) -> None:
+    """Another process's reading instead of one of our own: some of espeak-ng's voices breathe at random, and
+    what is said in two processes is never quite the same."""
+    _read[:] = [read]
 
 
 def agent_words(text: str) -> Sound:

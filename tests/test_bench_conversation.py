@@ -10,7 +10,7 @@ import pytest
 
 from bench import conversation_echo as echoes
 from bench import conversation_report, conversation_wire_report
-from bench.conversation import call, phrasebook, wire
+from bench.conversation import call, phrasebook, processes, script, wire
 from bench.conversation_caller import FRAME, Caller, Truth
 from bench.conversation_figures import hush_ms, stretches, summary
 from bench.conversation_followed import (
@@ -41,6 +41,22 @@ def test_the_agent_does_what_the_scenario_wants(name: str) -> None:
 def test_the_virtual_clock_carries_opus(name: str) -> None:
     found = [call(name, seed, codec="opus")[1] for seed in range(3)]
     assert sum(each.good for each in found) >= 2, [each.why for each in found]
+
+
+def test_a_call_sounds_the_same_in_every_process() -> None:
+    """Some of espeak-ng's voices breathe at random."""
+    seeds = range(6)
+    with processes() as pool:
+        theirs = list(pool.map(script, ["babble at 10 dB"] * len(seeds), seeds))
+    for seed, other in zip(seeds, theirs, strict=True):
+        ours = script("babble at 10 dB", seed)
+        assert ours.background is not None
+        assert other.background is not None
+        assert np.array_equal(ours.background, other.background)
+        for here, there in zip(ours.cues, other.cues, strict=True):
+            assert here.sound is not None
+            assert there.sound is not None
+            assert np.array_equal(here.sound.samples, there.sound.samples)
 
 
 def test_the_same_callers_talk_over_sip_and_rtp_and_the_server_tells_its_part() -> None:
