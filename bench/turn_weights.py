@@ -1,11 +1,12 @@
-"""Sets the weights of `pipeline.turn_weights`: logistic regression over the terms of `BuiltInScorer` on the
-pauses and the ends of `turns/tuned_on_en.txt`.
+"""Sets the weights of `pipeline.turn_weights`: logistic regression over the terms of `BuiltInScorer`, cues as
+they are and measures as curves, on the pauses and the ends of the turns in `TUNED_ON`.
 
-Prints both tables; `python -m bench turn-weights > pipeline/turn_weights.py`."""
+Prints both tables; `python -m bench turn-weights > pipeline/turn_weights.py`. Takes twenty minutes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -13,16 +14,32 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from bench.conversation_pauses import TUNING_VOICES, Moment, Place, moments, read, speak
+from bench.conversation_pauses import TUNING_VOICES, Place, moments, read, speak
 from pipeline.sentence_ends import sentence_ends
 from pipeline.turn_cues import Cue
-from pipeline.turn_scorer import BuiltInScorer
+from pipeline.turn_odds import Curve, Odds, Terms
+from pipeline.turn_scorer import ASKING, ENDS, ENDS_LAST, WORDS, BuiltInScorer
 
-TUNED_ON: Final = "tuned_on_en.txt"
-RIDGE: Final = 1.0
-CAUTION: Final = 0.7
-"""Taken from the prior: to cut in is worse than to be late. Not where somebody asks or says one word, which
-wants an answer soon."""
+TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
+CLAUSES: Final = 2.0
+"""What a pause counts after words that could be all: there the voice has to decide, and they are few."""
+
+HASTE: Final = 0.5
+"""Added where somebody asks or says one word: that wants an answer soon."""
+
+_RIDGE: Final = 0.3
+_LEVEL: Final = 0.3
+_SMOOTH: Final = 5.0
+_CENTRE: Final = 3000.0
+"""What odds cost by their size: of a cue, of a point on a curve, of a bend between points, and of a
+curve's mean."""
+
+_SHARES: Final = (0.03, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
+_ASKING_SHARES: Final = (0.05, 0.3, 0.5, 0.7, 0.95)
+_WORDS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 18.0)
+"""Where a curve has its points: these shares of what was measured lie below."""
+
+_ENDS: Final = frozenset({ENDS, ENDS_LAST})
 
 _HEAD: Final = '''"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
 
@@ -30,62 +47,141 @@ Made by `python -m bench turn-weights`; `pipeline.turn_scorer` says what the nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
+
+from pipeline.turn_cues import Cue
+from pipeline.turn_odds import Curve, Odds
 '''
 
 Matrix = npt.NDArray[np.float64]
 
 
-UNHEARD: Final = -0.4
-"""Instead of the prior where the words are not known: doubt."""
+class Columns:
+    """Where each cue and each point of each curve has its weight; the first column is the prior's."""
 
-CLAUSES: Final = 2.0
-"""What a pause counts after words that could be all: there the voice has to decide, and they are few."""
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        values: dict[str, list[float]] = defaultdict(list)
+        for each in terms:
+            for name, value in each.measures.items():
+                values[name].append(value)
+        cues = sorted({cue for each in terms for cue in each.cues})
+        self.cues = {cue: 1 + number for number, cue in enumerate(cues)}
+        self.points = {name: _points(name, values[name]) for name in sorted(values)}
+        self.starts: dict[str, int] = {}
+        self.size = 1 + len(cues)
+        for name, points in self.points.items():
+            self.starts[name] = self.size
+            self.size += len(points)
+
+    def matrix(self, terms: Sequence[Terms]) -> Matrix:
+        """One row for each of `terms`."""
+        rows = np.zeros((len(terms), self.size))
+        rows[:, 0] = 1.0
+        for row, each in zip(rows, terms, strict=True):
+            row[[self.cues[cue] for cue in each.cues]] = 1.0
+        for name, points in self.points.items():
+            there = [number for number, each in enumerate(terms) if name in each.measures]
+            values = [terms[number].measures[name] for number in there]
+            for column, share in enumerate(np.eye(len(points)), self.starts[name]):
+                rows[there, column] = np.interp(values, points, share)
+        return rows
+
+    def penalty(self, rows: Matrix) -> Matrix:
+        """The quadratic form of what weights cost. Curves lie around 0, so that one says nothing where it is
+        not measured; `rows`: of all terms."""
+        found = np.zeros((self.size, self.size))
+        for column in self.cues.values():
+            found[column, column] = _RIDGE
+        for name, points in self.points.items():
+            part = slice(self.starts[name], self.starts[name] + len(points))
+            bends = np.diff(np.eye(len(points)), 2, axis=0)
+            found[part, part] = _LEVEL * np.eye(len(points)) + _SMOOTH * bends.T @ bends
+            middle = rows[:, part].sum(axis=0) / rows[:, part].sum()
+            found[part, part] += _CENTRE * np.outer(middle, middle)
+        return found
+
+    def odds(self, weights: Matrix, unheard: float) -> Odds:
+        """The weights by name."""
+        curves = {
+            name: Curve(points, tuple(weights[self.starts[name] :][: len(points)].tolist()))
+            for name, points in self.points.items()
+        }
+        cues = {cue: float(weights[column]) for cue, column in self.cues.items()}
+        for cue in (Cue.QUESTION, Cue.LONE_WORD):
+            cues[cue.name.lower()] += HASTE
+        return Odds(prior=float(weights[0]), unheard=unheard, cues=cues, curves=curves)
 
 
-def fit(terms: Sequence[Mapping[str, float]], places: Sequence[Place | None]) -> dict[str, float]:
-    """The weights by name, and "prior". Pauses and ends count alike, however many there are."""
-    names = sorted({name for each in terms for name in each} - {"story"})
-    x = np.array([[1.0, *(each.get(name, 0.0) for name in names)] for each in terms])
+def _points(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    if name == WORDS:
+        return _WORDS
+    shares = _ASKING_SHARES if name.startswith(ASKING) else _SHARES
+    return tuple(sorted({round(float(each), 2) for each in np.quantile(values, shares)}))
+
+
+def fit(rows: Matrix, penalty: Matrix, places: Sequence[Place | None], known: Matrix | float = 0.0) -> Matrix:
+    """The weights of the columns, beside odds that are `known`. Pauses and ends count alike, however many
+    there are."""
     y = np.array([1.0 if place is None else -1.0 for place in places])
     count = np.array([CLAUSES if place is Place.CLAUSE else 1.0 for place in places])
     count[y > 0] = count[y < 0].sum() / np.sum(y > 0)
     count /= len(TUNING_VOICES)
-    ridge = np.array([0.0, *(RIDGE for _ in names)])
 
     def cost(weights: Matrix) -> tuple[float, Matrix]:
-        margin = (x @ weights) * y
-        slope = -y * count / (1.0 + np.exp(margin))
-        loss = float((count * np.logaddexp(0.0, -margin)).sum() + (ridge * weights**2).sum())
-        return loss, x.T @ slope + 2.0 * ridge * weights
+        margin = (rows @ weights + known) * y
+        slope = -y * count * np.exp(-np.logaddexp(0.0, margin))
+        loss = float((count * np.logaddexp(0.0, -margin)).sum() + weights @ penalty @ weights)
+        return loss, rows.T @ slope + 2.0 * penalty @ weights
 
-    found = minimize(cost, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x
-    return dict(zip(["prior", *names], (float(each) for each in found), strict=True))
+    start = np.zeros(rows.shape[1])
+    return np.asarray(minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).x)
 
 
-def _table(name: str, weights: Mapping[str, float]) -> str:
-    rows = "".join(f'        "{key}": {value:.2f},\n' for key, value in weights.items())
-    return f"{name}: Final[Mapping[str, float]] = MappingProxyType(\n    {{\n{rows}    }}\n)\n"
+def weigh(terms: Sequence[Terms], places: Sequence[Place | None]) -> Odds:
+    """The weights. Where the words are not known the voice weighs as it does beside them, and a constant
+    stands for the rest."""
+    columns = Columns(terms)
+    rows = columns.matrix(terms)
+    weights = fit(rows, columns.penalty(rows), places)
+    voice = columns.matrix([_without_words(each) for each in terms])[:, 1:] @ weights[1:]
+    unheard = fit(np.ones((len(terms), 1)), np.zeros((1, 1)), places, voice)
+    return columns.odds(weights, float(unheard[0]))
+
+
+def _without_words(terms: Terms) -> Terms:
+    measures = {name.removeprefix(ASKING): value for name, value in terms.measures.items()}
+    return Terms(frozenset(), {name: measures[name] for name in measures.keys() - {WORDS, *_ENDS}})
+
+
+def _without_ends(terms: Terms) -> Terms:
+    return Terms(terms.cues, {name: terms.measures[name] for name in terms.measures.keys() - _ENDS})
+
+
+def _table(name: str, odds: Odds) -> Iterator[str]:
+    yield f"{name}: Final = Odds("
+    yield f"    prior={odds.prior:.2f},\n    unheard={odds.unheard:.2f},\n    cues=MappingProxyType({{"
+    yield from (f'        "{cue}": {weight:.2f},' for cue, weight in odds.cues.items())
+    yield "    }),\n    curves=MappingProxyType({"
+    for each, curve in odds.curves.items():
+        at, weights = (", ".join(f"{value:.2f}" for value in values) for values in (curve.at, curve.odds))
+        yield f'        "{each}": Curve(({at}), ({weights})),'
+    yield "    }),\n)"
 
 
 @click.command()
 def main() -> None:
     """The weights of the end of a turn, set anew."""
-    turns = read(TUNED_ON)
-    found: list[Moment] = []
+    turns = [turn for name in TUNED_ON for turn in read(name)]
+    scorer = BuiltInScorer(sentence_ends())
+    terms: list[Terms] = []
+    places: list[Place | None] = []
     for voice in TUNING_VOICES:
         if not voice.is_there:
             raise click.ClickException(f"the voice {voice.name} is not installed")
-        found += moments(turns, speak(turns, [voice]))
+        for moment in moments(turns, speak(turns, [voice])):
+            terms.append(scorer.terms(moment.evidence))
+            places.append(moment.place)
     click.echo(_HEAD)
-    places = [moment.place for moment in found]
-    for name, ends in (("WITH_ENDS", sentence_ends()), ("WITHOUT_ENDS", None)):
-        scorer = BuiltInScorer(ends)
-        weights = fit([scorer.terms(moment.evidence) for moment in found], places)
-        weights["prior"] -= CAUTION
-        for cue in (Cue.QUESTION, Cue.LONE_WORD):
-            weights[cue.name.lower()] += CAUTION
-        weights["unheard"] = UNHEARD - weights["prior"]
-        click.echo(_table(name, weights), nl=False)
+    click.echo("\n".join(_table("WITH_ENDS", weigh(terms, places))))
+    click.echo("\n".join(_table("WITHOUT_ENDS", weigh([_without_ends(each) for each in terms], places))))

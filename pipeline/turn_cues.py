@@ -19,6 +19,7 @@ _CONDITION_WORDS: Final = 8
 _NUMBER_DIGITS: Final = 7  # the shortest telephone number, without its area
 _WHOLE_DIGITS: Final = 10  # and the usual one, with it
 _NAME_LETTERS: Final = 4
+_PRONOUN: Final = "one"  # "is there a cheaper one"
 
 
 class Asked(Enum):
@@ -27,6 +28,7 @@ class Asked(Enum):
     LETTERS = auto()
     MAIL = auto()
     DIGITS = auto()
+    CODE = auto()  # as many digits as it has
     ADDRESS = auto()
     BIRTHDAY = auto()
     NAME = auto()
@@ -84,7 +86,8 @@ _KNOWN_BY: Final[Mapping[Asked, frozenset[str]]] = MappingProxyType(
     {
         Asked.LETTERS: _set("spell reference"),
         Asked.MAIL: _set("email mail البريد"),
-        Asked.DIGITS: _set("phone telephone number meter zip postcode code card رقم هاتفك"),
+        Asked.DIGITS: _set("phone telephone mobile card هاتفك"),
+        Asked.CODE: _set("number meter zip postcode code رقم"),
         Asked.ADDRESS: _set("address عنوانك"),
         Asked.BIRTHDAY: _set("birth born الميلاد"),
         Asked.NAME: _set("name اسمك"),
@@ -101,6 +104,7 @@ _TO: Final[Mapping[Asked, Cue]] = MappingProxyType(
         Asked.LETTERS: Cue.TO_LETTERS,
         Asked.MAIL: Cue.TO_LETTERS,
         Asked.DIGITS: Cue.TO_DIGITS,
+        Asked.CODE: Cue.TO_DIGITS,
         Asked.ADDRESS: Cue.TO_ADDRESS,
         Asked.BIRTHDAY: Cue.TO_TIME,
         Asked.NAME: Cue.TO_NAME,
@@ -111,6 +115,9 @@ _TO: Final[Mapping[Asked, Cue]] = MappingProxyType(
         Asked.YES_NO: Cue.TO_YES_NO,
     }
 )
+_OPEN: Final = (Asked.HELP, Asked.NOTHING, Asked.CHOICE)
+"""To anything else "if you could" and "after five" are whole answers."""
+
 _HELP_ENOUGH: Final = frozenset({Cue.QUESTION, Cue.LONE_WORD, Cue.CLOSING})
 """Not every answer to "how can I help you" is a tale."""
 
@@ -139,6 +146,8 @@ def cues_of(text: str, asked: str, lists: WordLists) -> frozenset[Cue]:
     words = text.split()
     kind = asked_for(asked)
     found = set(_of_the_end(words, lists)) | set(_of_the_sentence(words, lists))
+    if kind in _OPEN and words[0] in lists.conditions and len(words) < _CONDITION_WORDS:
+        found.add(Cue.CONDITION)
     found.update(_of_the_answer(text, words, kind, lists))
     if kind in _TO and not (kind is Asked.HELP and found & _HELP_ENOUGH):
         found.add(_TO[kind])
@@ -168,7 +177,7 @@ def _of_the_end(words: list[str], lists: WordLists) -> Iterator[Cue]:
         yield Cue.DANGLING
     elif last in lists.wanting:
         yield Cue.WANTING
-    elif _is_number(last, lists):
+    elif _is_number(last, lists) and not (last == _PRONOUN and len(words) > 2):
         yield Cue.NUMBER
     elif len(last) == 1:
         yield Cue.LETTER
@@ -178,8 +187,6 @@ def _of_the_sentence(words: list[str], lists: WordLists) -> Iterator[Cue]:
     if is_question(words, lists):
         whole = len(words) >= _CLAUSE_WORDS and not dangles(words, lists) and words[-1] not in lists.wanting
         yield Cue.QUESTION if whole else Cue.QUESTION_BEGUN
-    if words[0] in lists.conditions and len(words) < _CONDITION_WORDS:
-        yield Cue.CONDITION
     if breaks_in(words, lists):
         yield Cue.BREAKS_IN
     if words[0] in lists.yes_no:
@@ -204,6 +211,7 @@ def _of_the_answer(text: str, words: list[str], kind: Asked, lists: WordLists) -
     match kind:
         case Asked.DIGITS if numbers:
             digits = sum(len(word) if word.isdecimal() else 1 for word in numbers)
+            digits += words.count("double") + 2 * words.count("triple")
             few = Cue.FEW_DIGITS if digits < _NUMBER_DIGITS else Cue.SOME_DIGITS
             yield few if digits < _WHOLE_DIGITS else Cue.ALL_DIGITS
         case Asked.LETTERS if not letters and not numbers:
@@ -213,12 +221,18 @@ def _of_the_answer(text: str, words: list[str], kind: Asked, lists: WordLists) -
         case Asked.MAIL if "dot" not in words[:-1]:
             yield Cue.MAIL_PART
         case Asked.ADDRESS:
-            whole = numbers and words[-1] not in numbers and lists.streets.intersection(words)
-            yield Cue.ADDRESS_WHOLE if whole else Cue.ADDRESS_PART
+            yield from _of_an_address(words, numbers, lists)
         case Asked.BIRTHDAY if not _YEAR.search(text):
             yield Cue.NO_YEAR
         case Asked.COUNT if numbers and not dangles(words, lists):
             yield Cue.COUNT_GIVEN
+
+
+def _of_an_address(words: list[str], numbers: list[str], lists: WordLists) -> Iterator[Cue]:
+    if lists.streets.intersection(words):
+        yield Cue.ADDRESS_WHOLE
+    elif words[-1] in numbers and len(words) < _CLAUSE_WORDS:
+        yield Cue.ADDRESS_PART
 
 
 def _is_number(word: str, lists: WordLists) -> bool:

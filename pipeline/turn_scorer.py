@@ -8,9 +8,9 @@ The weights (`pipeline.turn_weights`) were set on synthetic callers; docs/turn-t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Final
 
 from pipeline.endpointing import Completeness, TurnEvidence
@@ -18,20 +18,28 @@ from pipeline.language_lists import plain, word_lists
 from pipeline.prosody import Prosody, prosody_of
 from pipeline.sentence_ends import SentenceEnds
 from pipeline.turn_cues import Asked, Cue, asked_for, cues_of
+from pipeline.turn_odds import Terms
 from pipeline.turn_weights import WITH_ENDS, WITHOUT_ENDS
+
+ENDS: Final = "ends"
+ENDS_LAST: Final = "ends_last"
+WORDS: Final = "words"
+ASKING: Final = "asking_"
+"""Names of measures; the others are those of `Prosody`, with `ASKING` in front where somebody asks."""
 
 _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
 _THINKING: Final = 0.05
 _STORY_WORDS: Final = 8
-_STORY: Final = 0.59  # just below the usual threshold: between two sentences people pause 0.3 to 0.45 s
-_MOST_WORDS: Final = 9
+_STORY: Final = 0.64  # waits for half a second: between two sentences people mostly pause for less
 _TURN_MS: Final = 200  # voiced; a pitch needs a phrase to be measured against
-_SHORT_MS: Final = 500  # voiced: what is shorter is no more doubtful
-_LEAST_ST, _MOST_ST, _MOST_DB = -4.0, 8.0, 12.0
 _WORD: Final = re.compile(r"[\w']+")
-_HELD_UP: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN, Cue.BREAKS_IN})
-"""Questions rise, and who breaks in raises the voice: it says something else then."""
+_OF_WORDS: Final = frozenset({WORDS, ENDS, ENDS_LAST})
+_BREAKS_IN: Final = Cue.BREAKS_IN.name.lower()
+_SHORT: Final = frozenset(
+    cue.name.lower() for cue in (Cue.QUESTION, Cue.QUESTION_BEGUN, Cue.BREAKS_IN, Cue.CLOSING)
+)
+_ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
 
 
 class BuiltInScorer:
@@ -49,31 +57,28 @@ class BuiltInScorer:
     def weighed(self, evidence: TurnEvidence) -> float:
         """The same where `by_words` has been asked and settles nothing."""
         terms = self.terms(evidence)
-        weights = WITH_ENDS if "ends" in terms else WITHOUT_ENDS
-        odds = weights["prior"] + sum(weights.get(name, 0.0) * value for name, value in terms.items())
-        p = 1.0 / (1.0 + math.exp(-odds))
-        return min(p, _STORY) if "story" in terms else p
+        odds = WITH_ENDS if ENDS in terms.measures else WITHOUT_ENDS
+        p = odds.p(terms, heard=WORDS in terms.measures)
+        if _may_be_a_story(terms, evidence.asked):
+            return min(p, _STORY)
+        if _BREAKS_IN not in terms.cues:
+            return p
+        # A raised voice is no reason to wait, a falling one still says that they are done.
+        words = {name: terms.measures[name] for name in terms.measures.keys() & _OF_WORDS}
+        return max(p, odds.p(Terms(terms.cues, words)))
 
-    def terms(self, evidence: TurnEvidence) -> dict[str, float]:
+    def terms(self, evidence: TurnEvidence) -> Terms:
         """What is weighed, by the names that `pipeline.turn_weights` has for it."""
-        lists = evidence.lists or word_lists(evidence.language)
-        text = plain(evidence.words)
         voice = prosody_of(evidence.audio, evidence.rate_hz)
+        text = plain(evidence.words)
         if not text:
-            return {"unheard": 1.0, **dict(_of_the_voice(voice, asking=False))}
-        words = text.split()
-        cues = cues_of(text, evidence.asked, lists)
-        terms = {cue.name.lower(): 1.0 for cue in cues}
-        asking = bool(_HELD_UP & cues)
-        terms.update(_of_the_voice(voice, asking=asking))
-        if len(words) > 1:  # of one word the length says nothing
-            terms.update(_of_the_length(len(words), voice, asking=asking))
+            return Terms(frozenset(), dict(_of_the_voice(voice, asking=False)))
+        cues = cues_of(text, evidence.asked, evidence.lists or word_lists(evidence.language))
+        measures = dict(_of_the_voice(voice, asking=bool(_ASKS & cues)))
+        measures[WORDS] = float(text.count(" ") + 1)
         if self._ends is not None and evidence.language.startswith("en"):
-            pair, last = self._ends.odds(_WORD.findall(evidence.words))
-            terms["ends"], terms["ends_last"] = pair + 3.0, last + 3.0
-        if _may_be_a_story(words, evidence.asked, cues):
-            terms["story"] = 1.0
-        return terms
+            measures[ENDS], measures[ENDS_LAST] = self._ends.odds(_WORD.findall(evidence.words))
+        return Terms(frozenset(cue.name.lower() for cue in cues), measures)
 
 
 def by_words(evidence: TurnEvidence) -> float | None:
@@ -96,39 +101,17 @@ def unfinished(evidence: TurnEvidence) -> bool:
     return Completeness(lists).unfinished(plain(evidence.words))
 
 
-def _may_be_a_story(words: list[str], asked: str, cues: frozenset[Cue]) -> bool:
+def _may_be_a_story(terms: Terms, asked: str) -> bool:
     """A long sentence that asks nothing, as an answer to nothing short: often another one follows."""
     open_to_all = asked_for(asked) in (Asked.HELP, Asked.NOTHING)
-    return open_to_all and len(words) >= _STORY_WORDS and not cues & (_HELD_UP | {Cue.CLOSING})
+    return open_to_all and terms.measures.get(WORDS, 0) >= _STORY_WORDS and not terms.cues & _SHORT
 
 
 def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:
-    """Each is 0 where it says nothing. A question may fall or rise at its end; on one pitch it goes on."""
+    """Its measures; of somebody who asks they have curves of their own: a question may fall or rise at its
+    end, and goes on where it stays on one pitch."""
     if voice.voiced_ms < _TURN_MS:
         return
-    ends = {
-        "fall": (_within(voice.fall_st) - 2.0) / 2.0,
-        "late": (_within(voice.late_st) - 2.0) / 2.0,
-        "last": (_within(voice.last_st) - 2.0) / 2.0,
-        "floor": _within(voice.floor_st) / 2.0,
-        "lowest": (_within(voice.lowest_st) - 0.5) / 2.0,
-        "higher": voice.higher - 0.7,
-        "drop": max(-_MOST_DB / 2.0, min(voice.drop_db, _MOST_DB)) / 6.0 - 0.3,
-    }
-    if not asking:
-        yield from ends.items()
-        return
-    yield "asking_rise", max(-_within(voice.last_st), 0.0) / 2.0
-    for name, value in ends.items():
-        yield "asking_" + name, max(value, -0.5)
-
-
-def _of_the_length(words: int, voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:
-    of = "asking_" if asking else ""
-    yield of + "words", math.log(min(words, _MOST_WORDS)) - 1.5
-    if voice.voiced_ms >= _TURN_MS:
-        yield of + "voiced", math.log(max(voice.voiced_ms, _SHORT_MS) / 1000.0)
-
-
-def _within(semitones: float) -> float:
-    return max(_LEAST_ST, min(semitones, _MOST_ST))
+    of = ASKING if asking else ""
+    for field in fields(voice):
+        yield of + field.name, float(getattr(voice, field.name))

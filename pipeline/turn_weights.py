@@ -4,123 +4,214 @@ Made by `python -m bench turn-weights`; `pipeline.turn_scorer` says what the nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-WITH_ENDS: Final[Mapping[str, float]] = MappingProxyType(
-    {
-        "prior": -0.62,
-        "address_part": -0.29,
-        "address_whole": -0.07,
-        "all_digits": 0.12,
-        "asking_drop": 0.24,
-        "asking_fall": 0.18,
-        "asking_floor": 0.13,
-        "asking_higher": -0.24,
-        "asking_last": -0.44,
-        "asking_late": 0.72,
-        "asking_lowest": 0.96,
-        "asking_rise": 0.55,
-        "asking_voiced": 1.10,
-        "asking_words": 0.81,
-        "breaks_in": 0.73,
-        "closing": 0.66,
-        "condition": -0.98,
-        "count_given": 0.53,
-        "dangling": -1.32,
-        "drop": 0.39,
-        "ends": 0.82,
-        "ends_last": 0.03,
-        "fall": 0.46,
-        "few_digits": -0.27,
-        "few_letters": -0.45,
-        "floor": 0.71,
-        "higher": -1.27,
-        "last": 0.55,
-        "late": 0.28,
-        "letter": 1.40,
-        "light_word": -1.15,
-        "lone_word": -0.74,
-        "lowest": 0.56,
-        "mail_part": -0.57,
-        "no_letters": -0.13,
-        "no_year": -0.66,
-        "number": 0.07,
-        "question": 0.99,
-        "question_begun": -0.21,
-        "some_digits": -0.07,
-        "to_address": -0.36,
-        "to_count": 0.53,
-        "to_digits": -0.14,
-        "to_help": -0.49,
-        "to_letters": 0.03,
-        "to_name": 0.10,
-        "to_place": 0.02,
-        "to_time": 0.07,
-        "to_yes_no": 0.63,
-        "voiced": 1.76,
-        "wanting": -0.41,
-        "words": 0.75,
-        "yes_alone": -3.16,
-        "yes_first": 1.03,
-        "unheard": 0.22,
-    }
+from pipeline.turn_odds import Curve, Odds
+
+WITH_ENDS: Final = Odds(
+    prior=-1.24,
+    unheard=-0.44,
+    cues=MappingProxyType(
+        {
+            "address_part": -1.20,
+            "address_whole": -0.38,
+            "all_digits": -0.12,
+            "breaks_in": 0.14,
+            "closing": 1.07,
+            "condition": -0.83,
+            "count_given": 0.41,
+            "dangling": -0.62,
+            "few_digits": -0.41,
+            "few_letters": -0.88,
+            "letter": 1.76,
+            "light_word": -1.15,
+            "lone_word": 1.55,
+            "mail_part": -1.28,
+            "no_letters": -1.57,
+            "no_year": -1.76,
+            "number": -0.10,
+            "question": 0.97,
+            "question_begun": 0.27,
+            "some_digits": -0.06,
+            "to_address": 0.54,
+            "to_count": 0.02,
+            "to_digits": -0.05,
+            "to_help": -0.20,
+            "to_letters": 0.23,
+            "to_name": 0.68,
+            "to_place": 0.42,
+            "to_time": 0.27,
+            "to_yes_no": 0.24,
+            "wanting": 0.08,
+            "yes_alone": 0.84,
+            "yes_first": 1.12,
+        }
+    ),
+    curves=MappingProxyType(
+        {
+            "asking_drop_db": Curve((-1.07, -0.02, 0.09, 0.69, 2.29), (-0.31, -0.11, 0.01, 0.15, 0.25)),
+            "asking_fade_db": Curve((3.68, 7.57, 9.98, 13.01, 22.83), (-0.42, -0.22, 0.09, 0.30, 0.19)),
+            "asking_fall_st": Curve((-2.21, -0.26, 0.55, 1.31, 3.99), (-0.14, 0.02, -0.01, -0.01, 0.13)),
+            "asking_floor_st": Curve((-3.81, -2.02, -0.85, -0.13, 2.04), (0.14, -0.05, -0.22, -0.05, 0.41)),
+            "asking_held_ms": Curve(
+                (10.00, 150.00, 240.00, 360.00, 759.50), (-0.04, 0.07, 0.12, 0.01, -0.28)
+            ),
+            "asking_higher": Curve((0.02, 0.42, 0.66, 0.87, 1.00), (0.15, -0.02, -0.22, -0.14, 0.23)),
+            "asking_last_st": Curve((-2.20, -0.42, 0.49, 1.39, 4.51), (0.82, 0.25, -0.13, -0.40, -0.40)),
+            "asking_late_st": Curve((-2.24, -0.11, 0.54, 1.23, 3.47), (-1.02, -0.22, 0.18, 0.30, 0.52)),
+            "asking_lowest_st": Curve((-3.13, -0.98, 0.01, 0.82, 3.54), (-1.25, -0.80, -0.21, 0.68, 1.75)),
+            "asking_slope_st_s": Curve(
+                (-18.13, -4.66, -0.75, 2.67, 20.23), (-0.32, -0.49, -0.24, 0.25, 1.16)
+            ),
+            "asking_voiced_ms": Curve(
+                (340.00, 720.00, 1060.00, 1530.00, 2760.00), (-0.65, -0.04, 0.20, 0.20, 0.19)
+            ),
+            "drop_db": Curve(
+                (-1.52, -0.52, -0.04, 0.06, 0.68, 1.37, 2.63), (-0.15, -0.10, -0.01, 0.03, -0.01, 0.07, 0.22)
+            ),
+            "ends": Curve(
+                (-5.50, -4.68, -3.45, -2.33, -1.72, -1.44, -1.04),
+                (-2.72, -1.21, 0.05, 0.41, 0.65, 0.74, 1.17),
+            ),
+            "ends_last": Curve(
+                (-5.14, -4.52, -3.26, -2.39, -1.84, -1.58, -1.33),
+                (-0.62, -0.11, 0.26, 0.18, 0.13, 0.04, -0.23),
+            ),
+            "fade_db": Curve(
+                (3.32, 6.11, 8.12, 10.54, 13.31, 17.15, 23.86), (-0.71, -0.29, 0.00, 0.13, 0.33, 0.27, -0.21)
+            ),
+            "fall_st": Curve(
+                (-2.47, -0.49, 0.26, 0.97, 1.86, 3.65, 5.32), (-0.03, 0.37, 0.21, -0.08, -0.38, -0.01, -0.02)
+            ),
+            "floor_st": Curve(
+                (-4.83, -2.79, -1.55, -0.44, 0.36, 1.32, 3.00), (-1.12, -0.90, -0.71, 0.14, 0.80, 0.87, 0.56)
+            ),
+            "held_ms": Curve(
+                (10.00, 90.00, 160.00, 250.00, 370.00, 530.00, 930.00),
+                (0.03, -0.15, -0.16, 0.04, 0.21, 0.05, -0.02),
+            ),
+            "higher": Curve((0.07, 0.36, 0.58, 0.80, 0.96, 1.00), (0.46, 0.31, 0.01, -0.18, -0.04, -0.15)),
+            "last_st": Curve(
+                (-2.43, -0.61, 0.28, 1.08, 1.99, 4.15, 5.87), (0.32, -0.18, -0.55, -0.50, -0.26, 1.03, 1.35)
+            ),
+            "late_st": Curve(
+                (-2.51, -0.41, 0.22, 0.86, 1.63, 3.02, 4.71), (-0.96, -0.15, 0.12, 0.07, -0.07, 0.21, 0.54)
+            ),
+            "lowest_st": Curve(
+                (-4.23, -2.10, -0.70, 0.33, 1.15, 2.82, 4.44), (-1.51, -1.00, -0.43, 0.21, 0.51, 0.85, 1.04)
+            ),
+            "slope_st_s": Curve(
+                (-24.88, -13.20, -6.18, -3.11, 0.56, 4.75, 19.42),
+                (0.18, -0.28, -0.44, 0.01, 0.22, 0.19, 0.47),
+            ),
+            "voiced_ms": Curve(
+                (290.00, 520.00, 770.00, 1170.00, 1740.00, 2360.00, 2980.00),
+                (-1.02, -0.67, -0.38, 0.05, 0.51, 0.69, 0.72),
+            ),
+            "words": Curve(
+                (1.00, 2.00, 3.00, 4.00, 6.00, 9.00, 13.00, 18.00),
+                (-1.26, -0.82, -0.27, -0.23, -0.09, 0.15, 0.79, 1.29),
+            ),
+        }
+    ),
 )
-WITHOUT_ENDS: Final[Mapping[str, float]] = MappingProxyType(
-    {
-        "prior": 0.23,
-        "address_part": -0.31,
-        "address_whole": 0.01,
-        "all_digits": 0.13,
-        "asking_drop": 0.30,
-        "asking_fall": 0.18,
-        "asking_floor": 0.07,
-        "asking_higher": -0.25,
-        "asking_last": -0.55,
-        "asking_late": 0.78,
-        "asking_lowest": 1.11,
-        "asking_rise": 0.51,
-        "asking_voiced": 1.29,
-        "asking_words": 0.93,
-        "breaks_in": 0.55,
-        "closing": 1.14,
-        "condition": -1.08,
-        "count_given": 0.48,
-        "dangling": -2.72,
-        "drop": 0.41,
-        "fall": 0.48,
-        "few_digits": -0.38,
-        "few_letters": -0.31,
-        "floor": 0.70,
-        "higher": -1.30,
-        "last": 0.49,
-        "late": 0.30,
-        "letter": 1.29,
-        "light_word": -1.57,
-        "lone_word": -0.81,
-        "lowest": 0.62,
-        "mail_part": -0.52,
-        "no_letters": -0.14,
-        "no_year": -0.74,
-        "number": -0.22,
-        "question": 0.90,
-        "question_begun": -0.28,
-        "some_digits": -0.04,
-        "to_address": -0.30,
-        "to_count": 0.32,
-        "to_digits": -0.16,
-        "to_help": -0.46,
-        "to_letters": 0.12,
-        "to_name": 0.17,
-        "to_place": 0.19,
-        "to_time": 0.19,
-        "to_yes_no": 0.65,
-        "voiced": 1.90,
-        "wanting": -1.02,
-        "words": 0.45,
-        "yes_alone": -2.99,
-        "yes_first": 0.87,
-        "unheard": -0.63,
-    }
+WITHOUT_ENDS: Final = Odds(
+    prior=-0.62,
+    unheard=-0.46,
+    cues=MappingProxyType(
+        {
+            "address_part": -1.10,
+            "address_whole": -0.29,
+            "all_digits": -0.02,
+            "breaks_in": 0.15,
+            "closing": 1.31,
+            "condition": -0.93,
+            "count_given": 0.48,
+            "dangling": -1.83,
+            "few_digits": -0.26,
+            "few_letters": -0.82,
+            "letter": 1.76,
+            "light_word": -1.31,
+            "lone_word": 1.48,
+            "mail_part": -1.34,
+            "no_letters": -1.51,
+            "no_year": -1.44,
+            "number": -0.21,
+            "question": 0.98,
+            "question_begun": 0.24,
+            "some_digits": -0.04,
+            "to_address": 0.48,
+            "to_count": -0.05,
+            "to_digits": -0.04,
+            "to_help": -0.24,
+            "to_letters": 0.31,
+            "to_name": 0.71,
+            "to_place": 0.42,
+            "to_time": 0.26,
+            "to_yes_no": 0.29,
+            "wanting": -0.33,
+            "yes_alone": 0.84,
+            "yes_first": 1.00,
+        }
+    ),
+    curves=MappingProxyType(
+        {
+            "asking_drop_db": Curve((-1.07, -0.02, 0.09, 0.69, 2.29), (-0.25, -0.08, 0.00, 0.11, 0.22)),
+            "asking_fade_db": Curve((3.68, 7.57, 9.98, 13.01, 22.83), (-0.40, -0.22, 0.10, 0.30, 0.15)),
+            "asking_fall_st": Curve((-2.21, -0.26, 0.55, 1.31, 3.99), (-0.27, -0.03, -0.00, 0.04, 0.23)),
+            "asking_floor_st": Curve((-3.81, -2.02, -0.85, -0.13, 2.04), (0.32, 0.04, -0.24, -0.15, 0.25)),
+            "asking_held_ms": Curve(
+                (10.00, 150.00, 240.00, 360.00, 759.50), (-0.12, 0.05, 0.16, 0.05, -0.28)
+            ),
+            "asking_higher": Curve((0.02, 0.42, 0.66, 0.87, 1.00), (0.06, -0.05, -0.20, -0.10, 0.29)),
+            "asking_last_st": Curve((-2.20, -0.42, 0.49, 1.39, 4.51), (0.81, 0.27, -0.11, -0.41, -0.42)),
+            "asking_late_st": Curve((-2.24, -0.11, 0.54, 1.23, 3.47), (-1.02, -0.21, 0.17, 0.29, 0.53)),
+            "asking_lowest_st": Curve((-3.13, -0.98, 0.01, 0.82, 3.54), (-1.41, -0.87, -0.20, 0.75, 1.90)),
+            "asking_slope_st_s": Curve(
+                (-18.13, -4.66, -0.75, 2.67, 20.23), (-0.37, -0.50, -0.24, 0.27, 1.18)
+            ),
+            "asking_voiced_ms": Curve(
+                (340.00, 720.00, 1060.00, 1530.00, 2760.00), (-0.66, -0.06, 0.18, 0.21, 0.26)
+            ),
+            "drop_db": Curve(
+                (-1.52, -0.52, -0.04, 0.06, 0.68, 1.37, 2.63), (-0.11, -0.09, -0.00, 0.04, -0.02, 0.05, 0.19)
+            ),
+            "fade_db": Curve(
+                (3.32, 6.11, 8.12, 10.54, 13.31, 17.15, 23.86), (-0.69, -0.30, -0.02, 0.13, 0.37, 0.29, -0.28)
+            ),
+            "fall_st": Curve(
+                (-2.47, -0.49, 0.26, 0.97, 1.86, 3.65, 5.32), (-0.05, 0.38, 0.22, -0.08, -0.40, -0.02, 0.00)
+            ),
+            "floor_st": Curve(
+                (-4.83, -2.79, -1.55, -0.44, 0.36, 1.32, 3.00), (-0.95, -0.80, -0.67, 0.11, 0.74, 0.79, 0.48)
+            ),
+            "held_ms": Curve(
+                (10.00, 90.00, 160.00, 250.00, 370.00, 530.00, 930.00),
+                (0.03, -0.18, -0.17, 0.05, 0.21, 0.05, 0.00),
+            ),
+            "higher": Curve((0.07, 0.36, 0.58, 0.80, 0.96, 1.00), (0.34, 0.23, -0.04, -0.19, 0.01, -0.06)),
+            "last_st": Curve(
+                (-2.43, -0.61, 0.28, 1.08, 1.99, 4.15, 5.87), (0.31, -0.22, -0.57, -0.50, -0.27, 1.05, 1.42)
+            ),
+            "late_st": Curve(
+                (-2.51, -0.41, 0.22, 0.86, 1.63, 3.02, 4.71), (-0.98, -0.14, 0.12, 0.09, -0.06, 0.20, 0.50)
+            ),
+            "lowest_st": Curve(
+                (-4.23, -2.10, -0.70, 0.33, 1.15, 2.82, 4.44), (-1.68, -1.08, -0.43, 0.22, 0.53, 0.93, 1.15)
+            ),
+            "slope_st_s": Curve(
+                (-24.88, -13.20, -6.18, -3.11, 0.56, 4.75, 19.42),
+                (0.21, -0.29, -0.46, 0.01, 0.20, 0.20, 0.56),
+            ),
+            "voiced_ms": Curve(
+                (290.00, 520.00, 770.00, 1170.00, 1740.00, 2360.00, 2980.00),
+                (-1.12, -0.73, -0.40, 0.05, 0.54, 0.74, 0.79),
+            ),
+            "words": Curve(
+                (1.00, 2.00, 3.00, 4.00, 6.00, 9.00, 13.00, 18.00),
+                (-1.22, -0.79, -0.26, -0.21, -0.07, 0.15, 0.73, 1.22),
+            ),
+        }
+    ),
 )

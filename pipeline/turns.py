@@ -48,6 +48,7 @@ FRAME_SLACK_S: Final = 0.005  # the frame that completes it comes a little after
 _ROUNDING_S: Final = 0.001
 WRONG_GUESSES: Final = 2  # in a row: this one has not
 GUESSED: Final = 0.8  # what an agent is told of words that are not final
+_LIKELY: Final = 0.5  # that the turn is over: an answer is prepared, which will more often be wanted than not
 UNSURE: Final = 0.5  # final words with less are no confirmation
 CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
 
@@ -147,7 +148,7 @@ class Turns(Overlaps):
         if not settings.prepare_early or not words.text:
             return False
         if words.p_eot is not None:
-            return words.p_eot >= settings.eot_threshold and now < self._endpoint_at()
+            return words.p_eot >= _LIKELY and now < self._endpoint_at()
         delay_ms = self._endpointing.delay_ms(words.text, self._expected)
         in_time = not words.final or now < self._silent_since + delay_ms / 1000
         return delay_ms <= settings.endpoint_ms and in_time
