@@ -58,6 +58,7 @@ class TurnMachine(ABC):
         self._wanted_since: float | None = None  # from when on its partial results ask for the floor
         self._unexplained_since: float | None = None  # voice that the words so far do not account for
         self._asked_after = ""  # the words after which a voice that goes on was asked about
+        self._asked_at = now  # when the words of the turn that may be over were asked for
         self._worded_at = now  # when the last new word of a voice that goes on was there
         self._voice_since = now  # when the voice that goes on began, after a pause too
         self._noisy_until = now

@@ -141,6 +141,14 @@ class WordlessVoices(TurnMachine, ABC):
         """Something has been taken for a voice on this line that was none."""
         return now < self._noisy_until
 
+    def _in_hindsight_at(self) -> float:
+        """From when on a word whose end the noise hid is over."""
+        return self._silent_since + WORDLESS_IN_NOISE_S
+
+    def _asked_early(self, now: float) -> bool:
+        """The words so far were asked for when the last one may not have been over yet."""
+        return self.is_noisy(now) and self._asked_at < self._in_hindsight_at()
+
     def says_more(self, text: str) -> bool:
         """There are words in `text` that nobody has taken note of."""
         known = self._answered

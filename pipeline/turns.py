@@ -72,8 +72,9 @@ class Turns(Overlaps):
     def _judge_words(self, now: float) -> Inner:
         words = self._words
         doubtful = self._voiced_ms < self._settings.min_speech_ms or self.is_noisy(now)
-        noise = doubtful and words is not None and not words.text and not words.failed
-        return Inner.NOISE_HEARD if noise else Inner.TURN_TAKEN
+        if not doubtful or not _is_empty(words):
+            return Inner.TURN_TAKEN
+        return Inner.DECODE_DUE if self._asked_early(now) else Inner.NOISE_HEARD
 
     def _judge_patience(self, now: float) -> Inner:
         return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.GUESS_DUE
@@ -112,6 +113,7 @@ class Turns(Overlaps):
 
     def _decode(self, event: Event | None, now: float) -> None:
         self._actions.append(Decode(self.turn))
+        self._words, self._asked_at = None, now
         patience_ms = self._endpointing.base_ms + self._settings.stt_deadline_ms
         asked_late_at = now + self._settings.stt_deadline_ms / 1000  # the silence was found in hindsight
         self._overdue_at = max(self._silent_since + patience_ms / 1000, asked_late_at)
@@ -138,7 +140,8 @@ class Turns(Overlaps):
         assert isinstance(event, Understood)
         self._follow_words(event.text, now)
         self._words = event
-        self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
+        asks_again = _is_empty(event) and self._asked_early(now)
+        self._arm(self._in_hindsight_at() if asks_again else self._endpoint_at(), Inner.TURN_TAKEN)
         if self._is_likely(event, now):
             self._step(Inner.TURN_LIKELY, None, now)
 
@@ -324,6 +327,10 @@ class Turns(Overlaps):
     def _break_off(self, event: Event | None, now: float) -> None:
         self._end_reason = EndReason.FAR_END
         self._end(event, now)
+
+
+def _is_empty(words: Understood | None) -> bool:
+    return words is not None and not words.text and not words.failed
 
 
 _JUDGES: Final[Mapping[Inner, Callable[[Turns, float], Inner]]] = MappingProxyType(

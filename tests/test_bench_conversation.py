@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from bench import conversation_echo as echoes
 from bench import conversation_report, conversation_wire_report
 from bench.conversation import call, phrasebook, processes, script, wire
 from bench.conversation_caller import FRAME, Caller, Truth
+from bench.conversation_clock import converse
 from bench.conversation_figures import hush_ms, stretches, summary
 from bench.conversation_followed import (
     completed,
@@ -21,9 +23,10 @@ from bench.conversation_followed import (
     samples_heard,
     silent_from_s,
 )
-from bench.conversation_scenarios import SCENARIOS
+from bench.conversation_scenarios import SCENARIOS, Dice
 from bench.conversation_sounds import RATE_HZ, agent_words
 from bench.conversation_turns import measure
+from pipeline.agent import UserSaid, UserSilent
 
 NOT_YET = {"talk to someone beside", "echo of a room"}
 """What is not solved: a voice nearly as loud as the caller's own is taken for it, and a room for a voice."""
@@ -41,6 +44,19 @@ def test_the_agent_does_what_the_scenario_wants(name: str) -> None:
 def test_the_virtual_clock_carries_opus(name: str) -> None:
     found = [call(name, seed, codec="opus")[1] for seed in range(3)]
     assert sum(each.good for each in found) >= 2, [each.why for each in found]
+
+
+@pytest.mark.parametrize("codec", ["pcmu", "opus"])
+def test_a_single_word_is_answered_in_steady_noise_as_loud_as_it_is(codec: str) -> None:
+    """Whether or not the voice detector hears all of it: the agent does not ask whether anybody is there."""
+    for seed in (1, 2, 6):
+        played = script("steady noise at 0 dB", seed)
+        word = Dice(phrasebook(), "steady noise at 0 dB", seed).say("Tuesday.")
+        played = replace(played, cues=tuple(replace(cue, sound=word) for cue in played.cues))
+        taped = converse(played, seed, codec=codec)
+        said = [event.text for event in taped.events if isinstance(event, UserSaid)]
+        assert said == ["tuesday", "tuesday"]
+        assert not any(isinstance(event, UserSilent) for event in taped.events)
 
 
 def test_a_call_sounds_the_same_in_every_process() -> None:

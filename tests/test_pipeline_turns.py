@@ -713,6 +713,50 @@ def test_in_noise_a_word_that_was_being_said_at_the_pause_moves_the_end_of_the_t
     assert 3.7 < reply.silent_since <= 3.9
 
 
+def in_a_pause_on_a_noisy_line() -> Turns:
+    """The first half of a word was heard until 3.0, and nothing is understood yet."""
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStopped(2.0, 900), 2.0)
+    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    turns.receive(SpeechReady(turns.turn), 2.1)
+    turns.receive(ReplyHeard(turns.turn), 2.5)
+    turns.receive(SpeechStarted(), 2.8)
+    turns.receive(SpeechStopped(3.0, 180), 3.1)
+    turns.handle_timer(3.2)
+    assert Decode(turns.turn) in asked(turns)
+    return turns
+
+
+def test_in_noise_a_word_of_which_only_the_beginning_was_heard_is_asked_for_again() -> None:
+    """It was not over when the recogniser was asked first."""
+    turns = in_a_pause_on_a_noisy_line()
+    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    assert turns.timer_at() == 3.5
+    turns.handle_timer(3.5)
+    assert Decode(turns.turn) in asked(turns)
+    turns.receive(Understood(turns.turn, "tuesday", 0.9, p_eot=0.9), 3.75)
+    assert turns.state is State.REPLYING
+
+
+def test_in_noise_a_partial_result_is_enough_for_such_a_word() -> None:
+    turns = in_a_pause_on_a_noisy_line()
+    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    turns.handle_timer(3.5)
+    turns.receive(Overheard(turns.turn, "tuesday"), 3.52)
+    assert turns.state is State.PRESUMING
+
+
+def test_in_noise_what_has_no_word_in_hindsight_either_is_none() -> None:
+    turns = in_a_pause_on_a_noisy_line()
+    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    turns.handle_timer(3.5)
+    asked(turns)
+    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.75)
+    turns.handle_timer(4.2)
+    assert turns.state is State.LISTENING
+    assert not any(isinstance(action, (Decode, StartReply)) for action in actions(turns))
+
+
 def test_in_noise_a_voice_that_goes_on_is_given_half_a_second_for_a_word() -> None:
     turns = on_a_noisy_line()
     turns.receive(SpeechStopped(2.0, 900), 2.0)
