@@ -22,9 +22,15 @@ VOICE_HZ: Final = 24_000
 """A rate of neural voices: what is said has to be resampled, as in life."""
 
 SENTENCE_S: Final = 1.5
-MONOLOGUE_S: Final = 30.0
-MONOLOGUES: Final = 20
+MONOLOGUE_S: Final = 20.0
+"""No longer than a voice may take for the words: one that goes on is taken to have no end, and espeak-ng
+speaks in its place, at a cost that is not the server's."""
+
+MONOLOGUES: Final = 30
 _MONOLOGUE: Final = "monologue"
+
+SENTENCE: Final = "This is the answer of the agent."
+LONG_SENTENCE: Final = f"This is the {_MONOLOGUE} of the agent."
 
 
 class Stub:
@@ -86,10 +92,10 @@ class Talker:
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
         """See `pipeline.agent.Conversation`."""
         if not self._monologue:
-            yield Say("This is the answer of the agent.")
+            yield Say(SENTENCE)
         elif isinstance(event, CallOpened):
             for _ in range(MONOLOGUES):
-                yield Say(f"This is the {_MONOLOGUE} of the agent.", interruptible=False)
+                yield Say(LONG_SENTENCE, interruptible=False)
 
     def report(self) -> AgentReport:
         """Nothing came of it."""

@@ -13,8 +13,10 @@ from bench.call_caller import Mode, mulaw, speech
 from bench.call_figures import loop_lag_ms, pacing, percentiles
 from bench.call_line import Line, LineState
 from bench.call_phases import Phases, Plan, kept_up, paced
+from bench.call_server import LONG_SENTENCE, SENTENCE, VOICE_HZ, Voice
 from bench.call_site import bare, serving
 from pipeline import kernels
+from pipeline.engines.guard import Guard, GuardedVoice
 
 PLAN = Plan(calls=2, seconds=9.0, single_seconds=5.0, rates=(4,), rate_seconds=2.0, sweep=(2,))
 
@@ -53,6 +55,14 @@ def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     whole = {"one": figures, "many": figures, "many_always": always, "bare_1": beside, "bare_n": beside}
     rows = call_report.rows(whole | {"set_up": steps, "start_warm_s": warm_s})
     assert all(row[2] and row[4] in ("met", "missed") for row in rows)
+
+
+@pytest.mark.parametrize("text", [SENTENCE, LONG_SENTENCE])
+async def test_the_voice_of_the_bench_is_not_taken_for_one_without_an_end(text: str) -> None:
+    """Else another voice speaks in its place, and what that costs is put down to the server."""
+    voice = GuardedVoice(Voice(), Guard("tts", "bench"), last=True)
+    samples = [chunk.samples async for chunk in voice.speak(text, language="en")]
+    assert sum(each.size for each in samples) > VOICE_HZ
 
 
 def test_the_callers_codec_is_the_one_that_the_server_understands() -> None:
