@@ -653,6 +653,23 @@ def echo_remember(rings: Floats, position: int, fine: Floats, coarse: Floats) ->
         rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
 
 
+@_compiled(_VOID(_F32, _F32, _F32), fastmath=True)
+def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
+    """Adds a frame's products at every lag to those that are remembered. Lags innermost, side by side in a
+    register: a sum for each lag on its own takes eight times as long."""
+    for j in range(ECHO_LAGS):
+        products[j] *= np.float32(_MEMORY)
+    for i in range(0, ECHO_COARSE, 4):
+        part = played[i : i + ECHO_LAGS + 3]
+        for j in range(ECHO_LAGS):
+            products[j] += (
+                heard[i] * part[j]
+                + heard[i + 1] * part[j + 1]
+                + heard[i + 2] * part[j + 2]
+                + heard[i + 3] * part[j + 3]
+            )
+
+
 @_compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True)
 def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> None:
     """Adds a frame to the correlation at every lag (`sums`: products, played energies), and follows the lag
@@ -665,12 +682,8 @@ def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> 
     memory = np.float32(_MEMORY)
     state[_ENERGY] = memory * state[_ENERGY] + energy
     products, energies = sums[0], sums[1]
+    _echo_correlate(heard, played, products)
     for j in range(ECHO_LAGS):
-        part = played[j : j + ECHO_COARSE]
-        total = np.float32(0.0)
-        for i in range(ECHO_COARSE):
-            total += heard[i] * part[i]
-        products[j] = memory * products[j] + total
         energies[j] = memory * energies[j] + max(running, np.float32(0.0))
         if j + 1 < ECHO_LAGS:
             running += played[j + ECHO_COARSE] * played[j + ECHO_COARSE] - played[j] * played[j]

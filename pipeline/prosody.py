@@ -55,12 +55,12 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
     """The prosody before the pause that ends `audio`: int16 at any multiple of 4 kHz. Takes 0.3 ms."""
     ratio = rate_hz // kernels.PROSODY_HZ
     size = min(len(audio), int(_LOOK_BACK_S * rate_hz)) // ratio * ratio
-    thin = audio[len(audio) - size :].reshape(-1, ratio).mean(axis=1, dtype=np.float32)
+    thin = _thinned(audio[len(audio) - size :], ratio)
     count = (len(thin) - kernels.PROSODY_WINDOW - kernels.PROSODY_LONGEST) // kernels.PROSODY_HOP
     if count < _LEAST:
         return _SILENT
     rows = np.empty((count, 3), np.float32)
-    kernels.prosody(np.ascontiguousarray(thin), rows)
+    kernels.prosody(thin, rows)
     level_db = 20.0 * np.log10(rows[:, 0] + _FLOOR)
     voiced = (rows[:, 2] > _VOICING) & (level_db > level_db.max() - _LOUD_DB)
     at = np.flatnonzero(voiced)
@@ -69,6 +69,17 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
     pitch_st = 12.0 * np.log2(rows[at, 1])
     own = np.abs(pitch_st - np.median(pitch_st)) < _RANGE_ST
     return _measured(pitch_st[own], level_db, at[own]) if own.sum() >= _LEAST else _SILENT
+
+
+def _thinned(audio: Pcm, ratio: int) -> npt.NDArray[np.float32]:
+    """The mean of each `ratio` samples. Column by column: numpy's mean over so short rows takes 14 times as
+    long."""
+    columns = audio.reshape(-1, ratio)
+    total = columns[:, 0].astype(np.float32)
+    for column in range(1, ratio):
+        total += columns[:, column]
+    total /= ratio
+    return total
 
 
 def is_pitched(audio: Pcm, rate_hz: int) -> bool:
