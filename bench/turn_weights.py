@@ -50,7 +50,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.turn_cues import Cue
 from pipeline.turn_odds import Curve, Odds
 '''
 
