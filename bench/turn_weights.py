@@ -24,7 +24,7 @@ TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
 CLAUSES: Final = 2.0
 """What a pause counts after words that could be all: there the voice has to decide, and they are few."""
 
-HASTE: Final = 0.5
+HASTE: Final = 1.0
 """Added where somebody asks or says one word: that wants an answer soon."""
 
 _RIDGE: Final = 0.3

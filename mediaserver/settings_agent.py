@@ -74,7 +74,7 @@ class SessionSettings(Table):
     `endpoint_ms`."""
 
     endpoint_ms: int = Field(default=500, ge=100, le=5000)
-    eot_threshold: float = Field(default=0.85, gt=0, le=1)
+    eot_threshold: float = Field(default=0.8, gt=0, le=1)
     eot_action_delay_ms: int = Field(default=0, ge=0, le=5000)
     eot_timeout_ms: int = Field(default=0, ge=0, le=20_000)
     duck_ms: int = Field(default=240, ge=40, le=5000)

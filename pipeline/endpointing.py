@@ -77,10 +77,10 @@ class EndOfTurn:
     the rarer is a pause of that length (`PAUSES`), so the odds of an end grow by the inverse of its share,
     and the turn is taken where they reach the threshold; nobody is waited for longer than `timeout_ms`.
 
-    Delays fitted for each probability to the very pauses of `bench conversation` cut off no more than a tenth
+    Delays fitted for each probability to the very pauses of `bench conversation` cut off about a tenth
     fewer of them at the same mean."""
 
-    threshold: float = 0.85
+    threshold: float = 0.8
     action_delay_ms: int = 300
     timeout_ms: int = 1600
 
