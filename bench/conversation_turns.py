@@ -91,20 +91,22 @@ def _of_set(each: Set, voices: Sequence[Voice]) -> list[Silence]:
 
 
 def _figures(silences: Sequence[Silence]) -> dict[str, Any]:
-    points = [(*_at(policy, silences), policy) for policy in _policies()]
+    real = _with_real_lengths(silences)
+    points, real_points = (
+        [(*_at(policy, each), policy) for policy in _policies()] for each in (silences, real)
+    )
     pauses = [each for each in silences if each.gap_ms is not None]
     found: dict[str, Any] = {"pauses": len(pauses), "ends": len(silences) - len(pauses)}
     for budget in BUDGETS_MS:
         delay, cut, policy = _best(points, budget)
         fixed = EndOfTurn(action_delay_ms=budget, timeout_ms=budget)
-        real = _with_real_lengths(silences)
         found[f"at_{budget}_ms"] = {
             "cut_off": round(cut, 4),
             "mean_delay_ms": round(delay, 1),
             "knobs": [policy.threshold, policy.action_delay_ms, policy.timeout_ms],
             "fixed_silence": round(_at(fixed, silences)[1], 4),
             "inside_cut_off": _share(policy, pauses, Place.INSIDE),
-            "real_lengths": round(_best([(*_at(each, real), each) for each in _policies()], budget)[1], 4),
+            "real_lengths": round(_best(real_points, budget)[1], 4),
             "real_lengths_fixed_silence": round(_at(fixed, real)[1], 4),
         }
     found["defaults"] = [round(each, 4) for each in _at(EndOfTurn(), silences)]

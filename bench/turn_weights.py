@@ -18,7 +18,7 @@ from bench.conversation_pauses import TUNING_VOICES, Place, moments, read, speak
 from pipeline.sentence_ends import sentence_ends
 from pipeline.turn_cues import Cue
 from pipeline.turn_odds import Curve, Odds, Terms
-from pipeline.turn_scorer import ASKING, ENDS, ENDS_LAST, WORDS, BuiltInScorer
+from pipeline.turn_scorer import ASKING, ENDS, ENDS_LAST, OF_WORDS, WORDS, BuiltInScorer
 
 TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
 CLAUSES: Final = 2.0
@@ -108,7 +108,7 @@ class Columns:
         }
         cues = {cue: float(weights[column]) for cue, column in self.cues.items()}
         for cue in (Cue.QUESTION, Cue.LONE_WORD):
-            cues[cue.name.lower()] += HASTE
+            cues[cue] += HASTE
         return Odds(prior=float(weights[0]), unheard=unheard, cues=cues, curves=curves)
 
 
@@ -150,7 +150,7 @@ def weigh(terms: Sequence[Terms], places: Sequence[Place | None]) -> Odds:
 
 def _without_words(terms: Terms) -> Terms:
     measures = {name.removeprefix(ASKING): value for name, value in terms.measures.items()}
-    return Terms(frozenset(), {name: measures[name] for name in measures.keys() - {WORDS, *_ENDS}})
+    return Terms(frozenset(), {name: measures[name] for name in measures.keys() - OF_WORDS})
 
 
 def _without_ends(terms: Terms) -> Terms:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -41,8 +41,8 @@ class Asked(Enum):
     NOTHING = auto()  # it was no question
 
 
-class Cue(Enum):
-    """One piece of evidence."""
+class Cue(StrEnum):
+    """One piece of evidence; `pipeline.turn_weights` has it by its value, the name in small letters."""
 
     DANGLING = auto()  # "and", "the"
     WANTING = auto()  # "need"

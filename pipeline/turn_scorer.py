@@ -25,7 +25,9 @@ ENDS: Final = "ends"
 ENDS_LAST: Final = "ends_last"
 WORDS: Final = "words"
 ASKING: Final = "asking_"
-"""Names of measures; the others are those of `Prosody`, with `ASKING` in front where somebody asks."""
+OF_WORDS: Final = frozenset({WORDS, ENDS, ENDS_LAST})
+"""Names of measures, those of the words together; the others are those of `Prosody`, with `ASKING` in front
+where somebody asks."""
 
 _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
@@ -34,12 +36,8 @@ _STORY_WORDS: Final = 8
 _STORY: Final = 0.56  # waits for half a second: between two sentences people mostly pause for less
 _TURN_MS: Final = 200  # voiced; a pitch needs a phrase to be measured against
 _WORD: Final = re.compile(r"[\w']+")
-_OF_WORDS: Final = frozenset({WORDS, ENDS, ENDS_LAST})
-_BREAKS_IN: Final = Cue.BREAKS_IN.name.lower()
-_SHORT: Final = frozenset(
-    cue.name.lower() for cue in (Cue.QUESTION, Cue.QUESTION_BEGUN, Cue.BREAKS_IN, Cue.CLOSING)
-)
 _ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
+_SHORT: Final = _ASKS | {Cue.BREAKS_IN, Cue.CLOSING}
 
 
 class BuiltInScorer:
@@ -61,10 +59,10 @@ class BuiltInScorer:
         p = odds.p(terms, heard=WORDS in terms.measures)
         if _may_be_a_story(terms, evidence.asked):
             return min(p, _STORY)
-        if _BREAKS_IN not in terms.cues:
+        if Cue.BREAKS_IN not in terms.cues:
             return p
         # A raised voice is no reason to wait, a falling one still says that they are done.
-        words = {name: terms.measures[name] for name in terms.measures.keys() & _OF_WORDS}
+        words = {name: terms.measures[name] for name in terms.measures.keys() & OF_WORDS}
         return max(p, odds.p(Terms(terms.cues, words)))
 
     def terms(self, evidence: TurnEvidence) -> Terms:
@@ -78,7 +76,7 @@ class BuiltInScorer:
         measures[WORDS] = float(text.count(" ") + 1)
         if self._ends is not None and evidence.language.startswith("en"):
             measures[ENDS], measures[ENDS_LAST] = self._ends.odds(_WORD.findall(evidence.words))
-        return Terms(frozenset(cue.name.lower() for cue in cues), measures)
+        return Terms(cues, measures)
 
 
 def by_words(evidence: TurnEvidence) -> float | None:

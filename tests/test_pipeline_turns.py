@@ -666,6 +666,16 @@ def on_a_noisy_line() -> Turns:
     return turns
 
 
+def answered_on_a_noisy_line(until: float) -> Turns:
+    """What was said is answered, and the answer is heard at `until`."""
+    turns = on_a_noisy_line()
+    turns.receive(SpeechStopped(2.0, 900), 2.0)
+    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    turns.receive(SpeechReady(turns.turn), 2.1)
+    turns.receive(ReplyHeard(turns.turn), until)
+    return turns
+
+
 def test_in_noise_the_end_of_a_turn_counts_from_its_last_word() -> None:
     """Not from the last sound that was as loud as the caller."""
     turns = on_a_noisy_line()
@@ -679,11 +689,7 @@ def test_in_noise_the_end_of_a_turn_counts_from_its_last_word() -> None:
 
 def test_in_noise_a_word_that_was_known_at_the_pause_is_none_of_the_voice_after_it() -> None:
     """Noise that follows the caller's last word, again and again, does not make it younger."""
-    turns = on_a_noisy_line()
-    turns.receive(SpeechStopped(2.0, 900), 2.0)
-    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
-    turns.receive(SpeechReady(turns.turn), 2.1)
-    turns.receive(ReplyHeard(turns.turn), 4.0)
+    turns = answered_on_a_noisy_line(4.0)
     turns.receive(SpeechStarted(), 5.0)
     turns.receive(SpeechStopped(5.5, 400), 5.6)
     turns.receive(Overheard(turns.turn, "tuesday"), 5.65)
@@ -715,11 +721,7 @@ def test_in_noise_a_word_that_was_being_said_at_the_pause_moves_the_end_of_the_t
 
 def in_a_pause_on_a_noisy_line() -> Turns:
     """The first half of a word was heard until 3.0, and nothing is understood yet."""
-    turns = on_a_noisy_line()
-    turns.receive(SpeechStopped(2.0, 900), 2.0)
-    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
-    turns.receive(SpeechReady(turns.turn), 2.1)
-    turns.receive(ReplyHeard(turns.turn), 2.5)
+    turns = answered_on_a_noisy_line(2.5)
     turns.receive(SpeechStarted(), 2.8)
     turns.receive(SpeechStopped(3.0, 180), 3.1)
     turns.handle_timer(3.2)

@@ -44,6 +44,15 @@ async def offered(phone: Endpoint) -> Call:
     return await asyncio.wait_for(anext(phone.incoming()), PATIENCE_S)
 
 
+async def talking(phone: Endpoint, peer: RawCall) -> Call:
+    """The call of `peer`, answered by `phone`."""
+    answering = asyncio.create_task(peer.answered())
+    call = await offered(phone)
+    await call.answer()
+    await answering
+    return call
+
+
 async def test_an_answer_that_is_never_acknowledged(monkeypatch: pytest.MonkeyPatch, phone: Endpoint) -> None:
     monkeypatch.setattr("sip.acceptance.GIVE_UP_S", 1.2)  # half a minute otherwise
     async with RawCall(port_of(phone), NUMBER) as peer:
@@ -88,10 +97,7 @@ async def test_the_same_invite_again_and_by_another_way(phone: Endpoint) -> None
 async def test_both_change_the_call_at_once(phone: Endpoint) -> None:
     """Theirs is refused with 491 while ours is under way; ours is repeated after theirs was refused."""
     async with RawCall(port_of(phone), NUMBER) as peer:
-        answering = asyncio.create_task(peer.answered())
-        call = await offered(phone)
-        await call.answer()
-        await answering
+        call = await talking(phone, peer)
         holding = asyncio.create_task(call.hold())
         ours = await peer.asked("INVITE")
         peer.send(peer.request("INVITE", "Content-Type: application/sdp", body=peer.offer))
@@ -124,10 +130,7 @@ async def test_a_burst_at_capacity_is_refused_within_200_ms(phone: Endpoint) -> 
 
 async def test_a_key_that_is_signalled_twice_counts_once(phone: Endpoint) -> None:
     async with RawCall(port_of(phone), NUMBER) as peer:
-        answering = asyncio.create_task(peer.answered())
-        call = await offered(phone)
-        await call.answer()
-        await answering
+        call = await talking(phone, peer)
         ear = Party(call)
         for key in (1, 1, 2):
             peer.key(key)
@@ -143,10 +146,7 @@ async def test_a_key_that_is_signalled_twice_counts_once(phone: Endpoint) -> Non
 
 async def test_digits_by_event_by_info_and_by_tone(phone: Endpoint) -> None:
     async with RawCall(port_of(phone), NUMBER) as peer:
-        answering = asyncio.create_task(peer.answered())
-        call = await offered(phone)
-        await call.answer()
-        await answering
+        call = await talking(phone, peer)
         ear = Party(call)
         peer.send(peer.request("INFO", "Content-Type: application/dtmf-relay", body="Signal=5\r\n"))
         assert (await peer.final("INFO")).status == 200
