@@ -34,7 +34,7 @@ from pipeline.speakable import speakable
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.chat import Call, FakeChat, Part, acts_of, context
 from tests.support.conversation import play
-from tests.support.llm import BASE, BOOK, LOOK, FakeWeb, agent, words
+from tests.support.llm import BASE, BOOK, LOOK, SPARE, FakeWeb, agent, words
 
 
 def joined(chat: FakeChat, web: FakeWeb | None = None, **settings: Any) -> LlmConversation:
@@ -160,7 +160,6 @@ async def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[lis
     assert ["never"] in chat.answers
 
 
-SPARE = [{"base_url": "http://spare.example/v1", "model": "spare"}]
 GONE = EngineError("gone", retryable=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 
 import pytest
 
@@ -14,9 +15,9 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role
 from pipeline.voice import closing
-from tests.support.chat import Call, FakeChat, Part, context
+from tests.support.chat import Call, FakeChat, Part, Thought, context
 from tests.support.conversation import FakeLeg, FakeStt, FakeTts, play, voice
-from tests.support.llm import LOOK, FakeWeb, agent
+from tests.support.llm import LOOK, SPARE, FakeWeb, agent
 
 STORY = (
     "This is a long story about a house that stood on a hill and about the people who lived in it for years."
@@ -63,6 +64,39 @@ def test_a_slow_tool_leaves_no_dead_air() -> None:
         said = [entry.text for entry in result.transcript]
         assert said == ["Let me check.", "It is on its way."]
         assert max(leg.gaps()) < 2.0
+
+    play(scene)
+
+
+THOUGHTS: dict[str, list[Part]] = {
+    "apart": [part for _ in range(100) for part in (Thought("They ask for their order. "), 0.25)],
+    "marked": ["<think>", *(part for _ in range(100) for part in ("They ask for their order. ", 0.25))],
+    "unmarked": [part for _ in range(100) for part in ("\n\n", 0.25)],
+    "after words": ["Well. <think>", *(part for _ in range(100) for part in ("So they ask. ", 0.25))],
+}
+
+
+@pytest.mark.parametrize("kind", THOUGHTS)
+def test_the_next_model_answers_for_one_that_stays_in_its_thoughts(kind: str) -> None:
+    async def scene() -> None:
+        chat = FakeChat(["How can I help?"], THOUGHTS[kind])
+        spare = FakeChat(["It comes tomorrow.", Call("hang_up")])
+        leg = FakeLeg([(3.0, voice(1.0))])
+        session = Session(
+            leg=leg,
+            agent=agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()),
+            stt=FakeStt("my order"),
+            tts=FakeTts(),
+        )
+        result = await session.run()
+        assert result.reason is EndReason.AGENT
+        assert [entry.text for entry in result.transcript][-1] == "It comes tomorrow."
+        assert len(spare.requests) == 1
+        assert len(result.faults) == 1
+        asked = leg.started_at + 4.0
+        heard = [asked, *(moment for moment, _ in leg.frames if moment > asked)]
+        assert max(after - before for before, after in pairwise(heard)) < 2.2, "a filler, then the answer"
+        assert result.transcript[-1].start_ms < 10_000, "within the six seconds that both models have"
 
     play(scene)
 

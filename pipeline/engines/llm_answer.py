@@ -19,7 +19,7 @@ from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_consent import Pending, question, unreadable
 from pipeline.engines.llm_extract import ExtractSettings
 from pipeline.engines.llm_history import Exchange, History, Message, Round, Segment, ToolCall
-from pipeline.engines.llm_markup import MarkupGate, tidy
+from pipeline.engines.llm_markup import tidy
 from pipeline.engines.llm_schema import Misfit
 from pipeline.engines.llm_segments import Segmenter
 from pipeline.engines.llm_tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
@@ -177,18 +177,16 @@ class Answer:
         return each
 
     async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
-        chat, completion, segmenter = self._mind.chat, Completion(), Segmenter()
-        gate = MarkupGate(thinks=chat.thinks_first)
-        stream = chat.stream(
+        completion, segmenter = Completion(), Segmenter()
+        stream = self._mind.chat.stream(
             messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
         )
         async with closing(stream) as words:
             async for text in words:
-                for piece in segmenter.feed(gate.feed(text)):
+                for piece in segmenter.feed(text):
                     await self._say(each, piece)
-        for piece in (*segmenter.feed(gate.finish()), *segmenter.finish()):
+        for piece in segmenter.finish():
             await self._say(each, piece)
-        chat.has_thought(gate.has_thought)
         if may_call:
             each.calls = [self._numbered(call) for call in completion.calls()]
 

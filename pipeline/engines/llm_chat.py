@@ -16,6 +16,7 @@ from pipeline.boundary import contained
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.llm_completion import Completion
 from pipeline.engines.llm_history import Message
+from pipeline.engines.llm_markup import MarkupGate
 from pipeline.errors import EngineError, EngineTimeout
 from pipeline.foreign_json import clean_text
 from pipeline.voice import closing
@@ -87,32 +88,35 @@ class ChatModel:
 
 
 class _Patience:
-    """How long the words of one answer are waited for. Pings, and chunks with nothing in them, are no words:
-    many servers send them while the model behind them hangs. A model that is seen to think has the time of
-    all attempts, since another attempt would begin the thought anew."""
+    """How long the words of one answer are waited for: `first_s` for the first, `thinking_s` where the model
+    is seen to think. Pings, chunks with nothing in them, and thoughts are no words: many servers send them
+    while the model behind them hangs, and the caller hears none of them."""
 
-    __slots__ = ("_asked", "_settings", "_since", "first_s")
+    __slots__ = ("_asked", "_heard", "_name", "_since", "_stall_s", "_thinking_s", "first_s")
 
-    def __init__(self, settings: ChatSettings, attempts: int) -> None:
-        self.first_s = settings.timeout_s / attempts
-        self._settings = settings
-        self._asked = asyncio.get_running_loop().time()
-        self._since: tuple[int, float] | None = None
+    def __init__(self, name: str, first_s: float, *, thinking_s: float, stall_s: float) -> None:
+        self.first_s = first_s
+        self._name = name
+        self._thinking_s = thinking_s
+        self._stall_s = stall_s
+        self._asked = self._since = asyncio.get_running_loop().time()
+        self._heard = 0  # how much of the answer has come
 
-    async def next(self, events: AsyncIterator[str], completion: Completion) -> str:
+    async def next(self, events: AsyncIterator[str], *, heard: int, thinks: bool) -> str:
         """The next event. Raises TimeoutError where that takes too long, `EngineError` for none."""
-        async with asyncio.timeout_at(self._deadline(completion)):
-            data = await anext(events, None)
+        if heard != self._heard:
+            self._heard, self._since = heard, asyncio.get_running_loop().time()
+        wait_s = self._thinking_s if thinks else self.first_s
+        try:
+            async with asyncio.timeout_at(self._since + self._stall_s if heard else self._asked + wait_s):
+                data = await anext(events, None)
+        except TimeoutError:
+            if thinks:
+                raise EngineTimeout(f"{self._name} thinks without an end") from None
+            raise
         if data is None:
             raise EngineError("the model's answer broke off", retryable=True)
         return data
-
-    def _deadline(self, completion: Completion) -> float:
-        if not completion.length:
-            return self._asked + (self._settings.timeout_s if completion.thinks else self.first_s)
-        if self._since is None or self._since[0] != completion.length:
-            self._since = (completion.length, asyncio.get_running_loop().time())
-        return self._since[1] + self._settings.stall_s
 
 
 class Chat:
@@ -124,23 +128,11 @@ class Chat:
         self._since_thought = THOUGHTLESS  # answers
         self._models = tuple(models)
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
+        self._first_s = settings.timeout_s / len(self._attempts)
 
     def health(self) -> list[EngineHealth]:
         """How the models do."""
         return [model.guard.health for model in self._models]
-
-    @property
-    def thinks_first(self) -> bool:
-        """Whether answers may begin with thoughts of which only the end is marked: the model's template holds
-        the mark for their beginning, and its server does not part them from the words."""
-        return self._since_thought < THOUGHTLESS
-
-    def has_thought(self, thought: bool) -> None:
-        """Whether an answer brought the end of thoughts that had no beginning. The first such answer was
-        heard with its thoughts; the next ones wait for their end, until some have had none."""
-        if thought and not self.thinks_first:
-            log.warning("model thinks aloud, its server should part thoughts from words")
-        self._since_thought = 0 if thought else min(THOUGHTLESS, self._since_thought + 1)
 
     async def stream(
         self,
@@ -151,13 +143,14 @@ class Chat:
         may_call: bool = True,
         on_fault: Callable[[str], Awaitable[None]],
     ) -> AsyncGenerator[str, None]:
-        """The words of the answer; its calls are in `completion` at the end. `on_fault` hears of a failure
-        that was got over. Raises `EngineError`, `SaidNothing` among them, and `BrokenOff` for an answer that
-        had begun."""
+        """The words of the answer that can be said, without markup and thoughts; its calls are in
+        `completion` at the end. `on_fault` hears of a failure that was got over. Raises `EngineError`,
+        `SaidNothing` among them, and `BrokenOff` for an answer that had begun."""
         more: dict[str, Any] = {"stream": True} | ({"tools": list(tools)} if tools else {})
         if tools and not may_call:
             more["tool_choice"] = "none"
         failed: EngineError | None = None
+        until = asyncio.get_running_loop().time() + self.settings.timeout_s
         for model in _admitted(self._attempts):
             if failed is not None:
                 if len(self._models) == 1 and not failed.retryable:
@@ -167,7 +160,8 @@ class Chat:
             begun = False
             try:
                 body = self.settings.body(model.name, messages) | more
-                async with closing(self._guarded(model, body, completion)) as words:
+                stream = self._guarded(model, body, completion, self._patience(model, until))
+                async with closing(stream) as words:
                     async for text in words:
                         begun = begun or bool(text.strip())
                         yield text
@@ -179,15 +173,23 @@ class Chat:
         assert failed is not None  # the last attempt is always made
         raise failed
 
+    def _patience(self, model: ChatModel, until: float) -> _Patience:
+        """A model that thinks has the time of all attempts where another would only begin the thought anew.
+        Where somebody else can be asked, who may have the words at once, it has its share."""
+        left_s = until - asyncio.get_running_loop().time()
+        thinking_s = max(self._first_s, left_s) if model is self._models[-1] else self._first_s
+        stall_s = self.settings.stall_s
+        return _Patience(model.guard.name, self._first_s, thinking_s=thinking_s, stall_s=stall_s)
+
     async def _guarded(
-        self, model: ChatModel, body: Mapping[str, Any], completion: Completion
+        self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience
     ) -> AsyncGenerator[str, None]:
         """The words, and to the guard what became of the request."""
         asked = asyncio.get_running_loop().time()
         begun = False
         try:
             with contained(model.guard.name):
-                async with closing(self._words(model.endpoint, body, completion)) as words:
+                async with closing(self._words(model.endpoint, body, completion, patience)) as words:
                     async for text in words:
                         begun = begun or bool(text.strip())
                         yield text
@@ -202,20 +204,35 @@ class Chat:
         model.guard.succeeded()
 
     async def _words(
-        self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion
+        self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion, patience: _Patience
     ) -> AsyncGenerator[str, None]:
-        completion.finish_reason = ""  # of an attempt that brought nothing
-        patience = _Patience(self.settings, len(self._attempts))
+        completion.begin()
+        gate = MarkupGate(thinks=self._since_thought < THOUGHTLESS)
+        said = 0
         events = endpoint.stream_sse(
             PATH, body, first_s=patience.first_s, stall_s=max(patience.first_s, self.settings.stall_s)
         )
         async with closing(events):
             while not completion.finish_reason:
-                data = await patience.next(events, completion)
-                text = completion.feed(data)
+                thinks = completion.thinks or gate.is_hiding
+                data = await patience.next(events, heard=said + completion.asked, thinks=thinks)
+                text = gate.feed(completion.feed(data))
+                said += len(text.strip())
                 if text:
                     yield text
             await _drain(events)
+        rest = gate.finish()
+        self._note_thought(gate.has_thought)
+        if rest:
+            yield rest
+
+    def _note_thought(self, thought: bool) -> None:
+        """Whether an answer brought the end of thoughts that had no beginning: the model's template holds the
+        mark for that, and its server does not part them from the words. The first such answer was heard with
+        its thoughts; the next ones wait for their end, until some have had none."""
+        if thought and self._since_thought >= THOUGHTLESS:
+            log.warning("model thinks aloud, its server should part thoughts from words")
+        self._since_thought = 0 if thought else min(THOUGHTLESS, self._since_thought + 1)
 
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
         """The whole answer at once, of the first model that gives one in the time that they have together; as

@@ -39,14 +39,18 @@ class _Call:
 
 
 class Completion:
-    """Feed it the `data:` of every event, then ask for `calls`. `length`: characters of words and calls so
-    far; `thinks`: the model has thought, and the server keeps that apart."""
+    """Feed it the `data:` of every event, then ask for `calls`. `asked`: characters of calls so far;
+    `thinks`: the model has thought, and the server keeps that apart."""
 
-    __slots__ = ("_calls", "_places", "_text_length", "finish_reason", "length", "thinks")
+    __slots__ = ("_calls", "_places", "_text_length", "asked", "finish_reason", "thinks")
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """An answer begins; what came before it was none."""
         self.finish_reason = ""
-        self.length = 0
+        self.asked = 0
         self.thinks = False
         self._text_length = 0
         self._calls: list[_Call] = []
@@ -83,7 +87,6 @@ class Completion:
 
     def _take_text(self, content: str) -> str:
         self._text_length += len(content)
-        self.length += len(content)
         if self._text_length > MAX_TEXT:
             raise EngineError("the model does not stop talking", retryable=False)
         return content
@@ -99,7 +102,7 @@ class Completion:
         if name != call.name:
             call.name += name
         call.arguments += arguments
-        self.length += len(name) + len(arguments)
+        self.asked += len(name) + len(arguments)
         if len(call.arguments) > MAX_ARGUMENTS or len(call.name) > 200:
             raise EngineError("the model's call of a tool is too long", retryable=False)
 

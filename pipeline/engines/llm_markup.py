@@ -70,6 +70,11 @@ class MarkupGate:
         self._held = ""
         self._waits = thinks
 
+    @property
+    def is_hiding(self) -> bool:
+        """What comes now is not said: it belongs to something that was begun, and has not ended."""
+        return bool(self._held) and (self._waits or _HIDDEN_OPEN.match(self._held) is not None)
+
     def feed(self, text: str) -> str:
         """More of the stream; what of it may go on."""
         seen, self._held = max(0, len(self._held) - _LONGEST_MARK), self._held + text

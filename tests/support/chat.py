@@ -24,8 +24,15 @@ class Call:
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
 
 
-Part: TypeAlias = str | Call | float | Exception
-"""Words, a call, seconds of thinking, or what goes wrong."""
+@dataclass(frozen=True)
+class Thought:
+    """What the model thinks, where its server keeps that apart from the words."""
+
+    text: str
+
+
+Part: TypeAlias = str | Thought | Call | float | Exception
+"""Words, thoughts, a call, seconds of nothing, or what goes wrong."""
 
 Form: TypeAlias = str | float | Exception
 Script: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Part]]
@@ -38,6 +45,8 @@ def chunks(parts: Sequence[Part]) -> list[str | float | Exception]:
     for part in parts:
         if isinstance(part, str):
             out += [_chunk({"content": part[at : at + 5]}) for at in range(0, len(part), 5)]
+        elif isinstance(part, Thought):
+            out.append(_chunk({"reasoning_content": part.text}))
         elif isinstance(part, Call):
             text = part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments)
             half = len(text) // 2

@@ -21,6 +21,7 @@ BOOK = {
     "url": "https://crm.example/days/{day}",
     "parameters": DAY,
 }
+SPARE = [{"base_url": "http://spare.example/v1", "model": "spare"}]
 LOOK = {"name": "look", "description": "Look up.", "method": "GET", "url": "https://crm.example/find"}
 
 
