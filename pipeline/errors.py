@@ -76,10 +76,12 @@ class EngineResting(EngineError):
 
 
 class EngineRefused(EngineError):
-    """The engine works, but not on this request (a text it cannot say, audio it cannot read)."""
+    """The engine works, but not on this request (a text it cannot say, audio it cannot read). `unsupported`:
+    fields of the request that it says it does not know, where it says so."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, unsupported: frozenset[str] = frozenset()) -> None:
         super().__init__(message, retryable=False)
+        self.unsupported = unsupported
 
 
 def passes(error: EngineError) -> bool:

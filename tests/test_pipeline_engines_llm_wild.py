@@ -16,7 +16,9 @@ from pipeline.agent import AgentAct, CallOpened, Say, Trouble, UserSaid
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_chat import THOUGHTLESS
 from pipeline.engines.llm_conversation import LlmConversation
+from pipeline.errors import EngineError
 from pipeline.reach import Reach, reaching
+from pipeline.transcript import Role, TranscriptEntry
 from tests.support.chat import acts_of, context
 from tests.support.wild import DONE, SSE, Piece, WildServer, event, wild_server
 
@@ -181,6 +183,100 @@ async def test_a_call_without_arguments_has_none(arguments: object) -> None:
     async with calling(answer, FINE) as (_, conversation):
         acts = await acts_of(conversation, HELLO)
         assert [type(act).__name__ for act in acts] == ["Say", "HangUp"]
+
+
+# What a server does not know -------------------------------------------------------------------------------
+
+
+def refusal(status: int, body: object) -> list[Piece]:
+    head = f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    return [head.encode(), json.dumps(body).encode()]
+
+
+def openai_refusal(param: str, message: str, code: str) -> list[Piece]:
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return refusal(400, {"error": error})
+
+
+NO_MAX_TOKENS = openai_refusal(
+    "max_tokens",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    " instead.",
+    "unsupported_parameter",
+)
+NO_TEMPERATURE = openai_refusal(
+    "temperature",
+    "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value is"
+    " supported.",
+    "unsupported_value",
+)
+EXTRA = refusal(
+    422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "temperature"], "msg": "Extra inputs"}]}
+)
+TOO_LONG = openai_refusal(
+    "messages",
+    "This model's maximum context length is 8192 tokens. Reduce the messages, the temperature of this"
+    " discussion, or max_tokens.",
+    "context_length_exceeded",
+)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "sent"),
+    [
+        ([NO_MAX_TOKENS, NO_TEMPERATURE], {"max_completion_tokens"}),
+        ([NO_TEMPERATURE, NO_MAX_TOKENS], {"max_completion_tokens"}),
+        ([NO_MAX_TOKENS], {"max_completion_tokens", "temperature"}),
+        ([EXTRA], {"max_tokens"}),
+        ([], {"max_tokens", "temperature"}),
+    ],
+    ids=["both", "the-other-way-round", "azure", "fastapi", "neither"],
+)
+async def test_a_field_that_a_model_does_not_take_is_left_out_from_then_on(
+    refusals: list[list[Piece]], sent: set[str]
+) -> None:
+    fields = {"max_tokens": 200, "max_completion_tokens": 200, "temperature": 0.3}
+    async with calling(*refusals, FINE, max_tokens=200, temperature=0.3) as (server, conversation):
+        for _ in range(2):
+            acts = await acts_of(conversation, HELLO)
+            assert acts == [Say("Fine then.")], "nothing that belongs on the record"
+        assert len(server.requests) == len(refusals) + 2
+        for request in server.requests[-2:]:
+            assert {name: value for name, value in request.items() if name in fields} == {
+                name: fields[name] for name in sent
+            }
+
+
+@pytest.mark.parametrize("refused", [TOO_LONG, refusal(400, {"error": "no"})], ids=["too-long", "no-reason"])
+async def test_a_refusal_for_another_reason_is_one(refused: list[Piece]) -> None:
+    async with calling(refused, FINE, max_tokens=200, temperature=0.3) as (server, conversation):
+        with pytest.raises(EngineError, match="400"):
+            await acts_of(conversation, HELLO)
+        assert len(server.requests) == 1
+        await acts_of(conversation, HELLO)
+        assert server.requests[-1]["max_tokens"] == 200
+        assert server.requests[-1]["temperature"] == 0.3
+
+
+async def test_a_field_is_not_left_out_because_of_a_refusal_that_this_did_not_help() -> None:
+    async with calling(NO_MAX_TOKENS, TOO_LONG, FINE, max_tokens=200) as (server, conversation):
+        with pytest.raises(EngineError, match="400"):
+            await acts_of(conversation, HELLO)
+        await acts_of(conversation, HELLO)
+        assert server.requests[-1]["max_tokens"] == 200
+
+
+async def test_a_form_is_filled_in_by_a_model_that_takes_no_temperature() -> None:
+    form = {"properties": {"day": {"type": "string"}}, "required": ["day"]}
+    filled = json.dumps({"choices": [{"message": {"content": '{"day": "monday"}'}}]}).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    said = [TranscriptEntry(Role.CALLER, "on monday", 0, 1000)]
+    async with calling(NO_TEMPERATURE, [head, filled], temperature=0.3, extract={"schema": form}) as (
+        server, conversation,
+    ):  # fmt: skip
+        assert (await conversation.debrief(said)).extracted == {"day": "monday"}
+        assert ["temperature" in request for request in server.requests] == [True, False]
+        assert all("response_format" in request for request in server.requests)
 
 
 # Templates --------------------------------------------------------------------------------------------------

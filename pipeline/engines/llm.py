@@ -15,6 +15,7 @@ from pipeline.engines.llm_builtin import offered
 from pipeline.engines.llm_chat import Chat, ChatEndpoint, ChatModel
 from pipeline.engines.llm_client import ToolClient
 from pipeline.engines.llm_conversation import LlmConversation
+from pipeline.engines.llm_dialect import Dialect
 from pipeline.engines.llm_errand import Guest, invite
 from pipeline.engines.llm_http_tool import HttpTool
 from pipeline.engines.llm_mcp import McpServer
@@ -36,7 +37,7 @@ class Llm:
         self._web = web
         self._chat = Chat(
             [
-                ChatModel(each.model, endpoint, _guard(each, plan))
+                ChatModel(each.model, Dialect(endpoint), _guard(each, plan))
                 for each, endpoint in zip(plan.models, endpoints, strict=True)
             ],
             plan.chat,

@@ -34,12 +34,18 @@ KEEP_ALIVE_S: Final = 60.0
 CONNECT_S: Final = 2.0
 ANSWER_LIMIT: Final = 1_000_000  # bytes: the words of a minute, with times and probabilities, are a tenth
 EVENT_LIMIT: Final = 1024 * 1024
+REASON_LIMIT: Final = 4096  # bytes of an error
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
 _PASSING: Final = frozenset({408, 409, 425})
 _BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _RATE: Final = re.compile(r";\s*rate\s*=\s*\"?(\d{4,6})\b", re.IGNORECASE)  # RFC 2586
+_NOT_KNOWN: Final = re.compile(
+    r"\bun(?:supported|recogni[sz]ed|known|expected)|not[ _](?:support|permitted|allowed|accept)"
+    r"|extra_forbidden|deprecated",
+    re.IGNORECASE,
+)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
 _NO_SAMPLES: Final = (
     "application/json", "application/xml", "image/", "text/", "video/", *COMPRESSED_TYPES,
@@ -179,25 +185,28 @@ class ModelEndpoint:
         """The answer, once its head is there. Sent again at once if a kept connection turns out to be gone:
         the server has read nothing of it. Raises `EngineError` for a status that is not a success."""
         url = f"{self.base_url}/{path}"
+        sent = body()
         try:
-            answer = await self._client().post(url, allow_redirects=False, **body())
+            answer = await self._client().post(url, allow_redirects=False, **sent)
         except (aiohttp.ServerDisconnectedError, ConnectionResetError):
             answer = await self._client().post(url, allow_redirects=False, **body())
         if answer.status >= 300:
             async with answer:
-                raise self._refusal(answer, _reason(await answer.content.read(4096)))
+                raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
         if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
             answer.close()  # a kilobyte of it may be a gigabyte
             raise EngineError(f"{self.host} answers compressed, which nobody asked for", retryable=False)
         return answer
 
-    def _refusal(self, answer: aiohttp.ClientResponse, reason: str) -> EngineError:
+    def _refusal(
+        self, answer: aiohttp.ClientResponse, content: bytes, sent: Mapping[str, Any]
+    ) -> EngineError:
         status = answer.status
-        text = f"{self.host} answered {status}{reason}"
+        text = f"{self.host} answered {status}{_reason(content)}"
         if status in _BUSY:
             return EngineBusy(text, retry_after_s=_seconds(answer.headers.get("Retry-After", "")))
         if status in _REFUSED:
-            return EngineRefused(text)
+            return EngineRefused(text, unsupported=_unsupported(content, sent))
         return EngineError(text, retryable=status >= 500 or status in _PASSING)
 
     @contextmanager
@@ -281,6 +290,23 @@ def _reason(content: bytes) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""
     return next((f" ({name})" for name in names if isinstance(name, str) and _NAME.fullmatch(name)), "")
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    """Of an error's body, as much as says which one it is."""
+    content = bytearray()
+    while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
+        content += piece
+    return bytes(content[:REASON_LIMIT])
+
+
+def _unsupported(content: bytes, sent: Mapping[str, Any]) -> frozenset[str]:
+    """Fields of a request that its refusal names, if it says of anything that it is not known or taken:
+    "Unsupported parameter: 'max_tokens' is not supported with this model" and the like."""
+    text = content.decode("utf-8", "replace")
+    if _NOT_KNOWN.search(text) is None:
+        return frozenset()
+    return frozenset(re.findall(r"\w+", text)) & sent.keys()
 
 
 def _seconds(header: str) -> float:
