@@ -315,7 +315,34 @@ async def test_a_status_is_an_error_that_tells_whether_to_come_again(
         assert failure.value.retry_after_s == 7
 
 
-@pytest.mark.parametrize("header", ["", "soon", "-1", "nan", "Wed, 21 Oct 2015 07:28:00 GMT"])
+NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("header", "date", "seconds"),
+    [
+        ("7", NOON, 7),
+        ("86400", NOON, 300),
+        ("Wed, 21 Oct 2026 12:00:09 GMT", NOON, 9),
+        ("Wednesday, 21-Oct-26 12:00:09 GMT", NOON, 9),
+        ("Wed Oct 21 12:00:09 2026", NOON, 9),
+        ("Wed, 21 Oct 2026 11:00:00 GMT", NOON, 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", NOON, 300),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", "now", 300),
+    ],
+)
+async def test_a_server_says_when_to_come_again_in_seconds_or_by_its_clock(
+    fake: FakeOpenAi, header: str, date: str, seconds: float
+) -> None:
+    fake.manners = Manners(status=503, headers={"Retry-After": header, "Date": date})
+    with pytest.raises(EngineBusy) as failure:
+        await transcribe(engine("stt", fake))
+    assert failure.value.retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    "header", ["", "soon", "-1", "nan", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"]
+)
 async def test_a_strange_retry_after_is_none(fake: FakeOpenAi, header: str) -> None:
     fake.manners = Manners(status=429, headers={"Retry-After": header} if header else {}, body=b"\xff{")
     with pytest.raises(EngineBusy) as failure:

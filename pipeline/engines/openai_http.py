@@ -13,6 +13,8 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -204,7 +206,7 @@ class ModelEndpoint:
         status = answer.status
         text = f"{self.host} answered {status}{_reason(content)}"
         if status in _BUSY:
-            return EngineBusy(text, retry_after_s=_seconds(answer.headers.get("Retry-After", "")))
+            return EngineBusy(text, retry_after_s=_rest_s(answer.headers, datetime.now(UTC)))
         if status in _REFUSED:
             return EngineRefused(text, unsupported=_unsupported(content, sent))
         return EngineError(text, retryable=status >= 500 or status in _PASSING)
@@ -309,9 +311,22 @@ def _unsupported(content: bytes, sent: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text)) & sent.keys()
 
 
-def _seconds(header: str) -> float:
-    """`Retry-After` in seconds; 0 for none, a date, or nonsense."""
+def _rest_s(headers: Mapping[str, str], now: datetime) -> float:
+    """`Retry-After` (RFC 9110, 10.2.3) in seconds, a date by the server's own clock where it tells that; 0
+    for none, a time that is over, or nonsense."""
+    header = headers.get("Retry-After", "")
+    at, here = _moment(header), _moment(headers.get("Date", "")) or now
     try:
-        return min(RETRY_AFTER_LIMIT_S, max(0.0, float(header)))
+        rest_s = float(header) if at is None else (at - here).total_seconds()
     except ValueError:
         return 0.0
+    return min(RETRY_AFTER_LIMIT_S, max(0.0, rest_s))
+
+
+def _moment(date: str) -> datetime | None:
+    """An HTTP date (RFC 9110, 5.6.7) of any of the three forms."""
+    try:
+        moment = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
