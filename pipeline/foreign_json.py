@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 MAX_CHARACTERS: Final = 1_000_000
@@ -20,6 +20,7 @@ MAX_DIGITS: Final = 100
 
 _NESTING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{\]}]', re.DOTALL)
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
+_NOT_FINITE: Final = "a number that is not finite"
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -43,6 +44,20 @@ def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int 
         raise NotJson("not JSON") from None
 
 
+def read_parts(text: str) -> Any:
+    """As `read_json`, for a list of things of which one may be bad: what is unfit stands there as the
+    `NotJson` that `cleaned` raises for whatever holds it, or null where it is nested too deep. Nothing of it
+    is clean. Raises `NotJson` for what is no JSON at all."""
+    if len(text) > MAX_CHARACTERS:
+        raise NotJson("too long")
+    try:
+        return json.loads(
+            shallow(text), parse_constant=_noted, parse_float=_part(_finite), parse_int=_part(_integer)
+        )
+    except ValueError:
+        raise NotJson("not JSON") from None
+
+
 def shallow(text: str, *, deepest: int = MAX_DEPTH) -> str:
     """JSON `text` with null in the place of what is nested deeper: for a list of things of which one may be
     bad."""
@@ -62,9 +77,11 @@ def shallow(text: str, *, deepest: int = MAX_DEPTH) -> str:
 
 def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:
     """A value made of JSON's types, with every string in it clean, keys too. Raises `NotJson` where it is
-    nested deeper."""
+    nested deeper, or one stands in it (see `read_parts`)."""
     if isinstance(value, str):
         return clean_text(value)
+    if isinstance(value, NotJson):
+        raise value
     if not isinstance(value, Mapping | Sequence):
         return value
     if deepest <= 0:
@@ -83,13 +100,27 @@ def clean_text(text: str) -> str:
 
 
 def _refuse(_: str) -> NoReturn:
-    raise NotJson("a number that is not finite")
+    raise NotJson(_NOT_FINITE)
+
+
+def _noted(_: str) -> NotJson:
+    return NotJson(_NOT_FINITE)
+
+
+def _part(read: Callable[[str], float]) -> Callable[[str], float | NotJson]:
+    def noted(digits: str) -> float | NotJson:
+        try:
+            return read(digits)
+        except NotJson as reason:
+            return reason
+
+    return noted
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise NotJson("a number that is not finite")
+        raise NotJson(_NOT_FINITE)
     return number
 
 

@@ -232,6 +232,45 @@ async def test_what_is_nested_too_deep_costs_no_other_tool(depth: int) -> None:
     assert await server.call_tool("b", {}) == "fine"
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"type": "object", "properties": {"x": {"type": "number", "maximum": NaN}}}',
+        b'{"type": "object", "properties": {"x": {"type": "number", "maximum": Infinity}}}',
+        b'{"type": "object", "properties": {"x": {"type": "number", "minimum": -1e999}}}',
+        b'{"type": "object", "properties": {"x": {"type": "integer", "maximum": ' + b"9" * 200 + b"}}}",
+        b'{"type": "object", "properties": [1]}',
+        b"NaN",
+        b'"a schema"',
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_schema_that_is_broken_costs_the_tool_that_it_belongs_to(
+    broken: bytes, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = [
+        {"name": "a", "description": "First.", "inputSchema": {}},
+        {"name": "b", "inputSchema": "broken"},
+        {"name": "c", "description": "Last, half a smile \ud83d.", "inputSchema": {}},
+        {"name": "d", "annotations": "broken", "inputSchema": {}},
+    ]
+    answer = reply(2, {"tools": tools})
+    body = answer.body.replace(b'"broken"', broken)
+    if streamed:
+        answer = replace(answer, headers={"content-type": "text/event-stream"})
+        body = b"data: {not JSON}\n\ndata: " + body + b"\n\n"
+    server = McpServer(
+        McpSettings(url="https://m.example", tools=tuple("abcd")), Answers(replace(answer, body=body))
+    )
+    await server.open()
+    assert [tool.spec.description for tool in server.tools.values()] == [
+        "First.", "Last, half a smile \ufffd.", "",
+    ]  # fmt: skip
+    assert json.dumps([tool.spec.message for tool in server.tools.values()])
+    (warning,) = [each for each in caplog.records if each.message == "MCP tool cannot be used"]
+    assert warning.tool == "b"  # type: ignore[attr-defined]
+
+
 # Addresses --------------------------------------------------------------------------------------------------
 
 

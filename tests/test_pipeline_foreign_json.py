@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.foreign_json import MAX_DEPTH, NotJson, clean_text, read_json, shallow
+from pipeline.foreign_json import MAX_DEPTH, NotJson, clean_text, cleaned, read_json, read_parts, shallow
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,22 @@ def test_what_is_nested_too_deep_can_be_left_out() -> None:
     assert json.loads(shallow(text, deepest=0)) is None
     far = "[" * 100_000 + "]" * 100_000
     assert read_json(shallow(f'{{"one": {far}, "two": 2}}'))["two"] == 2
+
+
+@pytest.mark.parametrize("bad", ["NaN", "-Infinity", "1e400", "9" * 101, "[" * 90 + "NaN" + "]" * 90])
+def test_one_bad_thing_of_a_list_costs_no_other(bad: str) -> None:
+    value = read_parts(f'[1, "a", {{"half": "\\ud83d", "bad": {bad}}}, 2.5]')
+    assert (value[:2], value[3]) == ([1, "a"], 2.5)
+    assert cleaned(value[3]) == 2.5
+    if bad.startswith("["):
+        assert cleaned(value[2], deepest=80)["half"] == "\ufffd"
+    else:
+        with pytest.raises(NotJson, match="number"):
+            cleaned(value[2])
+    with pytest.raises(NotJson, match="not JSON"):
+        read_parts(f"[{bad}, ")
+    with pytest.raises(NotJson, match="long"):
+        read_parts(" " * 2_000_000)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Tool, ToolFailed, ToolSpec
 from pipeline.engines.llm_web import Web, WebAnswer
 from pipeline.errors import EngineError
-from pipeline.foreign_json import NotJson, read_json, shallow
+from pipeline.foreign_json import NotJson, clean_text, cleaned, read_json, read_parts
 
 log = logging.getLogger(__name__)
 
@@ -130,12 +130,13 @@ class McpServer:
         settings = self.settings
         try:  # beside the calls that go on: a large schema takes a while to check
             schema = await asyncio.to_thread(Schema, entry.get("inputSchema") or {})
+            description = str(cleaned(entry.get("description")) or "")[:2000]
         except (ValueError, TypeError) as error:
             log.warning("MCP tool cannot be used", extra={"tool": name, "reason": str(error)})
             return None
         spec = ToolSpec(
             name=name,
-            description=str(entry.get("description") or "")[:2000],
+            description=description,
             schema=schema,
             acts=name not in settings.reads,
             asks=settings.asks.get(name, ""),
@@ -211,21 +212,26 @@ def _name(entry: object) -> str:
 
 
 def _messages(answer: WebAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
-    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools,
-    one that is nested too deep for any use costs no other."""
+    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools a
+    number or a nesting that is of no use costs the tool that it belongs to. Raises `EngineError` behind the
+    last one where any was no JSON."""
     text = answer.body.decode("utf-8", "replace")
     documents = [text]
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
         documents = ["\n".join(_data_lines(event)) for event in text.replace("\r", "").split("\n\n")]
+    broken = False
     for document in documents:
         if not document.strip():
             continue
         try:
-            message = read_json(shallow(document) if is_list else document)
+            message = read_parts(document) if is_list else read_json(document)
         except NotJson:
-            raise EngineError("MCP server's answer is not JSON", retryable=False) from None
+            broken = True
+            continue
         if isinstance(message, Mapping):
             yield message
+    if broken:
+        raise EngineError("MCP server's answer is not JSON", retryable=False)
 
 
 def _data_lines(event: str) -> Iterator[str]:
@@ -244,4 +250,4 @@ def _texts(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reason(error: object) -> str:
-    return str(error.get("message", ""))[:300] if isinstance(error, Mapping) else ""
+    return clean_text(str(error.get("message", "")))[:300] if isinstance(error, Mapping) else ""
