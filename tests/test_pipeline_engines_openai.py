@@ -127,6 +127,82 @@ async def test_the_same_audio_is_asked_about_once(fake: FakeOpenAi) -> None:
     await ears.close()
 
 
+STORY_S = 150
+PAUSES_S = range(20, STORY_S, 20)
+
+
+def story() -> Any:
+    """A voice that pauses for 0.3 s at every 20 s."""
+    samples = speech(float(STORY_S))
+    for pause_s in PAUSES_S:
+        samples[pause_s * 8000 : round((pause_s + 0.3) * 8000)] = 0
+    return samples
+
+
+def pushed(listening: Any, samples: Any) -> None:
+    for at in range(0, len(samples), 160):
+        listening.push(samples[at : at + 160])
+
+
+@pytest.mark.parametrize("asked_every_s", [2, 7, STORY_S])
+async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
+    fake: FakeOpenAi, asked_every_s: int
+) -> None:
+    fake.manners.answer = {"text": "Well,", "words": [{"word": "Well,", "start": 0.5, "end": 0.9}]}
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    samples, heard = story(), None
+    if asked_every_s == STORY_S:
+        samples = samples[: 60 * 8000]  # as another engine that broke leaves it
+    for at in range(0, len(samples), asked_every_s * 8000):
+        pushed(listening, samples[at : at + asked_every_s * 8000])
+        heard = await listening.result()
+    listening.close()
+    await ears.close()
+    assert heard is not None
+    cuts_s = [pause_s for pause_s in PAUSES_S if pause_s <= len(samples) // 8000 - 20]
+    assert heard.text == " ".join(["well"] * (len(cuts_s) + 1))
+    assert [word.start_ms for word in heard.words] == [
+        pytest.approx(begin_s * 1000 + 500, abs=300) for begin_s in (0, *cuts_s)
+    ]
+    sizes_s = [each.samples.size / each.rate_hz for each in fake.heard]
+    assert max(sizes_s) <= 30.0
+    assert sum(sizes_s) < 31 * len(samples) / 8000 / asked_every_s + len(samples) / 8000
+
+
+async def test_what_the_server_did_not_answer_is_asked_about_again(fake: FakeOpenAi) -> None:
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    samples = story()[: 50 * 8000]
+    pushed(listening, samples)
+    fake.manners.status = 500
+    with pytest.raises(EngineError, match="500"):
+        await listening.result()
+    fake.manners.status = 200
+    assert (await listening.result()).text == "yes please yes please"
+    listening.close()
+    await ears.close()
+    sent = sum(each.samples.size for each in fake.heard) / 16000
+    assert sent == pytest.approx(2 * 50, abs=0.1)
+
+
+async def test_what_nobody_answers_about_does_not_fill_the_memory(fake: FakeOpenAi) -> None:
+    fake.manners.status = 500
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    for _ in range(2):
+        pushed(listening, story())
+        with pytest.raises(EngineError, match="500"):
+            await listening.result()
+    fake.manners.status = 200
+    fake.heard.clear()
+    listening.push(speech(0.5))
+    await listening.result()
+    listening.close()
+    await ears.close()
+    assert sum(each.samples.size for each in fake.heard) / 16000 < 60 + 30
+
+
 async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
     ears = engine("stt", fake)

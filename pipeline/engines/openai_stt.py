@@ -2,8 +2,9 @@
 somebody's GPU.
 
 The whole utterance is sent whenever its text is asked for: at the first pause on speculation, and again if
-the caller went on. Confidence is exp(mean log-probability) where the server says it (`verbose_json`), else a
-constant; not comparable between servers.
+the caller went on. A long one is cut where it is quiet, and what is before the cut is sent once.
+Confidence is exp(mean log-probability) where the server says it (`verbose_json`), else a constant; not
+comparable between servers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pipeline import wav
 from pipeline.audio import Pcm
 from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.engines.options import Options
+from pipeline.engines.speech_pieces import joined, quietest, shifted
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineRefused
 from pipeline.resample import resample
@@ -28,8 +30,13 @@ from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 
 PATH: Final = "audio/transcriptions"
 MODEL_RATE_HZ: Final = 16000
+PIECE_S: Final = 30
+"""The most that is sent at once: Whisper's window. A longer utterance is cut at its quietest place after
+`EARLIEST_S`."""
+
+EARLIEST_S: Final = 15
 WINDOW_S: Final = 60
-"""The longest utterance: of a longer one the end is kept."""
+"""What is kept of an utterance of which the server has understood nothing yet: the end."""
 
 UNRATED: Final = 0.8  # the confidence of a text whose server tells none
 _NO_SPEECH: Final = 0.6
@@ -137,13 +144,22 @@ class OpenAiSpeechToText:
         return f"{self.settings.prompt} {hints}".strip()[:_PROMPT_CHARACTERS]
 
 
+@dataclass(slots=True)
+class _Piece:
+    """The beginning of a long utterance, or what follows on one. `heard`: once it is known."""
+
+    samples: Pcm
+    start: int
+    heard: Hypothesis | None = None
+
+
 class OpenAiListening:
-    """One utterance: a growing buffer, sent as a whole when its text is asked for. One request is under way
-    at a time; whoever cancels `result` ends it."""
+    """One utterance: a growing buffer, sent when its text is asked for, beginning with what no answer came
+    for. Whoever cancels `result` ends the requests under way."""
 
     __slots__ = (
-        "_asked", "_closed", "_cut", "_engine", "_expected", "_known", "_language", "_one", "_pcm",
-        "_rate_hz",
+        "_asked", "_closed", "_engine", "_expected", "_known", "_language", "_one", "_pcm", "_pieces",
+        "_rate_hz", "_start",
     )  # fmt: skip
 
     def __init__(
@@ -153,20 +169,20 @@ class OpenAiListening:
         self._rate_hz = rate_hz
         self._language = language
         self._expected = expected
-        self._pcm = bytearray()
-        self._cut = 0  # bytes dropped at the start
+        self._pieces: list[_Piece] = []
+        self._pcm = bytearray()  # after the pieces
+        self._start = 0  # of that, in samples
         self._known: tuple[int, Hypothesis] | None = None
         self._one = asyncio.Lock()
         self._asked: asyncio.Task[Hypothesis] | None = None
         self._closed = False
 
     def push(self, samples: Pcm) -> None:
-        """Keeps a copy; of an utterance longer than the window the end (cut a second at a time)."""
+        """Keeps a copy; of what is longer than the window, and was never asked about, the end (cut a second
+        at a time)."""
         self._pcm += samples.tobytes()
-        second = 2 * self._rate_hz
-        if len(self._pcm) > (WINDOW_S + 1) * second:
-            del self._pcm[:second]
-            self._cut += second
+        if len(self._pcm) > (WINDOW_S + 1) * 2 * self._rate_hz:
+            self._take(self._rate_hz)
 
     def partial(self) -> str:
         """Nothing: every text costs a request."""
@@ -178,28 +194,55 @@ class OpenAiListening:
         async with self._one:
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
-            length = self._cut + len(self._pcm)
+            length = self._start + len(self._pcm) // 2
             if self._known is not None and self._known[0] == length:
                 return self._known[1]
-            samples = np.frombuffer(bytes(self._pcm), np.int16)
-            asking = self._engine.transcribe(samples, self._rate_hz, self._language, self._expected)
-            self._asked = asyncio.create_task(asking, name="transcription")
+            self._cut()
+            last = _Piece(np.frombuffer(bytes(self._pcm), np.int16), self._start)
+            self._asked = asyncio.create_task(self._hear([*self._pieces, last]), name="transcription")
             try:
                 heard = await self._asked
             except asyncio.CancelledError:
                 if self._closed:  # by `close`: nobody cancelled whoever waits here
                     raise EngineError("this utterance was closed", retryable=False) from None
                 raise
-            heard = _shifted(heard, self._cut * 500 // self._rate_hz)
             self._known = (length, heard)
             return heard
 
     def close(self) -> None:
-        """Frees the audio and ends a request under way."""
+        """Frees the audio and ends requests under way."""
         self._closed = True
         self._pcm = bytearray()
+        self._pieces.clear()
         if self._asked is not None:
             self._asked.cancel()
+
+    def _cut(self) -> None:
+        while len(self._pcm) > PIECE_S * 2 * self._rate_hz:
+            samples = np.frombuffer(bytes(self._pcm), np.int16)
+            cut = quietest(samples, self._rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
+            self._pieces.append(_Piece(samples[:cut], self._start))
+            self._take(cut)
+        waiting = [piece for piece in self._pieces if piece.heard is None]
+        while waiting and self._start - waiting[0].start > WINDOW_S * self._rate_hz:
+            self._pieces.remove(waiting.pop(0))
+
+    def _take(self, count: int) -> None:
+        del self._pcm[: 2 * count]
+        self._start += count
+
+    async def _hear(self, pieces: Sequence[_Piece]) -> Hypothesis:
+        unheard = [piece for piece in pieces if piece.heard is None]
+        failures = await asyncio.gather(*map(self._hear_one, unheard), return_exceptions=True)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return joined([piece.heard for piece in pieces if piece.heard is not None])
+
+    async def _hear_one(self, piece: _Piece) -> None:
+        heard = await self._engine.transcribe(piece.samples, self._rate_hz, self._language, self._expected)
+        piece.heard = shifted(heard, piece.start * 1000 // self._rate_hz)
+        piece.samples = piece.samples[:0]
 
 
 def endpoint_options(options: Options) -> tuple[str, str]:
@@ -245,14 +288,6 @@ def _words(answer: Mapping[str, Any], confidence: float) -> tuple[HeardWord, ...
         if text and start is not None and end is not None:
             words.append(HeardWord(text, round(start * 1000), round(end * 1000), confidence))
     return tuple(words)
-
-
-def _shifted(heard: Hypothesis, by_ms: int) -> Hypothesis:
-    """Word times count from the first sample pushed, also where that was dropped since."""
-    if not by_ms or not heard.words:
-        return heard
-    moved = tuple(HeardWord(w.text, w.start_ms + by_ms, w.end_ms + by_ms, w.confidence) for w in heard.words)
-    return Hypothesis(heard.text, heard.confidence, moved)
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

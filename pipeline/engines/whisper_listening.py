@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -13,6 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from pipeline.audio import Pcm
+from pipeline.engines.speech_pieces import joined, quietest
 from pipeline.engines.whisper_queue import Agreement
 from pipeline.errors import EngineError
 from pipeline.speech import Expected, Hypothesis
@@ -102,7 +102,7 @@ class WhisperListening:
 
     def _behead(self) -> None:
         samples = np.frombuffer(bytes(self._pcm), np.int16)
-        cut = _quietest(samples, self._line.rate_hz)
+        cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
         try:
             job = self._decode(samples[:cut])
         except (EngineError, RuntimeError):  # the engine is closing: no result comes of it either
@@ -138,7 +138,7 @@ class WhisperListening:
             job = self._decode(samples)
             future = asyncio.wrap_future(job)
             try:
-                return _joined([*before, await asyncio.shield(future)])
+                return joined([*before, await asyncio.shield(future)])
             except asyncio.CancelledError:
                 if job.cancelled():  # by `FasterWhisper.close`, before its turn: nobody cancelled this task
                     raise EngineError("faster-whisper was closed", retryable=False) from None
@@ -174,24 +174,6 @@ def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
     """In the decoding thread; one at a time."""
     if not decode.cancelled() and decode.exception() is None:
         agreement.add(decode.result().text.split())
-
-
-def _quietest(samples: Pcm, rate_hz: int) -> int:
-    """The middle of the quietest 200 ms after the earliest place."""
-    earliest, step = EARLIEST_S * rate_hz, rate_hz // 50
-    frames = samples[earliest : PIECE_S * rate_hz // step * step].reshape(-1, step)
-    energy = np.square(frames[:, ::4].astype(np.float32)).mean(axis=1)  # push has 0.2 ms
-    return earliest + (int(np.argmin(np.convolve(energy, np.ones(10), "valid"))) + 5) * step
-
-
-def _joined(pieces: Sequence[Hypothesis]) -> Hypothesis:
-    """An utterance from its pieces; its confidence is the mean over the words."""
-    spoken = [piece for piece in pieces if piece.text]
-    if len(pieces) == 1 or not spoken:
-        return pieces[-1]
-    words = tuple(word for piece in spoken for word in piece.words)
-    confidence = sum(piece.confidence * len(piece.words) for piece in spoken) / max(1, len(words))
-    return Hypothesis(" ".join(piece.text for piece in spoken), confidence, words)
 
 
 def _forget(future: asyncio.Future[Hypothesis]) -> None:
