@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from av.codec import Codec
 from av.error import FFmpegError
@@ -25,6 +26,7 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines.llm_builtin import Policy, offered
 from pipeline.engines.llm_chat import PATH as CHAT_PATH
 from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.errors import EngineError
@@ -35,15 +37,6 @@ SYNTHETIC_MODEL = "micro_whisper"
 
 MODEL_ANSWER_S = 30.0
 """A server may have to load the model first."""
-
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "hang_up",
-        "description": "End the call.",
-        "parameters": {"type": "object", "properties": {}},
-    },
-}
 
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
@@ -125,14 +118,18 @@ async def _model_away(agent: AgentSettings, reach: Reach) -> list[str]:
 
 
 async def _unanswered(endpoint: ModelEndpoint, model: str) -> str:
-    """Why `model` answers no question, "" if it does. A tool is offered as in every call: some servers refuse
+    """Why `model` answers no question, "" if it does. Tools are offered as in every call: some servers refuse
     that until they are told how the model calls one."""
-    question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": [_TOOL]}
+    question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": _tools()}
     try:
         answer = await endpoint.post_json(CHAT_PATH, question, timeout_s=MODEL_ANSWER_S)
     except EngineError as error:
         return str(error)
     return "" if isinstance(answer, Mapping) and answer.get("choices") else "it answers with something else"
+
+
+def _tools() -> list[dict[str, Any]]:
+    return [tool.spec.message for tool in offered(Policy()).values()]
 
 
 def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:

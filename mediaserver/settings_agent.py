@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -19,6 +19,7 @@ from mediaserver.settings_values import (
     Table,
     resolve_env,
 )
+from pipeline import settings
 from pipeline.language_lists import EXTENSIBLE
 
 
@@ -69,20 +70,23 @@ class EngineChain(EngineSettings):
         return (self, *(self.fallback or ()))
 
 
+_USUAL: Final = settings.SessionSettings()
+
+
 class SessionSettings(Table):
     """[agent.session]: how the conversation is timed. `eot_action_delay_ms` and `eot_timeout_ms` 0: by
     `endpoint_ms`."""
 
-    endpoint_ms: int = Field(default=500, ge=100, le=5000)
-    eot_threshold: float = Field(default=0.8, gt=0, le=1)
+    endpoint_ms: int = Field(default=_USUAL.endpoint_ms, ge=100, le=5000)
+    eot_threshold: float = Field(default=_USUAL.eot_threshold, gt=0, le=1)
     eot_action_delay_ms: int = Field(default=0, ge=0, le=5000)
     eot_timeout_ms: int = Field(default=0, ge=0, le=20_000)
-    duck_ms: int = Field(default=240, ge=40, le=5000)
-    hush_ms: int = Field(default=700, ge=40, le=5000)
-    barge_in_ms: int = Field(default=700, ge=40, le=5000)
-    reprompt_s: float = Field(default=8.0, ge=1, le=120)
-    max_reprompts: int = Field(default=2, ge=0, le=20)
-    max_fillers: int = Field(default=2, ge=0, le=10)
+    duck_ms: int = Field(default=_USUAL.duck_ms, ge=40, le=5000)
+    hush_ms: int = Field(default=_USUAL.hush_ms, ge=40, le=5000)
+    barge_in_ms: int = Field(default=_USUAL.barge_in_ms, ge=40, le=5000)
+    reprompt_s: float = Field(default=_USUAL.reprompt_s, ge=1, le=120)
+    max_reprompts: int = Field(default=_USUAL.max_reprompts, ge=0, le=20)
+    max_fillers: int = Field(default=_USUAL.max_fillers, ge=0, le=10)
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
     record_masked: bool = False
@@ -98,12 +102,13 @@ class SessionSettings(Table):
     @property
     def action_delay_ms(self) -> int:
         """Silence that ends a turn which seems to be over."""
-        return self.eot_action_delay_ms or round(0.6 * self.endpoint_ms)
+        usual_ms = round(self.endpoint_ms * _USUAL.eot_action_delay_ms / _USUAL.endpoint_ms)
+        return self.eot_action_delay_ms or usual_ms
 
     @property
     def timeout_ms(self) -> int:
         """Silence that ends any turn."""
-        return self.eot_timeout_ms or max(1600, 3 * self.endpoint_ms)
+        return self.eot_timeout_ms or max(_USUAL.eot_timeout_ms, 3 * self.endpoint_ms)
 
 
 class LineSettings(Table):

@@ -92,9 +92,8 @@ class Dialogue:
         self.answering = Answering(
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )
-        self._turns = Turns(settings, self._loop.time())
+        self._turns, self._watch = self._fresh(self._loop.time())
         self._voice = CallersVoice(ears, settings)
-        self._watch = SilenceWatch(minutes.silence, self._loop.time())
         self._waits_for = "agent_late"
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -104,9 +103,11 @@ class Dialogue:
         """The line is open: the agent has the first word. Decoding and answering run in `tasks`."""
         self._tasks = tasks
         now = self._loop.time()
-        self._turns = Turns(self._settings, now)  # its times count from here, not from the answer
-        self._watch = SilenceWatch(self._minutes.silence, now)
+        self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
         self._drain(now)
+
+    def _fresh(self, now: float) -> tuple[Turns, SilenceWatch]:
+        return Turns(self._settings, now), SilenceWatch(self._minutes.silence, now)
 
     @property
     def begun(self) -> bool:

@@ -66,6 +66,7 @@ PAUSES: Final = (
 """What share of people's pauses within a turn is longer than so many ms: what the silence-only baseline of
 eot-bench cuts off in English at these delays (pauses of 200 ms and more; the last one is ours)."""
 
+_USUAL: Final = SessionSettings()
 _PAUSES_MS: Final = [length_ms for length_ms, _ in PAUSES]
 _RARER: Final = [-math.log(share) for _, share in PAUSES]
 
@@ -80,9 +81,9 @@ class EndOfTurn:
     Delays fitted for each probability to the very pauses of `bench conversation` cut off about a tenth
     fewer of them at the same mean."""
 
-    threshold: float = 0.8
-    action_delay_ms: int = 300
-    timeout_ms: int = 1600
+    threshold: float = _USUAL.eot_threshold
+    action_delay_ms: int = _USUAL.eot_action_delay_ms
+    timeout_ms: int = _USUAL.eot_timeout_ms
 
     def __post_init__(self) -> None:
         if not 0.0 < self.threshold <= 1.0:

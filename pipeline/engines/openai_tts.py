@@ -18,7 +18,7 @@ from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.engines.openai_stt import endpoint_options
 from pipeline.engines.options import Options
 from pipeline.engines.sound_formats import disguise
-from pipeline.engines.wav_stream import WavStream
+from pipeline.engines.wav_stream import MARK, WavStream
 from pipeline.errors import EngineError
 from pipeline.resample import Resampler
 from pipeline.speech import SpeechChunk
@@ -174,7 +174,7 @@ class SoundCutter:
         if self._wav is None:
             if len(self._rest) < 4:
                 return whole
-            if self._rest[:4] == b"RIFF":
+            if self._rest.startswith(MARK):
                 self._wav = WavStream()
                 self._rest = bytearray(self._wav.feed(bytes(self._rest)))
         if self._wav is not None:

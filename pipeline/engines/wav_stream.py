@@ -12,6 +12,9 @@ from typing import Final
 
 from pipeline.errors import EngineError
 
+MARK: Final = b"RIFF"
+"""What a file begins with."""
+
 HEADER_LIMIT: Final = 4096  # before the samples
 
 _NO_LENGTH: Final = 0x7FFFFF00  # and beyond: written by somebody who did not know it
@@ -80,7 +83,7 @@ class WavStream:
         if len(self._rest) < _CHUNK_HEAD:
             return False
         name, size = self._rest[:4], struct.unpack_from("<I", self._rest, 4)[0]
-        if name == b"RIFF":
+        if name == MARK:
             self._part = _Part.HEADER
         elif bytes(name) in _CHUNKS:
             self._part, self._left = _Part.SKIPPED, _CHUNK_HEAD + size + (size & 1)
