@@ -14,6 +14,7 @@ import pytest
 from bench.micro_whisper.corpus import PHRASES
 from pipeline.audio import silence
 from pipeline.engines.pocketsphinx import PocketSphinx, SphinxListening
+from pipeline.engines.sphinx_free import FreeDictation
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import Expected
 from tests.support.engines import LINE_HZ, flite, over_the_line, push, word_errors
@@ -164,6 +165,29 @@ async def test_free_dictation_runs_in_another_process_and_comes_back_after_its_d
     assert caught.value.retryable
     assert len((await listening.result()).text.split()) > 2
     await engine.close()
+
+
+async def test_of_many_free_answers_at_once_the_short_ones_are_understood_first(tmp_path: Path) -> None:
+    free = FreeDictation()
+    audio = over_the_line(await flite(SENTENCE, tmp_path), 16000).tobytes()
+    order: list[int] = []
+
+    async def answer(length: int) -> None:
+        await free.decode(audio[:length])
+        order.append(length)
+
+    answers = [asyncio.create_task(answer(length)) for length in (32_000, 24_000, 9_000, 16_000, 3_200)]
+    await asyncio.sleep(0)
+    answers[2].cancel()  # its caller went on speaking
+    await asyncio.wait(answers)
+    assert order == [32_000, 3_200, 16_000, 24_000], "the first one was alone when it came"
+    closed = [asyncio.create_task(answer(length)) for length in (32_000, 16_000)]
+    await asyncio.sleep(0)
+    await free.close()
+    await asyncio.wait(closed)
+    assert closed[0].exception() is None
+    assert isinstance(closed[1].exception(), EngineError)
+    assert free._pool is None, "no process is started for those who waited"
 
 
 async def test_another_language_is_refused_with_what_to_do(engine: PocketSphinx) -> None:
