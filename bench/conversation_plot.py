@@ -38,6 +38,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "doubting": ("agent pauses", "#d00000"),
     "keying": ("keys come in", "#3a86ff"),
     "waiting": ("agent is silent on purpose", "#888888"),
+    "leaving": ("last words", "#6c757d"),
     "closing": ("last words", "#6c757d"),
 }
 """Of each state: what a reader is told, and its colour."""

@@ -93,14 +93,18 @@ class SendDigits:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """End the call when everything said so far has been heard. `disposition` goes to the analysis."""
+    """End the call when everything said so far has been heard. `disposition` goes to the analysis. Who says
+    more than goodbye to those words keeps the call, and the next event tells what they said; `final`:
+    whatever they say."""
 
     disposition: str = "completed"
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Hand the caller to `target` (a number of the company or a room) when the words have been heard."""
+    """Hand the caller to `target` (a number of the company or a room) when the words have been heard, unless
+    they say something to them."""
 
     target: str
 

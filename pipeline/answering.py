@@ -8,10 +8,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from pipeline.agent import CallOpened, UserKeyed, UserSaid, UserSilent
+from pipeline.agent import CallOpened, HangUp, Transfer, UserKeyed, UserSaid, UserSilent
 from pipeline.boundary import kind_of
 from pipeline.cast import Cast
 from pipeline.errors import EngineError
+from pipeline.foreign_json import clean_text
 from pipeline.hearing import Hearing
 from pipeline.latency import TurnClock
 from pipeline.minutes import Minutes
@@ -173,7 +174,7 @@ class Answering:
 
     def heard_out(self, now: float, *, wordless: bool) -> None:
         """The reply is complete, and heard."""
-        reply = self.reply
+        reply, self._written = self.reply, ""
         if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
             self._floor.waits_for(SILENT_AGENT)
         if wordless:  # no sound has closed the utterance
@@ -194,7 +195,8 @@ class Answering:
             self.reply.cancel()
 
     def interrupt(self, now: float) -> None:
-        """The caller has the floor."""
+        """The caller has the floor; how the call would have ended does not matter any more."""
+        self.disposition = self.target = ""
         self.silence(now)
         if self._minutes.was_heard:
             self._minutes.end(now, interrupted=True)
@@ -215,20 +217,20 @@ class Answering:
             self._unanswered = False
             self._minutes.end(now, interrupted=True, said=said)
 
-    def interject(self, phrase: Phrase) -> None:
+    def interject(self, phrase: Phrase, *, interruptible: bool = False) -> None:
         """Says something of the server's own."""
         spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
-        self._playout.interject(spoken.text, spoken.samples)
+        self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
 
-    def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool) -> None:
-        """Nothing but `phrase` will be said any more."""
+    def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
+        """Nothing but `phrase` will be said any more, unless the caller may have more to say."""
         if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
             self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
         if at_once or self.under_way:
             self.silence(now)
         self._hearing.close()
-        self.floor_turn = turn
-        self.interject(phrase)
+        self.reply, self.floor_turn = None, turn
+        self.interject(phrase, interruptible=not final)
 
     # From the reply (`Stage`) -------------------------------------------------------------------------------
 
@@ -277,7 +279,13 @@ class Answering:
         self._doing = what
         self._floor.waits_for(what)
 
-    def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
-        """The agent has said its last words."""
-        self.disposition, self.target = disposition, target
-        self._floor.receive(CallConcluded(turn, reason), self._loop.time())
+    def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
+        """The agent has said its last words; nobody keeps on the line whom they asked not to call."""
+        final = self.do_not_call_reason is not None
+        if isinstance(ending, HangUp):
+            self.disposition, self.target = clean_text(ending.disposition), ""
+            concluded = CallConcluded(turn, EndReason.AGENT, final=ending.final or final)
+        else:
+            self.disposition, self.target = "", ending.target
+            concluded = CallConcluded(turn, EndReason.TRANSFER, final=final)
+        self._floor.receive(concluded, self._loop.time())

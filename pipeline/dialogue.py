@@ -355,7 +355,8 @@ class Dialogue:
 
     def _say_last_words(self, action: SayLastWords, now: float) -> None:
         at_once = action.reason is EndReason.MAX_DURATION
-        self.answering.last_words(action.turn, _LAST_WORDS[action.reason], now, at_once=at_once)
+        phrase = _LAST_WORDS[action.reason]
+        self.answering.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
 
     def _check_voice(self, action: CheckVoice | ListenIn, now: float) -> None:
         if now - self._ears.last_frame_at > QUIET_LINE_S and self._ears.fall_silent() is not None:

@@ -25,7 +25,8 @@ _LETTERS: Final = str.maketrans("أإآٱىة", "اااايه", "ـ'’")
 class WordLists:
     """One language's lists; all entries are `plain`, phrases of several words allowed unless said otherwise.
 
-    `backchannels`: "go on, I am listening", said over the agent. `stops`: whoever says these wants the floor.
+    `backchannels`: "go on, I am listening", said over the agent. `partings`: what is said to a
+    farewell. `stops`: whoever says these wants the floor.
     `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
     words after which more comes; `unending`: those after which it
     does whatever the voice does. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
@@ -38,6 +39,7 @@ class WordLists:
     digits are expected."""
 
     backchannels: frozenset[str] = frozenset()
+    partings: frozenset[str] = frozenset()
     stops: frozenset[str] = frozenset()
     fillers: frozenset[str] = frozenset()
     light: frozenset[str] = frozenset()
@@ -124,6 +126,21 @@ _ENGLISH: Final = WordLists(
         sense, thats right, thank you, thanks, oh really, really, wow, fair enough, absolutely, definitely,
         no problem
     """),
+    partings=_phrases("""
+        bye, bye bye, bye now, goodbye, good bye, good night, good day, cheers, ciao, see you, see ya, see
+        you then, see you later, see you soon, see you there, see you tomorrow, see you on, talk to you
+        later, talk to you soon, talk soon, speak soon, speak to you soon, until then, so long, take care,
+        all the best, thanks, thank you, thanks so much, thank you so much, thanks very much, thank you
+        very much, very much, thanks a lot, thanks a million, thanks again, for calling, for your call,
+        for your help, for your time, for everything, for that, you too, same to you, and you, likewise,
+        you have a good, you have a nice, you have a great, you have a lovely, have a good, have a nice,
+        have a great, have a lovely, have a good one, day, evening, weekend, night, rest of your, no
+        thanks, no thank you, no bye, no goodbye, thats all, that is all, no thats all, thats it, that is
+        it, no thats it, no that is all, nothing else, no nothing else, no im fine, no im good, thats
+        fine, thats great, thats perfect, sounds good, will do, then, now, dear, much appreciated, i
+        appreciate it, appreciate it, youre welcome, you are welcome, my pleasure, no worries, okay then,
+        all right then
+    """),
     stops=_phrases("""
         stop, wait, hold on, hang on, no, nope, excuse me, sorry, pardon, one moment, one second, just a
         moment, just a second, wait a minute, hold up, listen, hello, hey, quiet, be quiet, shut up, enough,
@@ -185,6 +202,13 @@ _ARABIC: Final = WordLists(
         نعم, ايوه, ايوا, اه, اها, آه, هم, همم, امم, مم, طيب, تمام, حسنا, صحيح, صح, اوكي, اوك, ماشي, اكيد,
         فهمت, مفهوم, واضح, جيد, ممتاز, حاضر, ان شاء الله, شكرا, والله, اي نعم, بالضبط, طبعا, زين, كمل, تفضل,
         الحمد لله
+    """),
+    partings=_phrases("""
+        مع السلامة, مع الف سلامة, السلامة, سلام, السلام عليكم, وعليكم السلام, الى اللقاء, وداعا, في امان
+        الله, الله معك, الله يسلمك, تصبح على خير, يوم سعيد, يومك سعيد, نهارك سعيد, باي, شكرا, شكرا لك,
+        شكرا جزيلا, شكرا جزيلا لك, الف شكر, مشكور, مشكورة, تسلم, تسلمين, يعطيك العافية, الله يعطيك
+        العافية, العفو, عفوا, وانت كذلك, وانت ايضا, لا شكرا, لا شكرا لك, خلاص شكرا, خلاص مع السلامة, هذا
+        كل شيء, لا هذا كل شيء, نلتقي, نراك
     """),
     stops=_phrases("""
         توقف, قف, وقف, انتظر, استنى, استنا, لحظة, دقيقة, ثانية, لا, كلا, بس, خلاص, اسكت, عفوا, المعذرة, لو
@@ -257,6 +281,38 @@ def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> O
     if content:
         return Overlap(OverlapKind.CONTENT, content, light)
     return Overlap(OverlapKind.BACKCHANNEL if backchannel else OverlapKind.NOTHING, 0, light)
+
+
+def judge_farewell(
+    text: str, language: str, lists: WordLists | None = None, *, missed: bool = False, ended: bool = True
+) -> Overlap:
+    """The same of `text`, said over a farewell: what people say at parting wants nothing, nor does half of
+    it. `missed`: said to somebody who had no answer; who says "yes" then, is there. Not `ended`: they speak
+    on, and "no" may become "no, that's all"."""
+    lists = word_lists(language) if lists is None else lists
+    parting = replace(lists, backchannels=lists.partings | (frozenset() if missed else lists.backchannels))
+    meant = judge_overlap(text, language, parting)
+    words, begun = plain(text).split(), _beginnings(lists.partings)
+    for size in range(1, len(words) + 1) if meant.kind in (OverlapKind.STOP, OverlapKind.CONTENT) else ():
+        last = " ".join(words[-size:])
+        if last not in begun or (ended and last in lists.stops):
+            continue
+        before = judge_overlap(" ".join(words[:-size]), language, parting)
+        if before.kind in (OverlapKind.NOTHING, OverlapKind.BACKCHANNEL):
+            return Overlap(OverlapKind.BACKCHANNEL)
+    return meant
+
+
+@lru_cache(maxsize=64)
+def _beginnings(phrases: frozenset[str]) -> frozenset[str]:
+    words = [phrase.split() for phrase in phrases]
+    return frozenset(" ".join(each[:size]) for each in words for size in range(1, len(each) + 1))
+
+
+def is_parting(text: str, language: str) -> bool:
+    """`text` is what people say at parting, or nothing."""
+    meant = judge_farewell(text, language, missed=True)
+    return meant.kind in (OverlapKind.NOTHING, OverlapKind.BACKCHANNEL)
 
 
 def _content(text: str, lists: WordLists) -> int:

@@ -229,4 +229,4 @@ class LineAgent:
     async def _leave_message(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
         if isinstance(event, CallOpened):
             yield Say(self._stage.message, interruptible=False)
-        yield HangUp("message_left")
+        yield HangUp("message_left", final=True)

@@ -180,14 +180,14 @@ class Playout:
         self._set_mark()
         return taken
 
-    def interject(self, text: str, samples: Pcm) -> None:
+    def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
         """Says `text` after what is queued: inside the open utterance if there is one, else as one of its own
-        that nothing interrupts."""
+        that nothing interrupts unless it says so."""
         if self._open is not None:
             self._open.interject(text, samples.shape[0])
             self._append(np.concatenate((self._tail, samples)))
             return
-        self.begin(interruptible=False).begin_piece(text)
+        self.begin(interruptible=interruptible).begin_piece(text)
         self.write(samples)
         self.end()
 

@@ -20,7 +20,6 @@ from pipeline.agent import (
     Wait,
 )
 from pipeline.foreign_json import clean_text
-from pipeline.outcome import EndReason
 from pipeline.speech import Expected
 from pipeline.voice import Voice, closing
 
@@ -54,8 +53,8 @@ class Stage(Protocol):
         """What the caller waits for from now on, should they hear nothing: "agent_late", "tts_late",
         "keying"."""
 
-    def conclude(self, turn: int, reason: EndReason, *, disposition: str = "", target: str = "") -> None:
-        """The call ends, or is handed to `target`, when the words so far have been heard."""
+    def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
+        """The call ends, or is handed on, when the words so far have been heard."""
 
 
 class Reply:
@@ -172,11 +171,7 @@ class Reply:
                 self._stage.switch_language(act.language)
             case DoNotCall():
                 self._stage.do_not_call(clean_text(act.reason))
-            case HangUp():
-                disposition = clean_text(act.disposition)
-                self._stage.conclude(self.turn, EndReason.AGENT, disposition=disposition)
-                return False
-            case Transfer():
-                self._stage.conclude(self.turn, EndReason.TRANSFER, target=act.target)
+            case HangUp() | Transfer():
+                self._stage.conclude(self.turn, act)
                 return False
         return True

@@ -29,6 +29,7 @@ CAUSES: Final[Mapping[State, str]] = MappingProxyType(
         State.JUDGING: "held",
         State.HALTED: "interrupted",
         State.DOUBTING: "interrupted",
+        State.LEAVING: "closing",
         State.CLOSING: "closing",
     }
 )

@@ -29,6 +29,7 @@ class State(Enum):
     HALTED = auto()  # the agent fell silent for a voice that may yet turn out to be a noise
     DOUBTING = auto()  # that voice ended: its words decide whether the agent goes on
     KEYING = auto()  # the caller is keying digits
+    LEAVING = auto()  # the farewell was heard; a word said now still counts
     CLOSING = auto()  # the last words, which nothing stops
     ENDED = auto()
 
@@ -137,10 +138,12 @@ class ReplyFailed:
 
 @dataclass(frozen=True, slots=True)
 class CallConcluded:
-    """The agent wants the call to end (or handed on) when its words so far have been heard."""
+    """The agent wants the call to end (or handed on) when its words so far have been heard. `final`: whatever
+    the caller says to them."""
 
     turn: int
     reason: EndReason
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +178,13 @@ class Inner(Enum):
     KEYS_COMPLETED = auto()
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
+    PATIENCE_SPENT = auto()  # the same, and farewells have been taken back often enough
     WAIT_OVER = auto()
     DEAD_AIR_NOTED = auto()
     DEAD_AIR_REPEATED = auto()
+    FAREWELL_BEGAN = auto()  # the agent's words are its last, unless the caller has more to say
+    FAREWELL_HEARD = auto()  # to its end
+    FAREWELL_OVERDUE = auto()
     CLOSING_ENDED = auto()
     DURATION_REACHED = auto()
 
@@ -262,10 +269,12 @@ class PlayFiller:
 
 @dataclass(frozen=True, slots=True)
 class SayLastWords:
-    """Stop whatever is being prepared and say the last words for `reason`; `ReplyHeard(turn)` follows."""
+    """Stop whatever is being prepared and say the last words for `reason`; `ReplyHeard(turn)` follows. Not
+    `final`: the caller may stop them."""
 
     turn: int
     reason: EndReason
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

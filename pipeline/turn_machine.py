@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.agent import CallOpened
@@ -16,19 +16,47 @@ from pipeline.language_lists import word_lists
 from pipeline.outcome import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.turn_effects import Effect, Kind
 from pipeline.turn_events import (
     Action,
+    CallConcluded,
     Event,
     Inner,
+    KeyPressed,
+    ReplyHeard,
     StartReply,
     State,
+    TextWritten,
     Understood,
 )
 from pipeline.turn_keys import Gather
-from pipeline.turn_table import TRANSITIONS, Effect, Kind
+from pipeline.turn_table import TRANSITIONS
 
 VOICE_CHECK_S: Final = 0.25
+
+MAX_TAKEN_BACK: Final = 2
+"""Farewells that a caller may stop in one call: nobody is held for ever."""
+
 _NO_TURN: Final = -1
+
+
+@dataclass(slots=True)
+class Farewell:
+    """`under_way`: the agent's words are its last. `until`: they are not waited for any longer."""
+
+    under_way: bool = False
+    until: float = 0.0
+    taken_back: int = 0
+
+    @property
+    def may_be_taken_back(self) -> bool:
+        """The caller has not stopped too many."""
+        return self.taken_back < MAX_TAKEN_BACK
+
+    def take_back(self, *, heard: bool) -> None:
+        """The conversation goes on. `heard`: the caller heard some of the farewell."""
+        self.taken_back += self.under_way and heard
+        self.under_way = False
 
 
 class TurnMachine(ABC):
@@ -49,9 +77,9 @@ class TurnMachine(ABC):
         self._duration_at = now + settings.max_duration_s
         self._timer: tuple[float, Inner] | None = (now + settings.dead_air_ms / 1000, Inner.DEAD_AIR_NOTED)
         self._end_reason = EndReason.FAR_END
+        self._farewell = Farewell()
         self._heard_since = now  # the utterance's first voice
-        self._silent_since = now  # its last voiced sample
-        self._voiced_until = now  # the same by sound alone
+        self._silent_since = self._voiced_until = now  # its last voiced sample; the same by sound alone
         self._voiced_ms = 0
         self._words: Understood | None = None
         self._overheard = ""  # of the voice over the agent, so far
@@ -83,7 +111,9 @@ class TurnMachine(ABC):
         turn = getattr(event, "turn", self.turn)
         if turn != self.turn and not (isinstance(event, Understood) and turn == self._guessed_from):
             return
-        self._step(type(event), event, now)
+        kind = self._column(event)
+        if kind is not None:
+            self._step(kind, event, now)
         self._catch_up(now)
 
     def next_action(self) -> Action | None:
@@ -94,13 +124,18 @@ class TurnMachine(ABC):
         """When `handle_timer` is due; None: never."""
         if self.state is State.ENDED:
             return None
-        at = self._timer[0] if self._timer is not None else self._duration_at
-        return at if self.state is State.CLOSING else min(at, self._duration_at)
+        limit = self._duration_at if not self._farewell.under_way else self._farewell.until
+        at = self._timer[0] if self._timer is not None else limit
+        return at if self.state is State.CLOSING else min(at, limit)
 
     def handle_timer(self, now: float) -> None:
         """Time has passed. Harmless when nothing is due."""
-        if self.state not in (State.CLOSING, State.ENDED) and now >= self._duration_at:
+        if self.state in (State.CLOSING, State.ENDED):
+            pass  # a timer of its own ends it
+        elif not self._farewell.under_way and now >= self._duration_at:
             self._step(Inner.DURATION_REACHED, None, now)
+        elif self._farewell.under_way and now >= self._farewell.until:
+            self._step(Inner.FAREWELL_OVERDUE, None, now)
         self._catch_up(now)
 
     def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
@@ -120,6 +155,19 @@ class TurnMachine(ABC):
         self._endpointing = Endpointing(replace(self._settings, language=language))
 
     # The machine --------------------------------------------------------------------------------------------
+
+    def _column(self, event: Event) -> Kind | None:
+        """What an event means where the agent says goodbye; None: nothing. A key over a farewell is one too
+        many of an answer that was taken."""
+        if isinstance(event, CallConcluded) and not event.final and self._farewell.may_be_taken_back:
+            return Inner.FAREWELL_BEGAN
+        if self._farewell.under_way:
+            if isinstance(event, ReplyHeard):
+                return Inner.FAREWELL_HEARD
+            said_goodbye = isinstance(event, TextWritten) and self._wants_nothing(event.text)
+            if said_goodbye or isinstance(event, KeyPressed):
+                return None
+        return type(event)
 
     def _step(self, kind: Kind, event: Event | None, now: float) -> None:
         try:
@@ -143,6 +191,7 @@ class TurnMachine(ABC):
         """What was under way is irrelevant from now on."""
         self.turn += 1
         self._guessed_from = _NO_TURN
+        self._farewell.take_back(heard=not self._answered)
 
     def _arm(self, at: float, inner: Inner) -> None:
         self._timer = (at, inner)
@@ -153,6 +202,10 @@ class TurnMachine(ABC):
             return self._silent_since + self._end_of_turn.delay_ms(words.p_eot) / 1000
         text = words.text if words is not None else ""
         return self._silent_since + self._endpointing.delay_ms(text, self._expected) / 1000
+
+    @abstractmethod
+    def _wants_nothing(self, text: str) -> bool:
+        """Words over the agent that want nothing of it."""
 
     @abstractmethod
     def _judge(self, inner: Inner, now: float) -> Inner:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Final
 
-from pipeline.language_lists import OverlapKind, judge_overlap
+from pipeline.language_lists import Overlap, OverlapKind, judge_farewell, judge_overlap
 from pipeline.turn_events import (
     Decode,
     Event,
@@ -48,26 +48,41 @@ class Overlaps(WordlessVoices, ABC):
     # Judgements ---------------------------------------------------------------------------------------------
 
     def _judge_overlap(self, now: float) -> Inner:
+        parting = self._farewell.under_way
         if self.state in (State.JUDGING, State.DOUBTING):
-            return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.OVERLAP_CHECK_DUE
-        lasts = now - self._heard_since >= self._settings.halt_ms / 1000
+            overdue = Inner.SPARED if parting else Inner.WORDS_OVERDUE
+            return overdue if now >= self._overdue_at else Inner.OVERLAP_CHECK_DUE
+        lasts = now - self._heard_since >= self._settings.halt_ms / 1000 and not parting
         return Inner.INTERRUPTED if lasts else Inner.OVERLAP_CHECK_DUE
+
+    def _meant(self, text: str) -> Overlap:
+        """What `text` means over the agent's words; over a farewell what people say at parting means nothing
+        more. Who was silent until then, and says as much as "yes", is there."""
+        if not self._farewell.under_way:
+            return judge_overlap(text, self._language, self._lists)
+        ended = self.state not in (State.DUCKED, State.HALTED)
+        missed = self._silences > 0
+        return judge_farewell(text, self._language, self._lists, missed=missed, ended=ended)
 
     def _wants_floor(self, text: str, *, paused: bool, confidence: float = 0.0) -> bool:
         """Words over an agent that speaks. A `confidence` of 0 is that of an engine without one."""
         if 0.0 < confidence < UNSURE:
             return False  # somebody else in the room
-        meant = judge_overlap(text, self._language, self._lists)
+        meant = self._meant(text)
         if meant.kind is OverlapKind.STOP:
             return True
         expected = self._expected
         answers = paused and expected is not None and text in expected.phrases
+        answers = answers or (paused and self._farewell.under_way and self._silences > 0)
         return meant.kind is OverlapKind.CONTENT and (meant.content_words >= ENOUGH_WORDS or answers)
+
+    def _wants_nothing(self, text: str) -> bool:
+        return self._meant(text).kind in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING)
 
     def _only_listens(self, text: str) -> bool:
         """ "Okay", not "okay so", which goes on."""
-        meant = judge_overlap(text, self._language, self._lists)
-        return meant.kind is OverlapKind.BACKCHANNEL and not meant.light_words
+        meant = self._meant(text)
+        return meant.kind is OverlapKind.BACKCHANNEL and (not meant.light_words or self._farewell.under_way)
 
     @property
     def _hush_s(self) -> float:
@@ -97,7 +112,7 @@ class Overlaps(WordlessVoices, ABC):
             return
         if self._wanted_since is None:
             self._wanted_since = now
-        stop = judge_overlap(event.text, self._language, self._lists).kind is OverlapKind.STOP
+        stop = self._meant(event.text).kind is OverlapKind.STOP
         if stop or now - self._wanted_since >= STANDS_S:
             self._step(Inner.ALARMED, None, now)
 
@@ -116,7 +131,7 @@ class Overlaps(WordlessVoices, ABC):
         """The voice goes on, and only "mm-hm" is a reason not to fall silent: for as long a voice again."""
         if self._unexplained_since is None:
             self._unexplained_since = now
-        more = now - self._unexplained_since >= self._hush_s
+        more = now - self._unexplained_since >= self._hush_s and not self._farewell.under_way
         if more or not self._only_listens(self._overheard):
             self._step(Inner.ALARMED, None, now)
 
@@ -171,9 +186,11 @@ class Overlaps(WordlessVoices, ABC):
         if self.state is State.HALTED and self._turns_out_noise(event, now):
             return
         if self._answered:
-            meant = event.text not in ("", self._answered)
+            more = event.text.removeprefix(self._answered)
+            goodbye = self._farewell.under_way and self._wants_nothing(more)
+            meant = event.text not in ("", self._answered) and not goodbye
         else:
-            kind = judge_overlap(event.text, self._language, self._lists).kind
+            kind = self._meant(event.text).kind
             sure = not 0.0 < event.confidence < UNSURE
             meant = sure and kind in (OverlapKind.STOP, OverlapKind.CONTENT)
         self._step(Inner.INTERRUPTED if meant else Inner.SPARED, None, now)
@@ -182,7 +199,7 @@ class Overlaps(WordlessVoices, ABC):
         """The voice has ended, and it was a listener's: go on before the last word on it is there."""
         assert isinstance(event, Overheard)
         ended = now - self._silent_since >= RELENT_AFTER_S
-        meant = judge_overlap(event.text, self._language, self._lists).kind
+        meant = self._meant(event.text).kind
         if ended and not self._answered and meant in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING):
             self._words = None
             self._overheard = event.text
@@ -191,14 +208,14 @@ class Overlaps(WordlessVoices, ABC):
     def _resume(self, event: Event | None, now: float) -> None:
         """The agent goes on. If it was about to end, "yes" was an answer."""
         words = self._words.text if self._words is not None else self._overheard
-        listens = judge_overlap(words, self._language, self._lists).kind is OverlapKind.BACKCHANNEL
+        listens = self._meant(words).kind is OverlapKind.BACKCHANNEL
         answers = not self._answered and listens
         self._arm(now + self._settings.overlap_ms / 1000 if answers else now, Inner.OVERLAP_FORGOTTEN)
 
     def _believe_whole(self, event: Event | None, now: float) -> None:
         """The same for the last word on it; that of a broken recogniser is "somebody said something"."""
         assert isinstance(event, Understood)
-        if event.failed:
+        if event.failed and not self._farewell.under_way:
             self._words = event
             self._step(Inner.INTERRUPTED, None, now)
         else:

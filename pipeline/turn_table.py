@@ -45,8 +45,13 @@ Why the states are these:
 - KEYING: while digits come in, what the microphone hears is tones and keys clicking.
 - What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
   was being listened to is forgotten.
-- CLOSING: once the end is decided nothing stops the last words, and after them the line stays up for
-  `linger_ms`: the far end's jitter buffer still holds them. A deadline of its own ends it: no way leads back.
+- A farewell is no state: who says goodbye speaks, and words for the agent stop it as they stop any other
+  (what is said at parting is none). What it is changes two columns: heard to its end (`FAREWELL_HEARD`)
+  it leads to LEAVING, in which the line stays up for `linger_ms`, since the far end's jitter buffer still
+  holds the last words, and what is said then counts too; and a deadline takes the place of the maximum
+  duration.
+- CLOSING: last words that nothing stops: an apology, the end of the time, a farewell that was taken back
+  often enough. They linger too. A deadline of its own ends it: no way leads back.
 
 The maximum duration is the one timer beside the state's own; it may strike in any state.
 """
@@ -54,14 +59,13 @@ The maximum duration is the one timer beside the state's own; it may strike in a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from pipeline.turn_effects import Effect, Kind
 from pipeline.turn_events import (
     BargedIn,
     CallConcluded,
-    Event,
     Inner,
     KeyPressed,
     LegEnded,
@@ -79,74 +83,6 @@ from pipeline.turn_events import (
     WaitBegan,
 )
 
-Kind: TypeAlias = type[Event] | Inner
-"""What a column stands for: an outer event's class or an inner event."""
-
-
-class Effect(Enum):
-    """What is done on the way; `Turns` has a method for each."""
-
-    IGNORE = "ignore"  # thought of: nothing to do
-    HEAR = "hear"
-    HEAR_ON = "hear_on"
-    INTERRUPT = "interrupt"
-    TAKE_BACK = "take_back"
-    CHECK_VOICE = "check_voice"
-    FOLLOW = "follow"
-    HEED = "heed"
-    PAUSE = "pause"
-    HOLD = "hold"
-    DUCK = "duck"
-    LISTEN_IN = "listen_in"
-    SUSPECT = "suspect"
-    BARGE = "barge"
-    INSIST = "insist"
-    CONSIDER = "consider"
-    CONSIDER_WHOLE = "consider_whole"
-    JUDGE_PAUSE = "judge_pause"
-    SPARE = "spare"
-    HALT = "halt"
-    BELIEVE = "believe"
-    BELIEVE_WHOLE = "believe_whole"
-    RELENT = "relent"
-    RESUME = "resume"
-    INTERRUPT_WITH_WORDS = "interrupt_with_words"
-    INTERRUPT_UNHEARD = "interrupt_unheard"
-    SPECULATE = "speculate"
-    CUT_OFF = "cut_off"
-    DECODE = "decode"
-    WEIGH = "weigh"
-    FORGET = "forget"
-    DISMISS = "dismiss"
-    KEY = "key"
-    FIRST_KEY = "first_key"
-    INTERRUPT_BY_KEY = "interrupt_by_key"
-    TAKE_TURN = "take_turn"
-    LISTEN_ON = "listen_on"
-    GUESS = "guess"
-    PRESUME = "presume"
-    CONFIRM = "confirm"
-    REVISE = "revise"
-    SETTLE = "settle"
-    WAIT = "wait"
-    TAKE_KEYS = "take_keys"
-    TAKE_TEXT = "take_text"
-    INTERRUPT_BY_TEXT = "interrupt_by_text"
-    REPROMPT = "reprompt"
-    WATCH_ON = "watch_on"
-    FORGET_AND_WATCH = "forget_and_watch"
-    FILL = "fill"
-    SPEAK = "speak"
-    LISTEN = "listen"
-    CONCLUDE = "conclude"
-    APOLOGISE = "apologise"
-    SAY_GOODBYE = "say_goodbye"
-    TIME_OUT = "time_out"
-    LINGER = "linger"
-    END = "end"
-    BREAK_OFF = "break_off"
-
-
 _Row: TypeAlias = dict[Kind, tuple[State, Effect]]
 
 
@@ -160,11 +96,19 @@ _ANYWHERE: Final[_Row] = {
     LegEnded: (S.ENDED, E.BREAK_OFF),
     I.DURATION_REACHED: (S.CLOSING, E.TIME_OUT),
 }
-# The reply under way may fail, or decide that the call is over, in any state in which there is one.
-_UNDER_WAY: Final[_Row] = {
-    ReplyFailed: (S.CLOSING, E.APOLOGISE),
-    CallConcluded: (S.CLOSING, E.CONCLUDE),
-}
+
+
+def _under_way(state: State) -> _Row:
+    """The reply under way may fail, or decide that the call is over, in any state in which there is one."""
+    return {
+        ReplyFailed: (S.CLOSING, E.APOLOGISE),
+        CallConcluded: (S.CLOSING, E.CONCLUDE),
+        I.FAREWELL_BEGAN: (state, E.PART),
+        I.FAREWELL_HEARD: (S.LEAVING, E.LINGER),
+        I.FAREWELL_OVERDUE: (S.ENDED, E.END),
+    }
+
+
 # Keys and chat are meant for the agent, whatever it is saying.
 _OVERRIDDEN: Final[_Row] = {
     KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
@@ -175,7 +119,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
     {
         S.OPENING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.OPENING),
             **_nothing(
                 S.OPENING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
                 Understood, Overheard, SpeechRanOut,
@@ -196,7 +140,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.SILENCE_NOTED: (S.REPLYING, E.REPROMPT),
-            I.PATIENCE_ENDED: (S.CLOSING, E.SAY_GOODBYE),
+            I.PATIENCE_ENDED: (S.REPLYING, E.TAKE_LEAVE),
+            I.PATIENCE_SPENT: (S.CLOSING, E.SAY_GOODBYE),
         },
         S.HEARING: {
             **_ANYWHERE,
@@ -226,7 +171,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.PRESUMING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.PRESUMING),
             **_OVERRIDDEN,
             **_nothing(
                 S.PRESUMING, SpeechStopped, Overheard, WaitBegan, SpeechReady, SpeechRanOut,
@@ -242,7 +187,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.WAITING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.WAITING),
             **_OVERRIDDEN,
             **_nothing(S.WAITING, SpeechStarted, SpeechStopped, Understood, Overheard, SpeechRanOut),
             VoiceSustained: (S.HEARING, E.INTERRUPT),
@@ -254,7 +199,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.REPLYING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.REPLYING),
             WaitBegan: (S.WAITING, E.WAIT),
             **_nothing(S.REPLYING, SpeechStopped, Understood, Overheard, SpeechRanOut),
             SpeechStarted: (S.HALTED, E.HALT),
@@ -268,7 +213,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.SPEAKING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.SPEAKING),
             **_OVERRIDDEN,
             **_nothing(S.SPEAKING, SpeechStopped, Understood, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
@@ -279,7 +224,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.OVERLAPPING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.OVERLAPPING),
             **_OVERRIDDEN,
             **_nothing(S.OVERLAPPING, SpeechStarted, Understood, Overheard, SpeechReady, WaitBegan),
             SpeechStopped: (S.OVERLAPPED, E.HOLD),
@@ -289,10 +234,11 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.SPARED: (S.DUCKED, E.DUCK),
             SpeechRanOut: (S.HALTED, E.HALT),  # the agent paused, the caller goes on
             ReplyHeard: (S.HEARING, E.HEAR),
+            I.FAREWELL_HEARD: (S.HALTED, E.HALT),
         },
         S.OVERLAPPED: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.OVERLAPPED),
             **_OVERRIDDEN,
             **_nothing(S.OVERLAPPED, SpeechStopped, Overheard, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, E.IGNORE),
@@ -301,13 +247,14 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.OVERLAPPED, E.CONSIDER_WHOLE),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.FAREWELL_HEARD: (S.LEAVING, E.AWAIT_WORDS),
             I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
             I.SPARED: (S.OVERLAPPED, E.IGNORE),
             I.OVERLAP_FORGOTTEN: (S.SPEAKING, E.FORGET),
         },
         S.DUCKED: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.DUCKED),
             **_OVERRIDDEN,
             **_nothing(S.DUCKED, SpeechStarted, VoiceSustained, SpeechReady, WaitBegan),
             SpeechStopped: (S.JUDGING, E.JUDGE_PAUSE),
@@ -316,6 +263,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             BargedIn: (S.DUCKED, E.INSIST),
             SpeechRanOut: (S.HALTED, E.LISTEN_IN),
             ReplyHeard: (S.HEARING, E.HEAR),
+            I.FAREWELL_HEARD: (S.HALTED, E.LISTEN_IN),
             I.OVERLAP_CHECK_DUE: (S.DUCKED, E.LISTEN_IN),
             I.ALARMED: (S.HALTED, E.LISTEN_IN),
             I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
@@ -324,7 +272,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.JUDGING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.JUDGING),
             **_OVERRIDDEN,
             **_nothing(S.JUDGING, SpeechStopped, SpeechReady, WaitBegan),
             SpeechStarted: (S.DUCKED, E.LISTEN_IN),
@@ -333,6 +281,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.JUDGING, E.CONSIDER_WHOLE),
             SpeechRanOut: (S.REPLYING, E.FORGET_AND_WATCH),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.FAREWELL_HEARD: (S.DOUBTING, E.LISTEN_IN),
             Overheard: (S.JUDGING, E.SUSPECT),
             I.OVERLAP_CHECK_DUE: (S.JUDGING, E.LISTEN_IN),
             I.ALARMED: (S.DOUBTING, E.LISTEN_IN),
@@ -342,7 +291,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.HALTED: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.HALTED),
             **_OVERRIDDEN,
             **_nothing(
                 S.HALTED, SpeechStarted, VoiceSustained, BargedIn, Overheard, SpeechReady, SpeechRanOut,
@@ -352,6 +301,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.HALTED, E.BELIEVE),
             ReplyFailed: (S.HEARING, E.INTERRUPT),  # it had nothing more to say anyway
             ReplyHeard: (S.HEARING, E.HEAR),
+            I.FAREWELL_HEARD: (S.HALTED, E.IGNORE),
             I.OVERLAP_CHECK_DUE: (S.HALTED, E.LISTEN_IN),
             I.INTERRUPTED: (S.HEARING, E.INTERRUPT),
             I.SPARED: (S.HALTED, E.IGNORE),
@@ -359,7 +309,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.DOUBTING: {
             **_ANYWHERE,
-            **_UNDER_WAY,
+            **_under_way(S.DOUBTING),
             **_OVERRIDDEN,
             **_nothing(S.DOUBTING, SpeechStopped, SpeechReady, SpeechRanOut, WaitBegan),
             SpeechStarted: (S.HALTED, E.LISTEN_IN),
@@ -368,6 +318,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             Understood: (S.DOUBTING, E.BELIEVE_WHOLE),
             Overheard: (S.DOUBTING, E.RELENT),
             ReplyHeard: (S.ENDPOINTING, E.SPECULATE),
+            I.FAREWELL_HEARD: (S.DOUBTING, E.IGNORE),
             I.OVERLAP_CHECK_DUE: (S.DOUBTING, E.LISTEN_IN),
             I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
             I.SPARED: (S.OVERLAPPED, E.RESUME),
@@ -382,11 +333,22 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.KEYS_COMPLETED: (S.REPLYING, E.TAKE_KEYS),
         },
+        S.LEAVING: {
+            LegEnded: (S.ENDED, E.BREAK_OFF),
+            TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
+            **_nothing(S.LEAVING, SpeechStopped, Overheard, KeyPressed, I.FAREWELL_HEARD, I.SPARED),
+            **dict.fromkeys((SpeechStarted, VoiceSustained, BargedIn), (S.HALTED, E.HALT)),
+            Understood: (S.LEAVING, E.CONSIDER_WHOLE),
+            I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
+            I.CLOSING_ENDED: (S.ENDED, E.END),
+            I.FAREWELL_OVERDUE: (S.ENDED, E.END),
+        },
         S.CLOSING: {
             LegEnded: (S.ENDED, E.BREAK_OFF),
             **_nothing(
                 S.CLOSING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
                 Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut, ReplyFailed, CallConcluded,
+                I.FAREWELL_BEGAN,
             ),
             ReplyHeard: (S.CLOSING, E.LINGER),
             I.CLOSING_ENDED: (S.ENDED, E.END),
@@ -394,7 +356,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.ENDED: _nothing(
             S.ENDED, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten,
             Understood, Overheard, WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed,
-            CallConcluded, LegEnded,
+            CallConcluded, LegEnded, I.FAREWELL_BEGAN,
         ),
     }
 )  # fmt: skip

@@ -11,13 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.agent import UserKeyed, UserSaid, UserSilent
-from pipeline.outcome import EndReason
+from pipeline.turn_effects import Effect
 from pipeline.turn_events import (
-    CallConcluded,
     CheckVoice,
     Decode,
     Discard,
-    EndCall,
     Event,
     Follow,
     Inner,
@@ -26,15 +24,13 @@ from pipeline.turn_events import (
     ListenIn,
     Overheard,
     PlayFiller,
-    SayLastWords,
     Settle,
     StartReply,
     TextWritten,
     Understood,
     WaitBegan,
 )
-from pipeline.turn_overlap import Overlaps
-from pipeline.turn_table import Effect
+from pipeline.turn_farewell import Farewells
 
 GUESS_S: Final = 0.02
 """Between two looks at a partial result, once it may be the whole."""
@@ -50,10 +46,9 @@ WRONG_GUESSES: Final = 2  # in a row: this one has not
 GUESSED: Final = 0.8  # what an agent is told of words that are not final
 _LIKELY: Final = 0.5  # that the turn is over: an answer is prepared, which will more often be wanted than not
 UNSURE: Final = 0.5  # final words with less are no confirmation
-CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
 
 
-class Turns(Overlaps):
+class Turns(Farewells):
     """The floor of one conversation. Begins in OPENING with `StartReply(CallOpened)` to do."""
 
     def _judge(self, inner: Inner, now: float) -> Inner:
@@ -80,8 +75,9 @@ class Turns(Overlaps):
         return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.GUESS_DUE
 
     def _judge_silence(self, now: float) -> Inner:
-        patient = self._silences < self._settings.max_reprompts
-        return Inner.SILENCE_NOTED if patient else Inner.PATIENCE_ENDED
+        if self._silences < self._settings.max_reprompts:
+            return Inner.SILENCE_NOTED
+        return Inner.PATIENCE_ENDED if self._farewell.may_be_taken_back else Inner.PATIENCE_SPENT
 
     def _judge_dead_air(self, now: float) -> Inner:
         spent = self._fillers >= self._settings.max_fillers
@@ -295,38 +291,6 @@ class Turns(Overlaps):
     def _listen(self, event: Event | None, now: float) -> None:
         self._reprompt_at = now + self._settings.reprompt_s
         self._arm(self._reprompt_at, Inner.SILENCE_NOTED)
-
-    # Effects: the end ---------------------------------------------------------------------------------------
-
-    def _conclude(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, CallConcluded)
-        self._end_reason = event.reason
-        self._arm(now + CLOSING_LIMIT_S, Inner.CLOSING_ENDED)
-
-    def _close(self, reason: EndReason, now: float) -> None:
-        self._next_turn()
-        self._end_reason = reason
-        self._actions.append(SayLastWords(self.turn, reason))
-        self._arm(now + CLOSING_LIMIT_S, Inner.CLOSING_ENDED)
-
-    def _apologise(self, event: Event | None, now: float) -> None:
-        self._close(EndReason.ENGINE_ERROR, now)
-
-    def _say_goodbye(self, event: Event | None, now: float) -> None:
-        self._close(EndReason.SILENCE, now)
-
-    def _time_out(self, event: Event | None, now: float) -> None:
-        self._close(EndReason.MAX_DURATION, now)
-
-    def _linger(self, event: Event | None, now: float) -> None:
-        self._arm(now + self._settings.linger_ms / 1000, Inner.CLOSING_ENDED)
-
-    def _end(self, event: Event | None, now: float) -> None:
-        self._actions.append(EndCall(self._end_reason))
-
-    def _break_off(self, event: Event | None, now: float) -> None:
-        self._end_reason = EndReason.FAR_END
-        self._end(event, now)
 
 
 def _is_empty(words: Understood | None) -> bool:

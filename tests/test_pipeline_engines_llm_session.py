@@ -182,3 +182,23 @@ def test_a_reprompt_that_the_caller_came_before_was_never_said(keys: str) -> Non
 
     converse(chat, caller, "i am here now", slow="Nobody hears this.")
     assert answers_told(chat, 1) == ["Hello."]
+
+
+def test_a_model_is_told_of_a_farewell_that_the_caller_stopped() -> None:
+    farewell = "Thank you for calling, have a nice day and goodbye."
+    chat = FakeChat([farewell, Call("hang_up")], ["Of course.", Call("hang_up", {"disposition": "helped"})])
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(2.0, voice(0.5))
+        leg.says(4.2, voice(1.5))
+
+    result = converse(chat, caller, "that is all", "wait i need a receipt")
+    heard = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    last = chat.requests[1]["messages"]
+    said = [message["content"] for message in last if message["role"] == "assistant"]
+    assert plain(farewell).startswith(plain(said[-1]))
+    assert plain(said[-1]) == plain(" ".join(heard[1:-1])) != plain(farewell)
+    assert "went on speaking" in next(message["content"] for message in last if message["role"] == "tool")
+    assert last[-1] == {"role": "user", "content": "wait i need a receipt"}
+    assert heard[-1] == "Of course."
+    assert result.disposition == "helped"

@@ -29,7 +29,8 @@ from pipeline.agent import (
 from pipeline.engines.script import Script, ScriptConversation
 from pipeline.engines.script_answers import KINDS, value_of
 from pipeline.engines.script_lexicon import lexicon
-from pipeline.engines.script_machine import _TRANSITIONS, ScriptState
+from pipeline.engines.script_machine import _TRANSITIONS
+from pipeline.engines.script_walk import ScriptState
 from pipeline.engines.wording import plain_words
 from pipeline.errors import SettingsRefused
 

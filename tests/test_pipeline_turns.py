@@ -14,6 +14,7 @@ from pipeline.errors import LocalError
 from pipeline.outcome import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.turn_effects import Effect
 from pipeline.turn_events import (
     Action,
     BargedIn,
@@ -46,7 +47,7 @@ from pipeline.turn_events import (
     VoiceSustained,
     WaitBegan,
 )
-from pipeline.turn_table import TRANSITIONS, Effect
+from pipeline.turn_table import TRANSITIONS
 from pipeline.turns import EFFECTS, Turns
 
 SETTINGS = SessionSettings()
@@ -98,7 +99,8 @@ def at(state: State) -> Turns:
         State.HEARING: [ReplyHeard(1), SpeechStarted()],
         State.ENDPOINTING: [ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400)],
         State.KEYING: [ReplyHeard(1), KeyPressed("1")],
-        State.CLOSING: [CallConcluded(1, EndReason.AGENT)],
+        State.LEAVING: [CallConcluded(1, EndReason.AGENT), ReplyHeard(1)],
+        State.CLOSING: [CallConcluded(1, EndReason.AGENT, final=True)],
         State.ENDED: [LegEnded()],
         State.REPLYING: [SpeechRanOut(1)],
     }  # fmt: skip
@@ -387,7 +389,8 @@ def test_patience_ends_with_last_words_and_a_hang_up() -> None:
     actions(turns)
     turns.receive(ReplyHeard(1), 1.0)
     run_until(turns, 9.0)
-    assert actions(turns) == [SayLastWords(turns.turn, EndReason.SILENCE)]
+    assert actions(turns) == [SayLastWords(turns.turn, EndReason.SILENCE, final=False)]
+    turns.receive(SpeechReady(turns.turn), 9.0)
     turns.receive(ReplyHeard(turns.turn), 10.0)
     run_until(turns, 10.0 + SETTINGS.linger_ms / 1000)
     assert actions(turns) == [EndCall(EndReason.SILENCE)]
@@ -834,7 +837,7 @@ def test_a_recogniser_that_says_nothing_leaves_the_floor_to_who_stopped_the_agen
 
 
 def test_duration_is_watched_in_every_state() -> None:
-    for state in set(State) - {State.CLOSING, State.ENDED}:
+    for state in set(State) - {State.LEAVING, State.CLOSING, State.ENDED}:
         turns = at(state)
         turns.handle_timer(SETTINGS.max_duration_s)
         assert turns.state is State.CLOSING

@@ -45,6 +45,7 @@ AGENT_STATES: Mapping[str, str] = {
     "overlapping": "speaking",
     "overlapped": "speaking",
     "keying": "listening",
+    "leaving": "speaking",
     "closing": "speaking",
 }
 """Turn-taking's states as LiveKit's clients know them (`lk.agent.state`)."""

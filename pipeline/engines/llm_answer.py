@@ -45,6 +45,7 @@ GO_ON: Final[Message] = {
     "role": "user",
     "content": "[Your answer broke off after these words. Go on after them; do not repeat them.]",
 }
+TAKEN_BACK: Final = json.dumps({"error": "not done: the caller went on speaking"})
 SKIPPED: Final = json.dumps({"error": "not done: something before it ended this answer"})
 
 Queued: TypeAlias = AgentAct | Exception | None
@@ -92,6 +93,15 @@ class State:
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     """Tools that change something: an interruption does not stop them half-way."""
     calls: int = 0
+    ending: tuple[Round, str] | None = None
+    """The call of a tool that ends the conversation, while the caller hears the words before it."""
+
+    def go_on(self) -> None:
+        """Something happened, so the conversation has not ended."""
+        self.notes.disposition = ""
+        if self.ending is not None:
+            (each, call_id), self.ending = self.ending, None
+            each.results[call_id] = TAKEN_BACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +270,7 @@ class Answer:
             await self._say(each, effect.question)
             return After.OVER
         if effect.ends:
+            self._state.ending = each, call.id
             return After.OVER
         return After.QUIET if effect.quiet else After.NOTED
 

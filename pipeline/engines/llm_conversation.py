@@ -121,7 +121,7 @@ class LlmConversation:
         """Brings the history up to what the caller heard, and begins the turn."""
         state = self._state
         state.budget.new_turn()
-        state.notes.disposition = ""  # of an ending that did not come about
+        state.go_on()
         unheard = self._catch_up(event)
         before, state.pending = _Asked(state.pending, state.wanted, dict(state.given)), None
         granted: Pending | None = None

@@ -13,8 +13,9 @@ from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, Call
 from pipeline.boundary import contained
 from pipeline.engines.guard import EngineHealth
 from pipeline.engines.script_errand import Errand, Guest, Model
-from pipeline.engines.script_machine import Place, ScriptRun
+from pipeline.engines.script_machine import ScriptRun
 from pipeline.engines.script_steps import Plan, fill, placeholders, raise_missing, read_plan
+from pipeline.engines.script_walk import Place
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.speech import Expected
 from pipeline.voice import closing

@@ -4,9 +4,11 @@ Three states. OPENING: nothing has been said. ASKING: the current step's questio
 or silence moves on. ENDED: the last act (hang up, transfer) has been given out.
 
 Why ENDED still answers: the caller may interrupt the farewell, and then the acts behind it were never
-carried out. Whatever comes next gets the ending again, without its words. For the same reason the state moves
-before the acts are handed out and `Expect` stands in front of the words it belongs to: a caller who answers
-before the question is over is answering it, under its grammar.
+carried out. A caller who says more than goodbye is asked the last question again, unless a phrase of it is
+in their words; what was found out and reached stands until that is answered. Any other event gets the ending
+again, without its words. Because of interruptions the state moves before the acts are handed out, and
+`Expect` stands in front of the words it belongs to: a caller who answers before the question is over is
+answering it, under its grammar.
 
 A caller who goes on after their turn was taken for over (`UserSaid.continues`) has said one thing in two
 pieces: the state before the first piece is taken back, and the whole is the answer.
@@ -20,21 +22,16 @@ which starts anew with each step.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipeline.agent import (
     AgentAct,
     AgentEvent,
     AgentReport,
     CallOpened,
-    Expect,
     HangUp,
-    Say,
-    SendDigits,
     SwitchLanguage,
-    Transfer,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -42,64 +39,17 @@ from pipeline.agent import (
 from pipeline.engines.script_answers import value_of
 from pipeline.engines.script_digits import gathered
 from pipeline.engines.script_errand import Errand
-from pipeline.engines.script_lexicon import Lexicon, lexicon
-from pipeline.engines.script_slots import label_in, shown_answers, spoken_answers, summary
-from pipeline.engines.script_steps import Plan, Retry, Step, fill
+from pipeline.engines.script_slots import label_in, shown_answers, summary
+from pipeline.engines.script_steps import Retry
+from pipeline.engines.script_walk import ScriptState, ScriptWalk
 from pipeline.engines.wording import plain_words
 from pipeline.errors import LocalError
+from pipeline.language_lists import is_parting
 from pipeline.phrases import Phrase, standard
-from pipeline.speech import Expected
-
-_CONFIRMATION = Expected(kinds=("yes_no", "digits"))
 
 
-class ScriptState(enum.Enum):
-    """Where a scripted conversation stands."""
-
-    OPENING = "opening"
-    ASKING = "asking"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Everything that an answer can change: taken back when the answer turns out to be half of one."""
-
-    state: ScriptState
-    step: Step
-    answers: Mapping[str, str]
-    counts: tuple[int, int]
-    outcome: tuple[str, bool]
-    ending: AgentAct | None
-    dictation: tuple[str, str, str]
-
-
-class ScriptRun:
+class ScriptRun(ScriptWalk):
     """One conversation through one plan."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        language: str = "en",
-        greeting: str = "",
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        self.state = ScriptState.OPENING
-        self.answers: dict[str, str] = {}
-        self._plan = plan
-        self.language = language
-        self._greeting = greeting
-        self._variables = dict(variables or {})
-        self._step = plan.steps[plan.start]
-        self._nomatches = 0
-        self._silences = 0
-        self._disposition = ""
-        self._reached_goal = False
-        self._ending: AgentAct | None = None
-        self._before_said: Place | None = None
-        self._partial = ""  # of the digits asked for
-        self._confirming = ""  # the label of the answer that the caller is asked to confirm
 
     def receive(self, event: AgentEvent) -> list[AgentAct]:
         """Moves on `event` and gives what to do now, in order."""
@@ -111,6 +61,7 @@ class ScriptRun:
             transition = _TRANSITIONS[self.state, type(event)]
         except KeyError:
             raise LocalError(f"no transition from {self.state} on {type(event).__name__}") from None
+        self._note_question()
         return list(transition(self, event))
 
     @property
@@ -131,6 +82,7 @@ class ScriptRun:
     def hand_back(self, errand: Errand, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """The model is through with it: the script goes on."""
         self.answers |= answers
+        self._note_question()
         return list(self._enter(self._step.next if done or not errand.failed else errand.failed))
 
     def report(self) -> AgentReport:
@@ -184,6 +136,21 @@ class ScriptRun:
         self._silences += 1
         yield from self._retry(self._step.silence, self._silences)
 
+    def _said_at_the_end(self, event: AgentEvent) -> Iterator[AgentAct]:
+        assert isinstance(event, UserSaid)
+        if self._asked is None or is_parting(event.text, self.language):
+            yield from self._end_again(event)
+            return
+        spoken = self.language
+        self._return_to_question(self._asked)
+        if self.language != spoken:
+            yield SwitchLanguage(self.language)
+        label = label_in(plain_words(event.text), self._step.labels)
+        if label and not self._confirming:
+            yield from self._answered(label, label)
+        else:
+            yield from self._ask(self._step.confirm if self._confirming else self._step.say)
+
     def _end_again(self, event: AgentEvent) -> Iterator[AgentAct]:
         if self._ending is not None:
             yield self._ending
@@ -214,10 +181,6 @@ class ScriptRun:
             if value:
                 return value, value
         return "", ""
-
-    @property
-    def _lexicon(self) -> Lexicon:
-        return lexicon(self.language)
 
     @property
     def _dictates(self) -> bool:
@@ -285,96 +248,6 @@ class ScriptRun:
             yield from self._words(standard(Phrase.GOODBYE, self.language), interruptible=True)
             yield self._end(HangUp(retry.disposition))
 
-    def place(self) -> Place:
-        """Where the conversation stands, to `return_to`."""
-        return Place(
-            self.state,
-            self._step,
-            dict(self.answers),
-            (self._nomatches, self._silences),
-            (self._disposition, self._reached_goal),
-            self._ending,
-            (self._partial, self._confirming, self.language),
-        )
-
-    def return_to(self, place: Place) -> None:
-        """What has happened since did not happen."""
-        self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
-        self._nomatches, self._silences = place.counts
-        self._disposition, self._reached_goal = place.outcome
-        self._ending = place.ending
-        self._partial, self._confirming, self.language = place.dictation
-
-    def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
-        """Goes to a step and on through those that do not listen, up to the next question or the end."""
-        spoken: list[AgentAct] = self._words(before, interruptible=True)
-        while True:
-            step = self._arrive(name)
-            if step.expected is not None:
-                break
-            spoken += self._switched(step)
-            spoken += self._words(step.say, interruptible=step.interruptible)
-            if step.action in ("hang_up", "transfer"):
-                yield from (*spoken, self._end(self._ending_of(step)))
-                return
-            if step.action == "send_digits":
-                spoken.append(SendDigits(self._fill(step.target)))
-            name = step.next
-        yield from self._ask(step.say, before=spoken)
-
-    def _arrive(self, name: str) -> Step:
-        self._step = step = self._plan.steps[name]
-        self._nomatches = self._silences = 0
-        self._partial = self._confirming = ""
-        self._disposition = step.disposition or self._disposition
-        self._reached_goal = self._reached_goal or step.goal
-        return step
-
-    def _ask(self, text: str, *, before: list[AgentAct] | None = None) -> Iterator[AgentAct]:
-        step = self._step
-        self.state = ScriptState.ASKING
-        switched = self._switched(step)
-        if not switched:
-            yield from self._expect(step)
-        yield from before or ()
-        if switched:
-            yield from (*switched, *self._expect(step))
-        yield from self._words(text, interruptible=step.interruptible)
-
-    def _expect(self, step: Step) -> Iterator[AgentAct]:
-        """What the next words may be: the answer, the rest of it, or a yes."""
-        expected = step.expected
-        if expected is not None and self._confirming:
-            yield Expect(_CONFIRMATION, masked=step.mask)
-        elif expected is not None:
-            rest = expected.digits - len(self._partial)
-            yield Expect(replace(expected, digits=rest) if self._partial else expected, masked=step.mask)
-
-    def _switched(self, step: Step) -> list[AgentAct]:
-        """From this step on its language is spoken, until another step has one."""
-        if not step.language or step.language == self.language:
-            return []
-        self.language = step.language
-        return [SwitchLanguage(step.language)]
-
-    def _ending_of(self, step: Step) -> AgentAct:
-        if step.action == "transfer":
-            self._disposition = self._disposition or "transferred"
-            return Transfer(self._fill(step.target))
-        self._disposition = self._disposition or "completed"
-        return HangUp(self._disposition)
-
-    def _end(self, act: AgentAct) -> AgentAct:
-        self.state, self._ending = ScriptState.ENDED, act
-        return act
-
-    def _words(self, text: str, *, interruptible: bool) -> list[AgentAct]:
-        filled = fill(text, {**self._variables, **spoken_answers(self._plan, self.answers)})
-        return [Say(filled, interruptible=interruptible)] if filled else []
-
-    def _fill(self, text: str) -> str:
-        return fill(text, {**self._variables, **self.answers})
-
 
 _Transition = Callable[[ScriptRun, AgentEvent], Iterator[AgentAct]]
 
@@ -388,7 +261,7 @@ _TRANSITIONS: dict[tuple[ScriptState, type], _Transition] = {
     (ScriptState.ASKING, UserKeyed): ScriptRun._keyed,
     (ScriptState.ASKING, UserSilent): ScriptRun._silent,
     (ScriptState.ENDED, CallOpened): ScriptRun._ignore,
-    (ScriptState.ENDED, UserSaid): ScriptRun._end_again,
+    (ScriptState.ENDED, UserSaid): ScriptRun._said_at_the_end,
     (ScriptState.ENDED, UserKeyed): ScriptRun._end_again,
     (ScriptState.ENDED, UserSilent): ScriptRun._end_again,
 }

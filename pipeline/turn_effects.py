@@ -1,0 +1,78 @@
+"""What turn-taking's table is written in: its columns and what its cells do."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from pipeline.turn_events import Event, Inner
+
+Kind: TypeAlias = type[Event] | Inner
+"""What a column stands for: an outer event's class or an inner event."""
+
+
+class Effect(Enum):
+    """What is done on the way; `Turns` has a method for each."""
+
+    IGNORE = "ignore"  # thought of: nothing to do
+    HEAR = "hear"
+    HEAR_ON = "hear_on"
+    INTERRUPT = "interrupt"
+    TAKE_BACK = "take_back"
+    CHECK_VOICE = "check_voice"
+    FOLLOW = "follow"
+    HEED = "heed"
+    PAUSE = "pause"
+    HOLD = "hold"
+    DUCK = "duck"
+    LISTEN_IN = "listen_in"
+    SUSPECT = "suspect"
+    BARGE = "barge"
+    INSIST = "insist"
+    CONSIDER = "consider"
+    CONSIDER_WHOLE = "consider_whole"
+    JUDGE_PAUSE = "judge_pause"
+    SPARE = "spare"
+    HALT = "halt"
+    BELIEVE = "believe"
+    BELIEVE_WHOLE = "believe_whole"
+    RELENT = "relent"
+    RESUME = "resume"
+    INTERRUPT_WITH_WORDS = "interrupt_with_words"
+    INTERRUPT_UNHEARD = "interrupt_unheard"
+    SPECULATE = "speculate"
+    CUT_OFF = "cut_off"
+    DECODE = "decode"
+    WEIGH = "weigh"
+    FORGET = "forget"
+    DISMISS = "dismiss"
+    KEY = "key"
+    FIRST_KEY = "first_key"
+    INTERRUPT_BY_KEY = "interrupt_by_key"
+    TAKE_TURN = "take_turn"
+    LISTEN_ON = "listen_on"
+    GUESS = "guess"
+    PRESUME = "presume"
+    CONFIRM = "confirm"
+    REVISE = "revise"
+    SETTLE = "settle"
+    WAIT = "wait"
+    TAKE_KEYS = "take_keys"
+    TAKE_TEXT = "take_text"
+    INTERRUPT_BY_TEXT = "interrupt_by_text"
+    REPROMPT = "reprompt"
+    WATCH_ON = "watch_on"
+    FORGET_AND_WATCH = "forget_and_watch"
+    FILL = "fill"
+    SPEAK = "speak"
+    LISTEN = "listen"
+    PART = "part"
+    TAKE_LEAVE = "take_leave"
+    CONCLUDE = "conclude"
+    APOLOGISE = "apologise"
+    SAY_GOODBYE = "say_goodbye"
+    TIME_OUT = "time_out"
+    LINGER = "linger"
+    AWAIT_WORDS = "await_words"
+    END = "end"
+    BREAK_OFF = "break_off"
