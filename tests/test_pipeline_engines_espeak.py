@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,6 +209,62 @@ async def test_a_helper_that_has_others_to_serve_first_does_not_hang() -> None:
         assert helper.pid == pid
     finally:
         await helper.release()
+
+
+async def test_a_helper_that_starts_slowly_is_started_once_for_callers_who_do_not_wait(
+    tmp_path: Path,
+) -> None:
+    """Kokoro imports for five seconds; a call waits for one and a half."""
+    started = tmp_path / "started"
+    program = VoiceProgram("slow", "tests.support.slow_voice", 30.0, 5.0, (str(started),))
+    helper = await VoiceProcess.acquire(program)
+    try:
+        assert helper.pid is not None
+        os.kill(helper.pid, signal.SIGKILL)
+        with pytest.raises(EngineError):
+            await anext(helper.speak({}))
+        for _ in range(5):
+            waiting = asyncio.ensure_future(anext(helper.speak({})))
+            await asyncio.wait({waiting}, timeout=0.15)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        assert await anext(helper.speak({}))
+    finally:
+        await helper.release()
+    pids = [int(line) for line in started.read_text().splitlines()]
+    assert len(pids) == 2
+    assert [await gone(pid) for pid in pids] == [True, True]
+
+
+async def test_a_helper_that_is_given_back_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = VoiceProgram("slow", "tests.support.slow_voice", 30.0, 5.0, (str(started),))
+    helper = await VoiceProcess.acquire(program)
+    assert helper.pid is not None
+    os.kill(helper.pid, signal.SIGKILL)
+    with pytest.raises(EngineError):
+        await anext(helper.speak({}))
+    waiting = asyncio.ensure_future(anext(helper.speak({})))
+    while len(started.read_text().splitlines()) < 2:
+        await asyncio.sleep(0.02)
+    await helper.release()
+    with pytest.raises(EngineError):
+        await waiting
+    for line in started.read_text().splitlines():
+        assert await gone(int(line))
+
+
+async def test_a_helper_whose_start_nobody_waited_for_leaves_no_process(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = VoiceProgram("slow", "tests.support.slow_voice", 30.0, 5.0, (str(started),))
+    waiting = asyncio.create_task(VoiceProcess.acquire(program))
+    while not started.exists() or not started.read_text():
+        await asyncio.sleep(0.02)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert waiting.cancelled()
+    assert await gone(int(started.read_text()))
+    assert asyncio.get_running_loop() not in VoiceProcess._shared
 
 
 async def test_a_hanging_helper_is_killed_after_an_interruption(

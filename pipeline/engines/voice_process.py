@@ -87,7 +87,7 @@ class VoiceProcess:
         self._number = 0
         self._deaths = 0
         self._heard_at = 0.0
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[Process] | None = None
 
     @classmethod
     async def acquire(cls, program: VoiceProgram) -> VoiceProcess:
@@ -101,6 +101,9 @@ class VoiceProcess:
         except EngineError as error:
             await shared.release()
             raise EngineMissing(f"{program.name} does not start: {error}") from error
+        except asyncio.CancelledError:
+            await shared.release()
+            raise
         return shared
 
     async def release(self) -> None:
@@ -186,12 +189,27 @@ class VoiceProcess:
         process.stdin.write(pack(kind, number, payload))
 
     async def _ensure_running(self) -> Process:
-        async with self._starting:
-            if self._state is _State.RUNNING and self._process is not None:
-                return self._process
+        """The process. It starts on its own account, since it may take longer than a caller waits: whoever
+        comes next finds it further on. Raises `EngineError`."""
+        if self._state is _State.RUNNING and self._process is not None:
+            return self._process
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._restart(), name=f"{self.program.name} start")
+        starting = self._starting
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled():  # by `_stop`: nobody cancelled whoever waits here
+                raise EngineError(f"{self.program.name} was closed", retryable=False) from None
+            raise
+
+    async def _restart(self) -> Process:
+        try:
             if self._deaths:
                 await asyncio.sleep(min(_BACKOFF_S * 2 ** (self._deaths - 1), _BACKOFF_LIMIT_S))
             return await self._start()
+        finally:
+            self._starting = None
 
     async def _start(self) -> Process:
         self._state = _State.STARTING
@@ -207,7 +225,7 @@ class VoiceProcess:
                 self.rate_hz = _ready(*await _receive(process))
         except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
             self._deaths += 1
-            await self._stop()
+            await self._end_process()
             reason = (
                 str(error)
                 if isinstance(error, EngineError)
@@ -264,19 +282,27 @@ class VoiceProcess:
 
     async def _stop(self) -> None:
         """Ends the process and its reader for good."""
+        await _ended(self._starting)
+        await _ended(self._reader)
+        self._reader = None
+        await self._end_process()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.end(EngineError(f"{self.program.name} was closed", retryable=False))
+
+    async def _end_process(self) -> None:
         self._state = _State.STOPPED
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
         process, self._process = self._process, None
         if process is not None:
             _kill(process)
             await process.wait()
             _close_pipes(process)
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            request.end(EngineError(f"{self.program.name} was closed", retryable=False))
+
+
+async def _ended(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _ready(kind: int, number: int, payload: bytes) -> int:

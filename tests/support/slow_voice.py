@@ -1,10 +1,14 @@
-"""A voice's process that takes a tenth of a second for each request: `python -m tests.support.slow_voice`."""
+"""A voice's process that takes a tenth of a second for each request: `python -m tests.support.slow_voice`.
+
+With the name of a file it takes half a second to start, and writes its process id there."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pipeline.engines.voice_service import Emit, serve
@@ -14,6 +18,12 @@ class SlowVoice:
     """A `Synthesiser`."""
 
     rate_hz = 16000
+
+    def __init__(self) -> None:
+        for name in sys.argv[1:]:
+            with Path(name).open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            time.sleep(0.5)
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
         """Says a click after a while."""
