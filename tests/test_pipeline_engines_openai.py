@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import math
+import socket
+import struct
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -542,6 +544,37 @@ async def test_a_kept_connection_that_is_gone_costs_no_request() -> None:
         assert await endpoint.post_json("chat", {}) == {"answer": 1}
         assert await endpoint.post_json("chat", {}) == {"answer": 3}
         await endpoint.close()
+
+
+async def test_a_kept_connection_that_is_reset_costs_no_request() -> None:
+    """What a load balancer does that has forgotten it, or a server that closed it while we wrote."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            asked += 1
+            if asked == 2:
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+                writer.transport.abort()
+                return
+            body = b'{"answer": %d}' % asked
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            if asked == 3:
+                writer.close()
+                return
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    endpoint = ModelEndpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", allowed=HERE)
+    assert await endpoint.post_json("chat", {}) == {"answer": 1}
+    assert await endpoint.post_json("chat", {}) == {"answer": 3}
+    await endpoint.close()
+    server.close()
+    await server.wait_closed()
 
 
 def served(handler: Any) -> Any:

@@ -190,7 +190,9 @@ class ModelEndpoint:
         sent = body()
         try:
             answer = await self._client().post(url, allow_redirects=False, **sent)
-        except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
             answer = await self._client().post(url, allow_redirects=False, **body())
         if answer.status >= 300:
             async with answer:
