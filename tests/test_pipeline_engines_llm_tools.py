@@ -14,15 +14,22 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from mediaserver.engines import START_TIMEOUT_S
+from pipeline.agent import CallOpened, Say
+from pipeline.engines.llm import Llm
 from pipeline.engines.llm_client import ToolClient
 from pipeline.engines.llm_http_tool import HttpTool, HttpToolSettings
 from pipeline.engines.llm_mcp import McpServer, McpSettings
 from pipeline.engines.llm_schema import Schema
+from pipeline.engines.llm_settings import read_settings
 from pipeline.engines.llm_tools import ToolFailed, ToolSpec
 from pipeline.engines.llm_web import LIMIT, WebAnswer
 from pipeline.errors import EngineError
 from pipeline.foreign_json import MAX_DEPTH
 from pipeline.reach import Reach, reaching
+from tests.support.chat import FakeChat, acts_of, context
+from tests.support.conversation import play
+from tests.support.llm import BASE
 from tests.support.web import served
 
 SERVER = Path(__file__).parent / "support" / "mcp_server.py"
@@ -127,6 +134,44 @@ async def test_a_server_that_does_not_say_what_it_has(answer: WebAnswer | Engine
     before = away.asked
     await server.open()
     assert away.asked == before, "asked again no sooner than a while later"
+
+
+class Hanging:
+    """A server that takes every connection and answers nothing, until it is mended: then it has tools."""
+
+    hangs = True
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> WebAnswer:
+        if self.hangs:
+            await asyncio.sleep(timeout_s)
+            raise EngineError("no answer in time", retryable=True)
+        tools = [{"name": f"t{n}", "inputSchema": {}} for n in range(3)]
+        return reply(json.loads(body or b"").get("id", 0), {"tools": tools})
+
+    async def close(self) -> None: ...
+
+
+def test_servers_that_hang_do_not_keep_the_agent_from_talking() -> None:
+    async def scene() -> None:
+        servers = [{"url": f"https://m{n}.example", "tools": [f"t{n}"], "timeout_s": 40.0} for n in range(3)]
+        web, chat = Hanging(), FakeChat(["Hello."], ["Hello."])
+        made = Llm(read_settings({**BASE, "builtin": [], "mcp": servers}), [chat], web)
+        async with asyncio.timeout(START_TIMEOUT_S / 2):
+            await made.start()
+        assert await acts_of(made.join(context()), CallOpened()) == [Say("Hello.")]
+        assert "tools" not in chat.requests[-1]
+        await asyncio.sleep(60)
+        web.hangs = False
+        made.join(context())
+        await asyncio.sleep(1)
+        await acts_of(made.join(context()), CallOpened())
+        offered = [tool["function"]["name"] for tool in chat.requests[-1]["tools"]]
+        assert sorted(offered) == ["t0", "t1", "t2"]
+        await made.close()
+
+    play(scene)
 
 
 class Forgetful:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
+from pipeline.boundary import contained
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.llm_answer import Mind
 from pipeline.engines.llm_builtin import offered
@@ -27,6 +28,9 @@ from pipeline.engines.script_errand import Errand
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
+
+MCP_START_S: Final = 10.0
+"""The server does not wait for those of tools longer than this when it starts."""
 
 
 class Llm:
@@ -77,9 +81,11 @@ class Llm:
         return self._chat.health()
 
     async def start(self) -> None:
-        """Asks the MCP servers what they have. One that is away does not keep the agent from talking: it is
-        asked again with later calls."""
-        await self._open_servers()
+        """Asks the MCP servers what they have, and waits a while for it. One that is away does not keep the
+        agent from talking: it is asked again with later calls."""
+        self.look_around()
+        if self._opening is not None:
+            await asyncio.wait({self._opening}, timeout=MCP_START_S)
 
     def join(self, context: AgentContext) -> LlmConversation:
         """A conversation for one call."""
@@ -101,21 +107,26 @@ class Llm:
         """Closes all connections."""
         if self._opening is not None:
             self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
         await self._chat.close()
         await self._web.close()
 
     async def _open_servers(self) -> None:
-        for server in self._servers:
-            try:
-                await server.open()
-            except EngineError as error:
-                log.warning("MCP server away", extra={"reason": str(error)})
+        await asyncio.gather(*map(_open, self._servers))
 
     def _tools(self) -> Mapping[str, Tool]:
         tools: dict[str, Tool] = dict(self._http)
         for server in self._servers:
             tools.update(server.tools)
         return tools
+
+
+async def _open(server: McpServer) -> None:
+    try:
+        with contained("the MCP server"):
+            await server.open()
+    except EngineError as error:
+        log.warning("MCP server away", extra={"reason": str(error)})
 
 
 def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
