@@ -29,6 +29,8 @@ class UserSaid:
     too early: the caller went on before hearing any of the answer, which was thrown away, and `text` is the
     whole of what they said. An agent that moved on undoes that first.
 
+    `keyed`: digits that were keyed before the words, which are part of the answer.
+
     `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
     it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does
     what cannot be undone (a tool that books). A guess that was wrong closes the iterator instead."""
@@ -38,6 +40,7 @@ class UserSaid:
     heard: str = ""
     interrupted: bool = False
     continues: bool = False
+    keyed: str = ""
     settled: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 

@@ -112,7 +112,7 @@ class Answering:
             elif not action.presumed:
                 caller = self._hearing.take(now)
             text = f"{self._carried} {event.text}".strip()
-            event = replace(event, text=text, continues=continues)
+            event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))
             self._written, self._carried = event.text if written else "", ""
         if isinstance(event, UserSaid | UserKeyed | UserSilent):
             event = replace(event, heard=minutes.heard, interrupted=minutes.cut_short)
@@ -126,6 +126,10 @@ class Answering:
         if isinstance(event, UserSaid) and certain is not None:
             reply.event = replace(event, settled=reply.settled)
         reply.task = tasks.create_task(self._answer(reply))
+
+    def _keyed(self, event: UserSaid, continues: bool) -> str:
+        before = self.reply.event if self.reply is not None and continues else None
+        return (before.keyed if isinstance(before, UserSaid) else "") + event.keyed
 
     def settle(self, endpoint_due: float, now: float) -> None:
         """The turn that was presumed to be over is."""

@@ -59,7 +59,7 @@ from pipeline.utterance import Utterance
 
 log = logging.getLogger(__name__)
 
-_DEAF: Final = frozenset((State.OPENING, State.KEYING, State.CLOSING, State.ENDED))
+_DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
 
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
@@ -151,10 +151,10 @@ class Dialogue:
     def _spoke(self, sound: Sound, state: State, now: float) -> None:
         if sound is Sound.STARTED:
             if state not in _DEAF:
-                self._hearing.open(self.answering.expected)
+                self._hearing.open(self._turns.awaited)
             self.receive(SpeechStarted(), now)
         elif state is not State.HEARING and state not in _DEAF and not self.answering.is_protected:
-            self._hearing.open(self.answering.expected)
+            self._hearing.open(self._turns.awaited)
             self.receive(BargedIn() if self._voice.is_long(state) else VoiceSustained(), now)
 
     def _fell_silent(self, state: State, now: float) -> None:

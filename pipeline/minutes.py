@@ -173,6 +173,7 @@ class Minutes:
         caller = exchange.caller
         text = event.text if isinstance(event, UserSaid) else ""
         keyed = event.digits if isinstance(event, UserKeyed) else ""
+        keyed = event.keyed if isinstance(event, UserSaid) else keyed
         turn = TurnRecord(
             number=len(self.turns) + 1,
             user_text=masked(text) if exchange.masked else text,

@@ -47,6 +47,7 @@ class Effect(Enum):
     FORGET = "forget"
     DISMISS = "dismiss"
     KEY = "key"
+    KEY_ON = "key_on"
     FIRST_KEY = "first_key"
     INTERRUPT_BY_KEY = "interrupt_by_key"
     TAKE_TURN = "take_turn"

@@ -176,6 +176,7 @@ class Inner(Enum):
     INTERRUPTED = auto()  # it is
     SPARED = auto()  # it was not
     KEYS_COMPLETED = auto()
+    KEYS_RESUMED = auto()  # what was heard between them is no answer
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
     PATIENCE_SPENT = auto()  # the same, and farewells have been taken back often enough

@@ -144,9 +144,14 @@ class TurnMachine(ABC):
         self._expected = expected
         self._gather.expect(expected, masked=masked)
 
+    @property
+    def awaited(self) -> Expected | None:
+        """What the caller's next words may be: the rest of what they have begun to key."""
+        return self._gather.rest(self._expected)
+
     def is_key_behind(self, key: str, now: float) -> bool:
         """`key` belongs to keys that are answered already: it is nobody's business any more. Ask once."""
-        return self.state is not State.KEYING and self._gather.belongs_to_last(key, now)
+        return not self._gather.has_begun and self._gather.belongs_to_last(key, now)
 
     def speak(self, language: str) -> None:
         """Both sides speak `language` from now on."""
@@ -201,7 +206,7 @@ class TurnMachine(ABC):
         if words is not None and words.p_eot is not None:
             return self._silent_since + self._end_of_turn.delay_ms(words.p_eot) / 1000
         text = words.text if words is not None else ""
-        return self._silent_since + self._endpointing.delay_ms(text, self._expected) / 1000
+        return self._silent_since + self._endpointing.delay_ms(text, self.awaited) / 1000
 
     @abstractmethod
     def _wants_nothing(self, text: str) -> bool:

@@ -192,6 +192,7 @@ class Overlaps(WordlessVoices, ABC):
         else:
             kind = self._meant(event.text).kind
             sure = not 0.0 < event.confidence < UNSURE
+            sure = sure and not (self._gather.taken and self._gather.is_said_by(event.text, self._lists))
             meant = sure and kind in (OverlapKind.STOP, OverlapKind.CONTENT)
         self._step(Inner.INTERRUPTED if meant else Inner.SPARED, None, now)
 

@@ -42,7 +42,9 @@ Why the states are these:
   voice has ended, to ENDPOINTING); anything else back to SPEAKING over OVERLAPPED, from DOUBTING by going on
   at the first word that was not heard. What ended less than `overlap_ms` before the agent did is an answer
   and goes to ENDPOINTING. If the agent finishes first, the floor is the caller's.
-- KEYING: while digits come in, what the microphone hears is tones and keys clicking.
+- KEYING: while digits come in, what the microphone hears is tones, keys clicking and people who read aloud
+  what they key. But some would rather say the rest: a voice leads to HEARING, the keys so far are kept, and
+  what was said decides: words of content are the answer together with those keys, anything else leads back.
 - What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
   was being listened to is forgotten.
 - A farewell is no state: who says goodbye speaks, and words for the agent stop it as they stop any other
@@ -153,6 +155,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.VOICE_CHECK_DUE: (S.HEARING, E.CHECK_VOICE),
             I.TALKED_TOO_LONG: (S.ENDPOINTING, E.CUT_OFF),
+            I.KEYS_RESUMED: (S.KEYING, E.KEY_ON),
         },
         S.ENDPOINTING: {
             **_ANYWHERE,
@@ -168,6 +171,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.TURN_LIKELY: (S.PRESUMING, E.PRESUME),
             I.TURN_TAKEN: (S.REPLYING, E.TAKE_TURN),
             I.NOISE_HEARD: (S.LISTENING, E.DISMISS),
+            I.KEYS_RESUMED: (S.KEYING, E.KEY_ON),
         },
         S.PRESUMING: {
             **_ANYWHERE,
@@ -326,9 +330,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         },
         S.KEYING: {
             **_ANYWHERE,
-            **_nothing(
-                S.KEYING, SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, Understood, Overheard,
-            ),
+            **_nothing(S.KEYING, SpeechStarted, SpeechStopped, Understood, Overheard),
+            **dict.fromkeys((VoiceSustained, BargedIn), (S.HEARING, E.HEAR)),
             KeyPressed: (S.KEYING, E.KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
             I.KEYS_COMPLETED: (S.REPLYING, E.TAKE_KEYS),

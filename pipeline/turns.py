@@ -31,6 +31,7 @@ from pipeline.turn_events import (
     WaitBegan,
 )
 from pipeline.turn_farewell import Farewells
+from pipeline.turn_noise import WORDLESS_S
 
 GUESS_S: Final = 0.02
 """Between two looks at a partial result, once it may be the whole."""
@@ -61,18 +62,25 @@ class Turns(Farewells):
     # Judgements: which inner event is it? -------------------------------------------------------------------
 
     def _judge_voice(self, now: float) -> Inner:
+        keys_due = max(self._gather.due, self._voice_since + WORDLESS_S)
+        if now >= keys_due and self._only_accompanies_keys(self._overheard):
+            return Inner.KEYS_RESUMED
         too_long = now - self._heard_since >= self._settings.max_utterance_s
         return Inner.TALKED_TOO_LONG if too_long else Inner.VOICE_CHECK_DUE
 
     def _judge_words(self, now: float) -> Inner:
         words = self._words
+        if self._only_accompanies_keys(words.text if words is not None else ""):
+            return Inner.KEYS_RESUMED
         doubtful = self._voiced_ms < self._settings.min_speech_ms or self.is_noisy(now)
         if not doubtful or not _is_empty(words):
             return Inner.TURN_TAKEN
         return Inner.DECODE_DUE if self._asked_early(now) else Inner.NOISE_HEARD
 
     def _judge_patience(self, now: float) -> Inner:
-        return Inner.WORDS_OVERDUE if now >= self._overdue_at else Inner.GUESS_DUE
+        if now < self._overdue_at:
+            return Inner.GUESS_DUE
+        return Inner.KEYS_RESUMED if self._gather.has_begun else Inner.WORDS_OVERDUE
 
     def _judge_silence(self, now: float) -> Inner:
         if self._silences < self._settings.max_reprompts:
@@ -82,6 +90,12 @@ class Turns(Farewells):
     def _judge_dead_air(self, now: float) -> Inner:
         spent = self._fillers >= self._settings.max_fillers
         return Inner.DEAD_AIR_REPEATED if spent else Inner.DEAD_AIR_NOTED
+
+    def _only_accompanies_keys(self, text: str) -> bool:
+        """Keys have come, and `text`, said between them or after them, is no answer beside them."""
+        if not self._gather.has_begun:
+            return False
+        return self._wants_nothing(text) or self._gather.is_said_by(text, self._lists)
 
     # Effects: the caller ------------------------------------------------------------------------------------
 
@@ -144,7 +158,7 @@ class Turns(Farewells):
     def _is_likely(self, words: Understood, now: float) -> bool:
         """There is time to prepare an answer, and it will probably be wanted."""
         settings = self._settings
-        if not settings.prepare_early or not words.text:
+        if not settings.prepare_early or not words.text or self._gather.has_begun:
             return False
         if words.p_eot is not None:
             return words.p_eot >= _LIKELY and now < self._endpoint_at()
@@ -211,12 +225,15 @@ class Turns(Farewells):
 
     def _key(self, event: Event | None, now: float) -> None:
         assert isinstance(event, KeyPressed)
+        self._actions.append(Discard())
         self._arm(self._gather.press(event.key, now), Inner.KEYS_COMPLETED)
+
+    def _key_on(self, event: Event | None, now: float) -> None:
+        self._actions.append(Discard())
+        self._arm(max(self._gather.due, now), Inner.KEYS_COMPLETED)
 
     def _first_key(self, event: Event | None, now: float) -> None:
         self._next_turn()
-        self._gather.begin()
-        self._actions.append(Discard())
         self._key(event, now)
 
     def _interrupt_by_key(self, event: Event | None, now: float) -> None:
@@ -231,7 +248,8 @@ class Turns(Farewells):
             self._silences = 0
         self._next_turn()
         self._answered = words.text
-        said = UserSaid(words.text, words.confidence)
+        keyed = self._gather.take() if self._gather.has_begun else ""
+        said = UserSaid(words.text, words.confidence, keyed=keyed)
         self._actions.append(StartReply(self.turn, said, self._silent_since, self._endpoint_at()))
         self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
@@ -246,6 +264,7 @@ class Turns(Farewells):
         assert isinstance(event, TextWritten)
         self._silences = 0
         self._answered = ""
+        self._gather.forget()
         self._next_turn()
         self._actions += (Discard(), StartReply(self.turn, UserSaid(event.text, 1.0)))
         self._watch(now + self._settings.dead_air_ms / 1000)
@@ -262,7 +281,7 @@ class Turns(Farewells):
         self._watch(now + self._settings.dead_air_ms / 1000)
 
     def _speak(self, event: Event | None, now: float) -> None:
-        self._answered = ""
+        self._answered = self._gather.taken = ""
         if not self._filling:  # words of the agent's own
             self._fillers = 0
         self._filling = False

@@ -116,6 +116,29 @@ async def test_parts_are_put_together_without_the_model() -> None:
     assert "four one" not in told(chat)
 
 
+async def test_a_number_may_be_keyed_in_part_and_its_rest_said() -> None:
+    conversation, chat = await asked(["Thank you."])
+    rest = "two two two two three three three three four four four four"
+    assert words(await acts_of(conversation, said(rest, keyed="4111"))) == "Thank you."
+    assert "It ends in 4444." in chat.last[-1]["content"]
+    assert "4111" not in told(chat)
+
+
+async def test_keys_before_words_that_are_no_number_are_a_part_and_shown_to_nobody() -> None:
+    conversation, chat = await asked(["Thank you."])
+    acts = await acts_of(conversation, said("can i say it", keyed="4111"))
+    assert acts == [expected(12), Say("Go on, please.")]
+    await acts_of(conversation, said(SPOKEN))
+    assert "It ends in 4444." in chat.last[-1]["content"]
+    assert "4111" not in told(chat)
+
+
+async def test_a_model_that_asked_for_no_number_is_told_of_keys_and_words() -> None:
+    chat = FakeChat(["Pardon?"])
+    await acts_of(agent(chat).join(context()), said("can you hear me", keyed="41"))
+    assert chat.last[-1]["content"].endswith("\n[The caller pressed the keys 41.] can you hear me")
+
+
 async def test_a_half_answer_that_goes_on_is_read_once() -> None:
     conversation, chat = await asked(["Thank you."])
     half = said("four one one one two two two two", settled=asyncio.Event().wait)

@@ -1,18 +1,22 @@
 """Keys as callers press them: "#" behind a PIN that was whole without it, one digit too many, one key of a
-menu, a key that is stuck."""
+menu, a key that is stuck; and words between the keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
 
 from pipeline.agent import AgentContext, HangUp, Say, UserKeyed
 from pipeline.engines.script import Script
 from pipeline.masking import MASK
 from pipeline.outcome import SessionResult
 from pipeline.session import Session
+from pipeline.transcript import Role
 from pipeline.turn_keys import MAX_KEYS
 from tests.support.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.test_pipeline_farewell import Spelling, spoken
 
 ASK_PIN = {
     "id": "pin",
@@ -132,3 +136,112 @@ def test_a_stuck_key_does_not_keep_the_agent_silent() -> None:
     keyed = [event.digits for event in agent.events if isinstance(event, UserKeyed)]
     assert keyed[0] == "5" * MAX_KEYS
     assert result.duration_ms < 120_000
+
+
+# Words and keys ---------------------------------------------------------------------------------------------
+
+CODE = ASK_PIN | {"say": "key or say your pin"}  # it is heard after 1.5 s
+UNKNOWN = CODE | {"expect": {"kinds": ["digits"]}}
+
+
+def says_and_keys(agent: Any, *said: tuple[float, str], keys: Sequence[tuple[float, str]]) -> SessionResult:
+    """A call in which each text is said, and keys are pressed, at their second."""
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg([(at, spoken(text)) for at, text in said])
+        for at, digits in keys:
+            leg.keys(at, digits)
+        leg.ends(20.0)
+        stt = Spelling(*(text for _, text in said), "")
+        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
+
+    return play(scene)
+
+
+def callers_words(result: SessionResult) -> list[str]:
+    return [entry.text for entry in result.transcript if entry.role is Role.CALLER]
+
+
+def test_who_speaks_instead_of_pressing_is_heard() -> None:
+    result = says_and_keys(script(CODE, MORE, BYE), (2.5, "four seven one one"), keys=[])
+    assert result.report.answers == {"pin": "4711"}
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 1.0, 2.2])
+def test_who_begins_with_keys_may_say_the_rest(pause_s: float) -> None:
+    result = says_and_keys(script(CODE, MORE, BYE), (2.7 + pause_s, "one one"), keys=[(2.5, "47")])
+    assert result.report.answers == {"pin": "4711"}
+    assert callers_words(result) == ["one one"]
+    assert [turn.keyed for turn in result.turns[:2]] == ["", "47"]
+    assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]
+    latency = result.turns[1].latency
+    assert latency is not None
+    assert latency.endpoint_ms < 600  # two digits were all that was missing
+
+
+def test_all_of_it_said_after_some_keys_is_the_answer() -> None:
+    result = says_and_keys(
+        script(CODE, MORE, BYE), (3.0, "sorry it is four seven one one"), keys=[(2.5, "42")]
+    )
+    assert result.report.answers == {"pin": "4711"}
+
+
+def test_who_asks_something_over_the_keys_is_answered_at_once_and_may_go_on() -> None:
+    said = (3.2, "can i say it instead")
+    result = says_and_keys(script(CODE, MORE, BYE), said, keys=[(2.5, "47"), (8.0, "11")])
+    assert callers_words(result) == [said[1]]
+    assert result.turns[1].start_ms < 6000
+    assert agents_words(result)[1] == "Go on, please."
+    assert result.report.answers == {"pin": "4711"}
+
+
+def test_some_keys_of_a_number_of_any_length_are_not_all_of_it_for_who_speaks_on() -> None:
+    said = (3.2, "can i say it instead")
+    result = says_and_keys(script(UNKNOWN, MORE, BYE), said, keys=[(2.5, "47"), (9.0, "4711#")])
+    assert agents_words(result)[:3] == [CODE["say"], CODE["say"], MORE["say"]]
+    assert result.report.answers == {"pin": "4711"}
+
+
+@pytest.mark.parametrize("step", [CODE, UNKNOWN])
+def test_who_reads_aloud_what_they_key_has_keyed_it(step: dict[str, Any]) -> None:
+    said = [(2.45 + 0.9 * index, word) for index, word in enumerate(("four", "seven", "one", "one"))]
+    keys = [(2.6 + 0.9 * index, key) for index, key in enumerate("4711")]
+    result = says_and_keys(script(step, MORE, BYE), *said, keys=keys)
+    assert result.report.answers == {"pin": "4711"}
+    assert [turn.keyed for turn in result.turns[:2]] == ["", "4711"]
+    assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]
+
+
+@pytest.mark.parametrize("text", ["", "um", "okay", "mm-hm"])
+def test_a_noise_between_keys_is_none_of_the_answer(text: str) -> None:
+    keys = [(2.5, "4"), (4.6, "711")]
+    result = says_and_keys(script(CODE, MORE, BYE), (3.0, text or "x"), keys=keys) if text else None
+    if result is None:
+        result = converse(script(CODE, MORE, BYE), lambda leg: _cough(leg, keys), "")
+    assert result.report.answers == {"pin": "4711"}
+    assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]
+
+
+def _cough(leg: FakeLeg, keys: Sequence[tuple[float, str]]) -> None:
+    leg.says(3.0, voice(0.6))
+    for at, digits in keys:
+        leg.keys(at, digits)
+
+
+def test_a_voice_without_words_does_not_keep_keys_from_being_taken() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.keys(2.5, "4711")
+        leg.says(3.3, voice(12.0))
+        leg.ends(20.0)
+
+    result = converse(script(UNKNOWN, MORE, BYE), caller, "")
+    assert result.report.answers == {"pin": "4711"}
+    assert next(turn for turn in result.turns if turn.keyed).start_ms < 7000
+
+
+def test_masked_keys_and_words_are_seen_by_nobody() -> None:
+    masked = CODE | {"mask": True}
+    result = says_and_keys(script(masked, MORE, BYE), (3.7, "one one"), keys=[(2.5, "47")])
+    assert callers_words(result) == [MASK]
+    assert (result.turns[1].keyed, result.turns[1].user_text) == (MASK, MASK)
+    assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]

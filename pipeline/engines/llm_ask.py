@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.agent import Expect, UserKeyed, UserSaid
-from pipeline.engines.script_digits import gathered
+from pipeline.engines.script_digits import gathered, keyed_onto
 from pipeline.engines.script_lexicon import LEXICONS, lexicon
 from pipeline.engines.script_slots import SHOWN_OF
 from pipeline.engines.wording import plain_words
@@ -111,13 +111,14 @@ def shown(asks: Mapping[str, Ask], given: Mapping[str, str]) -> dict[str, str]:
 def _known(wanted: Wanted, event: UserSaid | UserKeyed, language: str) -> str:
     """The digits that are there after `event`; "" where it brings none that fit."""
     ask = wanted.ask
-    if isinstance(event, UserSaid):
-        return gathered(plain_words(event.text), lexicon(language), before=wanted.part, wanted=ask.digits)
-    keys = event.digits
-    if not keys.isdecimal():
-        return ""
-    known = keys if not ask.digits or len(keys) == ask.digits else wanted.part + keys
-    return known if not ask.digits or len(known) <= ask.digits else ""
+    keys = event.keyed if isinstance(event, UserSaid) else event.digits
+    known = keyed_onto(wanted.part, keys, ask.digits)
+    if isinstance(event, UserKeyed):
+        return known
+    before = known or wanted.part
+    return gathered(plain_words(event.text), lexicon(language), before=before, wanted=ask.digits) or (
+        known if ask.digits else ""
+    )
 
 
 def _given(ask: Ask, value: str, told: str) -> str:
@@ -129,8 +130,9 @@ def _given(ask: Ask, value: str, told: str) -> str:
 
 def _may_hold_digits(event: UserSaid | UserKeyed, language: str) -> bool:
     """Callers mix languages; of one whose words for digits are not known, every word may be one."""
-    if isinstance(event, UserKeyed):
-        return any(key.isdecimal() for key in event.digits)
+    keys = event.keyed if isinstance(event, UserSaid) else event.digits
+    if isinstance(event, UserKeyed) or any(key.isdecimal() for key in keys):
+        return any(key.isdecimal() for key in keys)
     words = plain_words(event.text)
     known = lexicon(language) in LEXICONS.values()
     return any(gathered(words, each) for each in LEXICONS.values()) or (bool(words) and not known)

@@ -131,6 +131,7 @@ class LlmConversation:
             if (
                 pending is not None
                 and unheard <= UNHEARD
+                and not event.keyed
                 and agrees(event.text, state.language, pending.question)
             ):
                 granted = pending
@@ -170,8 +171,9 @@ class LlmConversation:
 def _told(event: AgentEvent) -> str:
     """What the model is told of an event."""
     match event:
-        case UserSaid(text=text):
-            return text or NOT_UNDERSTOOD
+        case UserSaid(text=text, keyed=keyed):
+            pressed = f"[The caller pressed the keys {keyed}.] " if keyed else ""
+            return pressed + (text or NOT_UNDERSTOOD)
         case UserKeyed(digits=digits):
             return f"[The caller pressed the keys {digits}.]"
         case UserSilent():

@@ -75,6 +75,15 @@ def gathered(text: str, lexicon: Lexicon, *, before: str = "", wanted: int = 0) 
     return known
 
 
+def keyed_onto(known: str, keys: str, wanted: int = 0) -> str:
+    """The digits known after `keys`, where `known` were known already; "" where they make none of `wanted`.
+    All of them at once replace what was there."""
+    if not keys.isdecimal():
+        return ""
+    together = keys if not wanted or len(keys) == wanted else known + keys
+    return together if not wanted or len(together) <= wanted else ""
+
+
 def _stretches(text: str, lexicon: Lexicon) -> Iterator[tuple[bool, str]]:
     """`text` cut at words that take something back; each piece with whether it does."""
     corrects, piece = False, list[str]()

@@ -37,7 +37,7 @@ from pipeline.agent import (
     UserSilent,
 )
 from pipeline.engines.script_answers import value_of
-from pipeline.engines.script_digits import gathered
+from pipeline.engines.script_digits import gathered, keyed_onto
 from pipeline.engines.script_errand import Errand
 from pipeline.engines.script_slots import label_in, shown_answers, summary
 from pipeline.engines.script_steps import Retry
@@ -106,14 +106,16 @@ class ScriptRun(ScriptWalk):
     def _said(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
         text = plain_words(event.text)
+        if (self._confirming or not self._dictates) and gathered(text, self._lexicon):
+            text = f"{event.keyed} {text}".strip()
         if self._confirming:
             yield from self._confirmed(text)
             return
-        label, value = self._understand(text)
+        label, value = self._understand(text, event.keyed)
         if value or not self._dictates:
             yield from self._answered(label, value)
         else:
-            yield from self._gather(self._dictated(text))
+            yield from self._gather(self._dictated(text, event.keyed))
 
     def _keyed(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserKeyed)
@@ -123,10 +125,7 @@ class ScriptRun(ScriptWalk):
         elif keys in self._step.on:
             yield from self._answered(keys, keys)
         elif self._dictates:
-            wanted = self._step.digits
-            known = keys if len(keys) == wanted else self._partial + keys
-            figures = keys.isdecimal() and len(known) <= wanted
-            yield from self._gather(known if figures else "")
+            yield from self._gather(keyed_onto(self._partial, keys, self._step.digits))
         elif expected is not None and "digits" in expected.kinds:
             yield from self._answered(keys, keys)
         else:
@@ -160,7 +159,7 @@ class ScriptRun(ScriptWalk):
 
     # what they are made of
 
-    def _understand(self, text: str) -> tuple[str, str]:
+    def _understand(self, text: str, keys: str = "") -> tuple[str, str]:
         """The label and the value of an answer, ("", "") where it is none.
 
         A phrase said inside a longer sentence counts ("yes tomorrow please"); the longest one wins. Phrases
@@ -174,7 +173,7 @@ class ScriptRun(ScriptWalk):
             return label, label
         for kind in expected.kinds:
             if kind == "digits" and self._dictates:
-                value = self._dictated(text)
+                value = self._dictated(text, keys)
                 value = value if len(value) == expected.digits else ""
             else:
                 value = value_of(kind, text, self._lexicon)
@@ -187,9 +186,11 @@ class ScriptRun(ScriptWalk):
         """The answer is a known number of digits."""
         return self._step.digits > 0
 
-    def _dictated(self, text: str) -> str:
-        """The digits known after `text`."""
-        return gathered(text, self._lexicon, before=self._partial, wanted=self._step.digits)
+    def _dictated(self, text: str, keys: str = "") -> str:
+        """The digits known after `keys`, and `text`."""
+        known = keyed_onto(self._partial, keys, self._step.digits)
+        before = known or self._partial
+        return gathered(text, self._lexicon, before=before, wanted=self._step.digits) or known
 
     def _gather(self, known: str) -> Iterator[AgentAct]:
         """`known` is what has been dictated so far: all of it, a part, or "" for nothing of use."""
