@@ -248,9 +248,10 @@ class Turns(Farewells):
             self._silences = 0
         self._next_turn()
         self._answered = words.text
+        due = self._endpoint_at()
         keyed = self._gather.take() if self._gather.has_begun else ""
         said = UserSaid(words.text, words.confidence, keyed=keyed)
-        self._actions.append(StartReply(self.turn, said, self._silent_since, self._endpoint_at()))
+        self._actions.append(StartReply(self.turn, said, self._silent_since, due))
         self._watch(max(self._silent_since + self._settings.dead_air_ms / 1000, now))
 
     def _take_keys(self, event: Event | None, now: float) -> None:
