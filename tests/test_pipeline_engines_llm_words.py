@@ -107,6 +107,17 @@ def test_however_a_stream_is_cut_the_same_is_said(text: str, step: int) -> None:
     assert letters == [c for piece in pieces(text, 10_000) for c in piece if c.isalnum()]
 
 
+@pytest.mark.parametrize(
+    "part", ["a. ", ".", "1, ", "a, ", "no.", '{"a":', "<think>", "<!--", "`", "[", "<a "]
+)
+def test_a_model_that_stutters_without_an_end_keeps_no_call_waiting(part: str) -> None:
+    """A whole answer at once, of the kind that a model falls into; it took minutes."""
+    stutter = part * (40_000 // len(part))
+    said = pieces(stutter, len(stutter))
+    assert max(map(len, said), default=0) <= LONGEST
+    assert said or part not in ("a. ", "1, ", "a, ", "no.")
+
+
 def test_a_model_without_full_stops_is_cut_between_words() -> None:
     said = pieces("word " * 300, 7)
     assert max(map(len, said)) <= LONGEST

@@ -207,6 +207,7 @@ class Answer:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))
             await self._acts.put(Say(spoken))
+            await asyncio.sleep(0)  # an answer that comes at once takes its time to be cut
 
     def _numbered(self, call: ToolCall) -> ToolCall:
         """The call with an id that no other call of the conversation has."""

@@ -35,6 +35,8 @@ _HIDDEN_OPEN: Final = re.compile(
 )
 _PERHAPS: Final = re.compile(r"(?:<\|(?:start|channel)\|>\w{0,20}|\{\s{0,9}(?:\"\w{0,40}(?:\"\s{0,9})?)?)\Z")
 _LONGEST_MARK: Final = 20
+_AT_ONCE: Final = 500
+"""Characters: what is looked for to the end of a text takes time by its square."""
 _THOUGHT: Final = re.compile(r"</(?:think|thinking|thought|thoughts|reasoning)>", re.IGNORECASE)
 _TAG: Final = re.compile(
     r"</?[A-Za-z][^<>]{0,300}>|<\|(?:start|channel)\|>\w{0,20}|<[|｜][^<>|｜]{0,60}[|｜]>"
@@ -77,6 +79,9 @@ class MarkupGate:
 
     def feed(self, text: str) -> str:
         """More of the stream; what of it may go on."""
+        return "".join(self._feed(text[at : at + _AT_ONCE]) for at in range(0, len(text), _AT_ONCE))
+
+    def _feed(self, text: str) -> str:
         seen, self._held = max(0, len(self._held) - _LONGEST_MARK), self._held + text
         if self._waits and not _THOUGHT.search(self._held, seen):
             return ""

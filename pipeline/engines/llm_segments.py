@@ -15,6 +15,7 @@ FIRST_WORDS: Final = 3
 """Of a clause that may be said before its sentence is known."""
 
 SHORTEST: Final = 20  # characters of a later piece: every piece costs a request
+LONGEST_WORD: Final = 40  # characters of an abbreviation and what is before it
 LONGEST: Final = 400  # characters: a model that never ends a sentence is cut between words
 
 _END: Final = re.compile(r"[.!?…؟。]+[\"'”’)\]]*(?=\s)|\n+")
@@ -54,20 +55,20 @@ class Segmenter:
                 yield piece
 
     def _cut(self) -> int:
-        """Where the next piece ends, 0 for not yet."""
-        sentence = self._sentence_end()
+        """Where the next piece ends, 0 for not yet. What lies beyond the longest piece is not looked at."""
+        text = self._text[: LONGEST + 1]
+        sentence = self._sentence_end(text)
         if self._first:
-            clause = self._clause_end(sentence or len(self._text))
+            clause = _clause_end(text, sentence or len(text))
             if clause:
                 return clause
         if sentence:
             return sentence
-        if len(self._text) > LONGEST:
-            return self._text.rfind(" ", 0, LONGEST) + 1 or LONGEST
+        if len(text) > LONGEST:
+            return text.rfind(" ", 0, LONGEST) + 1 or LONGEST
         return 0
 
-    def _sentence_end(self) -> int:
-        text = self._text
+    def _sentence_end(self, text: str) -> int:
         for match in _END.finditer(text):
             end = match.end()
             if match[0][0] == "\n":
@@ -76,21 +77,23 @@ class Segmenter:
                 continue
             if not text[end:].strip():  # what comes next decides
                 return 0
-            if _ABBREVIATION.search(text[:end]) or _between_digits(text, match.start(), end):
+            if _ABBREVIATION.search(text, max(0, end - LONGEST_WORD), end):
+                continue
+            if _between_digits(text, match.start(), end):
                 continue
             if self._first or len(text[:end].strip()) >= SHORTEST:
                 return end
         return 0
 
-    def _clause_end(self, limit: int) -> int:
-        text = self._text
-        for match in _CLAUSE.finditer(text, 0, limit):
-            end = match.end()
-            if not text[end:].strip():
-                return 0
-            if len(text[:end].split()) >= FIRST_WORDS and not _between_digits(text, match.start(), end):
-                return end
-        return 0
+
+def _clause_end(text: str, limit: int) -> int:
+    for match in _CLAUSE.finditer(text, 0, limit):
+        end = match.end()
+        if not text[end:].strip():
+            return 0
+        if len(text[:end].split()) >= FIRST_WORDS and not _between_digits(text, match.start(), end):
+            return end
+    return 0
 
 
 def _between_digits(text: str, start: int, end: int) -> bool:
