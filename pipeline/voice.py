@@ -42,6 +42,8 @@ _ABBREVIATION: Final = re.compile(
     r"(?:^|\s)(?:dr|mr|mrs|ms|prof|st|no|vs|etc|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
 )
 
+_ABBREVIATED: Final = 8  # characters of the longest of them
+
 _T = TypeVar("_T")
 
 
@@ -50,7 +52,8 @@ def sentences(text: str) -> list[str]:
     them."""
     pieces: list[str] = []
     for part in _SENTENCE_END.split(" ".join(text.split())):
-        if pieces and (len(pieces[-1]) < _SHORTEST or _ABBREVIATION.search(pieces[-1])):
+        end = len(pieces[-1]) if pieces else 0
+        if pieces and (end < _SHORTEST or _ABBREVIATION.search(pieces[-1], end - _ABBREVIATED)):
             pieces[-1] += " " + part
         else:
             pieces.append(part)
