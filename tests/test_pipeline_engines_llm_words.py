@@ -339,6 +339,13 @@ def test_references_that_double_at_every_turn_come_to_an_end() -> None:
         endless.read('{"a": "b"}')
 
 
+@pytest.mark.parametrize("place", ["#/title", "#/required", "#/nowhere", "#/properties/a/$ref", "#gone"])
+def test_references_that_lead_to_no_schema_let_nothing_pass(place: str) -> None:
+    schema = Schema({"title": "Book", "required": ["a"], "properties": {"a": {"$ref": place}}})
+    with pytest.raises(Misfit):
+        schema.read('{"a": "b"}')
+
+
 def test_a_list_whose_items_must_differ_is_compared_as_far_as_is_reasonable() -> None:
     schema = Schema({"properties": {"a": {"type": "array", "uniqueItems": True}}})
     assert schema.read('{"a": [1, "b", [2]]}')["a"] == [1, "b", [2]]

@@ -17,8 +17,8 @@ from pydantic import StringConstraints, TypeAdapter
 from pydantic import ValidationError as PatternMissed
 from pydantic_core import SchemaError as PatternRefused
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
+from pipeline.boundary import kind_of
 from pipeline.foreign_json import NotJson, cleaned, read_json
 
 MAX_SCHEMA: Final = 20_000  # characters
@@ -92,8 +92,8 @@ class Schema:
         self._steps = 0
         try:
             error = best_match(self._validator.iter_errors(value))
-        except (Unresolvable, RecursionError, ArithmeticError, _TooManySteps):
-            raise Misfit("cannot be checked") from None
+        except Exception as error:  # a reference to nothing, to itself, to what is no schema, too many steps
+            raise Misfit(f"cannot be checked ({kind_of(error)})") from None
         if error is not None:
             place = ".".join(str(part) for part in error.absolute_path)[:200] or "the object"
             raise Misfit(f"{place}: breaks the rule {error.validator!r} ({_rule(error.validator_value)})")
