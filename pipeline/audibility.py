@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from pipeline import kernels
 from pipeline.audio import FRAME_MS, Pcm
 
 AUDIBLE: Final = 60
@@ -15,7 +16,7 @@ noise."""
 
 def is_audible(samples: Pcm) -> bool:
     """Whether anything in it can be heard."""
-    return bool(samples.size) and (int(samples.max()) > AUDIBLE or int(samples.min()) < -AUDIBLE)
+    return kernels.peak(samples) > AUDIBLE
 
 
 class Audibility:

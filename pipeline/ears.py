@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.dtmf import DtmfDetector
@@ -20,6 +21,8 @@ from pipeline.foreign_json import clean_text
 from pipeline.latency import MediaClock
 from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
 from pipeline.vad import EnergyVad, VadFrame, VadSettings
+
+_T = TypeVar("_T", bound=np.generic)
 
 PREROLL_MS: Final = 300
 """Heard before speech is certain and given to the recogniser: soft beginnings ("f", "h") lie up to 200 ms
@@ -240,20 +243,21 @@ class Ears:
 
     def recent(self) -> Pcm:
         """The last `kept_ms` of what was heard, our own voice left out."""
-        return self._in_order(self._preroll)
+        return self._in_order(self._preroll).reshape(-1)
 
     def callers_own(self, *, noisy: bool) -> Pcm:
         """The same without what is behind the caller. Nothing on a `noisy` line on which their voice does
         not stand out: what ends there may be somebody else's sentence."""
         if noisy and not self._foreground.stands_out:
             return self._silence[:0]
-        return self._in_order(np.where(self._behind[:, np.newaxis], np.int16(0), self._preroll))
+        frames = self._in_order(self._preroll)
+        frames[self._in_order(self._behind)] = 0
+        return frames.reshape(-1)
 
-    def _in_order(self, frames: Pcm) -> Pcm:
-        newest = frames[: self._slot]
-        if self._written < len(frames):
-            return newest.reshape(-1)
-        return np.concatenate((frames[self._slot :], newest)).reshape(-1)
+    def _in_order(self, ring: npt.NDArray[_T]) -> npt.NDArray[_T]:
+        """A copy, the oldest frame first."""
+        newest = ring[: self._slot]
+        return newest.copy() if self._written < len(ring) else np.concatenate((ring[self._slot :], newest))
 
     @property
     def silence_ms(self) -> int:

@@ -146,6 +146,15 @@ def rms_dbfs(samples: Pcm) -> float:
     return 20.0 * math.log10(value / 32768.0) if value > 0.0 else -100.0
 
 
+@_compiled(_I64(_I16), _I64(_I16_IN))
+def peak(samples: Pcm) -> int:
+    """The greatest magnitude in sample steps; 0 for no samples."""
+    greatest: Any = 0
+    for i in range(samples.shape[0]):
+        greatest = max(greatest, abs(np.int64(samples[i])))
+    return int(greatest)
+
+
 @_compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
 def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
     """The sum of two frames of the same length, saturating; `out` may be one of them."""
@@ -956,6 +965,7 @@ def warm() -> None:
         mix(frame, frame, frame)
         rms(frame)
         rms_dbfs(frame)
+        peak(frame)
     pcm = np.zeros(160, np.int16)
     ulaw_decode(octets, pcm)
     alaw_decode(octets, pcm)

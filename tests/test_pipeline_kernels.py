@@ -135,10 +135,16 @@ def test_mixing_adds_and_saturates() -> None:
     assert a.tolist() == [3, -3, 32767, -32768, 32767, -32768]
 
 
+def test_the_peak_counts_either_sign() -> None:
+    assert kernels.peak(np.array([5, -61, 60], np.int16)) == 61
+    assert kernels.peak(np.array([32767, -32768], np.int16)) == 32768
+
+
 def test_no_samples_are_silence() -> None:
     empty = np.zeros(0, np.int16)
     assert kernels.rms(empty) == 0.0
     assert kernels.rms_dbfs(empty) == -100.0
+    assert kernels.peak(empty) == 0
     state = np.zeros(kernels.VAD_COLUMNS, np.float32)
     bands = np.zeros((kernels.VAD_ROWS, kernels.VAD_BANDS), np.float32)
     kernels.energy_vad_init(state, bands, 8000, (7.0, 4.5, -62.0), (2, 8))
