@@ -40,9 +40,10 @@ class EchoGate:
         if rate_hz not in LINE_RATES_HZ:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
         size = frame_samples(rate_hz)
-        self._taps = _low_pass(size // kernels.ECHO_FINE), _low_pass(size // _COARSE)
-        self._far, self._near = self._histories(size), self._histories(size)
-        self._played, self._heard = self._scratch(size), self._scratch(size)
+        self._taps = np.concatenate((_low_pass(size // kernels.ECHO_FINE), _low_pass(size // _COARSE)))
+        self._far, self._near = np.zeros((2, self._taps.size + 2 * size), np.float32)
+        stretch = max(size, kernels.ECHO_LAGS + _COARSE)
+        self._played, self._heard = np.zeros((2, kernels.ECHO_THINNED + stretch), np.float32)
         self._rings = np.zeros((2, kernels.ECHO_RING), np.float32)
         self._sums = np.zeros((2, kernels.ECHO_LAGS), np.float32)
         self._weights = np.zeros((2, kernels.ECHO_TAPS), np.float32)
@@ -60,7 +61,7 @@ class EchoGate:
         if abs(due - self._next_played) > _REALIGN:
             self._skip(due)
         kernels.echo_thin(frame, self._taps, self._far, self._played)
-        kernels.echo_remember(self._rings, self._next_played, self._played[0], self._played[1])
+        kernels.echo_remember(self._rings, self._next_played, self._played)
         self._next_played += _COARSE
 
     def is_echo(self, frame: Pcm, now: float) -> bool:
@@ -91,25 +92,11 @@ class EchoGate:
 
     def _skip(self, due: int) -> None:
         """A pause within the agent's words is silence in the rings."""
-        self._played[0][:] = 0.0
-        self._played[1][:] = 0.0
+        self._played[:] = 0.0
         while self._next_played < due:
-            kernels.echo_remember(self._rings, self._next_played, self._played[0], self._played[1])
+            kernels.echo_remember(self._rings, self._next_played, self._played)
             self._next_played += _COARSE
         self._next_played = due
-
-    def _histories(self, size: int) -> tuple[kernels.Floats, kernels.Floats]:
-        fine, coarse = (np.zeros(taps.shape[0] + size, np.float32) for taps in self._taps)
-        return fine, coarse
-
-    @staticmethod
-    def _scratch(size: int) -> tuple[kernels.Floats, kernels.Floats, kernels.Floats]:
-        stretch = max(size, kernels.ECHO_LAGS + _COARSE)
-        return (
-            np.zeros(kernels.ECHO_FINE, np.float32),
-            np.zeros(_COARSE, np.float32),
-            np.zeros(stretch, np.float32),
-        )
 
 
 def _low_pass(ratio: int) -> kernels.Floats:

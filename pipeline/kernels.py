@@ -43,8 +43,6 @@ _I64: Final = _TYPES.int64
 _F64: Final = _TYPES.float64
 _VOID: Final = _TYPES.void
 _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
-_TUPLE_F32_2: Final[Any] = _TYPES.UniTuple(_F32, 2)
-_TUPLE_F32_3: Final[Any] = _TYPES.UniTuple(_F32, 3)
 
 
 def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
@@ -591,6 +589,7 @@ ECHO_TAPS: Final = 128  # 32 ms
 ECHO_COLUMNS: Final = 8
 ECHO_FINE: Final = 80  # samples of a frame at 4 kHz
 ECHO_COARSE: Final = 40  # and at 2 kHz
+ECHO_THINNED: Final = ECHO_FINE + ECHO_COARSE
 ECHO_LOCKED, ECHO_SHARE = 3, 4
 _ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT = range(8)
 _TILT: Final = 0.85
@@ -628,34 +627,28 @@ def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) ->
         history[i] = history[size + i]
 
 
-@_compiled(
-    _VOID(_I16, _TUPLE_F32_2, _TUPLE_F32_2, _TUPLE_F32_3),
-    _VOID(_I16_IN, _TUPLE_F32_2, _TUPLE_F32_2, _TUPLE_F32_3),
-)
-def echo_thin(
-    frame: Pcm,
-    taps: tuple[Floats, Floats],
-    history: tuple[Floats, Floats],
-    out: tuple[Floats, Floats, Floats],
-) -> None:
-    """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`, `history`: for either rate; `out`: 80 and 40 samples,
-    and room for the frame."""
-    fresh = out[2][: frame.shape[0]]
-    for i in range(frame.shape[0]):
+@_compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
+def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
+    """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz;
+    `history`: for each rate as many samples as taps, and a frame; `out`: 80 and 40 samples, and room for the
+    frame."""
+    size, split = frame.shape[0], taps.shape[0] // 3
+    fresh = out[ECHO_THINNED : ECHO_THINNED + size]
+    for i in range(size):
         fresh[i] = frame[i]
-    _echo_decimate(fresh, taps[0], history[0], out[0])
-    _echo_decimate(fresh, taps[1], history[1], out[1])
+    _echo_decimate(fresh, taps[:split], history[: split + size], out[:ECHO_FINE])
+    _echo_decimate(fresh, taps[split:], history[split + size :], out[ECHO_FINE:ECHO_THINNED])
 
 
-@_compiled(_VOID(_F32_2D, _I64, _F32, _F32))
-def echo_remember(rings: Floats, position: int, fine: Floats, coarse: Floats) -> None:
-    """A played frame into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of its first sample at 2 kHz on
-    the common clock; not negative."""
+@_compiled(_VOID(_F32_2D, _I64, _F32))
+def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
+    """A played frame, `thinned` by `echo_thin`, into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of
+    its first sample at 2 kHz on the common clock; not negative."""
     mask = ECHO_RING - 1
     for i in range(ECHO_FINE):
-        rings[0, (2 * position + i) & mask] = fine[i]
+        rings[0, (2 * position + i) & mask] = thinned[i]
     for i in range(ECHO_COARSE):
-        rings[1, (position + i) & mask] = coarse[i]
+        rings[1, (position + i) & mask] = thinned[ECHO_FINE + i]
     for i in range(2 * ECHO_FINE):  # what is not played yet is silence, not what was played a second ago
         rings[0, (2 * position + ECHO_FINE + i) & mask] = 0.0
     for i in range(2 * ECHO_COARSE):
@@ -751,26 +744,22 @@ def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
     return int(state[_TIMES] >= 1.0 and off <= _SAME)
 
 
-@_compiled(_F64(_F32_2D, _I64, _TUPLE_F32_3, _F32_2D, _F32_2D, _F32), fastmath=True)
+@_compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
-    rings: Floats,
-    position: int,
-    heard: tuple[Floats, Floats, Floats],
-    sums: Floats,
-    weights: Floats,
-    state: Floats,
+    rings: Floats, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
 ) -> float:
     """The share of a caller's frame that is our own voice, 0 to 1, over the last frames (0 while no echo has
-    been found). `heard`: of `echo_thin`, with room for the played stretch in the last; `weights`: the filter
-    and its last good state."""
+    been found). `thinned`: by `echo_thin`, with room for the played stretch behind; `weights`: the filter and
+    its last good state."""
     mask = ECHO_RING - 1
-    played = heard[2]
+    fine, coarse = thinned[:ECHO_FINE], thinned[ECHO_FINE:ECHO_THINNED]
+    played = thinned[ECHO_THINNED:]
     state[_COUNT] += 1.0
     if state[_COUNT] >= 2.0:
         state[_COUNT] = 0.0  # every other frame does
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
             played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
-        _echo_search(heard[1], played, sums, state)
+        _echo_search(coarse, played, sums, state)
     sure = _echo_lock(sums, weights, state)
     if state[_LOCKED] < 0.0:
         return 0.0
@@ -780,8 +769,8 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
         played[i] = rings[0, (first + i) & mask]
     energy = np.float32(1.0)
     for i in range(ECHO_FINE):
-        energy += heard[0][i] * heard[0][i]
-    unexplained = np.float32(_echo_unexplained(heard[0], played, weights[0]))
+        energy += fine[i] * fine[i]
+    unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
     # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy)
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
@@ -975,12 +964,10 @@ def warm() -> None:
     pitch_period(np.zeros(480, np.float32), 40, 120, 160)
     tables = np.zeros((DTMF_BINS + 1, DTMF_WINDOW), np.float32)
     dtmf_step(pcm, np.zeros(280, np.float32), tables, tables, np.zeros(DTMF_COLUMNS, np.float32))
-    fine, coarse = np.zeros(ECHO_FINE, np.float32), np.zeros(ECHO_COARSE, np.float32)
-    thinned = fine, coarse, np.zeros(ECHO_LAGS + ECHO_COARSE, np.float32)
-    past = np.zeros(160 + 12 * 4 + 1, np.float32), np.zeros(160 + 12 * 4 + 1, np.float32)
-    echo_thin(pcm, (np.ones(24, np.float32), np.ones(48, np.float32)), past, thinned)
+    thinned = np.zeros(ECHO_THINNED + ECHO_LAGS + ECHO_COARSE, np.float32)
+    echo_thin(pcm, np.ones(72, np.float32), np.zeros(72 + 2 * 160, np.float32), thinned)
     rings, sums = np.zeros((2, ECHO_RING), np.float32), np.zeros((2, ECHO_LAGS), np.float32)
-    echo_remember(rings, 0, fine, coarse)
+    echo_remember(rings, 0, thinned)
     weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
     echo_share(rings, 0, thinned, sums, weights, echo)
     prosody(np.zeros(PROSODY_HOP + 188, np.float32), np.zeros((1, 3), np.float32))
