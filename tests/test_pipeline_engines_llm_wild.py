@@ -106,6 +106,17 @@ async def test_thoughts_whose_beginning_is_not_marked_are_heard_once_at_most() -
         assert words(acts) == "I am here.", "said before the end of the answer"
 
 
+async def test_nobody_waits_for_the_thoughts_of_another_model() -> None:
+    aloud = [SSE, event({"content": "They greet."}), event({"content": "\n</think>\n\nHello there."}), *END]
+    slow: list[Piece] = [SSE, event({"content": "I am here. "}), event({"content": "What "}), 60.0]
+    async with wild_server(slow) as spare:
+        fallback = [{"base_url": spare.base_url, "model": "spare"}]
+        async with calling(aloud, refusal(500, {}), fallback=fallback) as (_, conversation):
+            await acts_of(conversation, HELLO)
+            acts = await acts_of(conversation, HELLO, most=2)
+            assert words(acts) == "I am here.", "said before the end of the answer"
+
+
 # Tools ------------------------------------------------------------------------------------------------------
 
 

@@ -125,8 +125,8 @@ class Chat:
 
     def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
         self.settings = settings
-        self._since_thought = THOUGHTLESS  # answers
         self._models = tuple(models)
+        self._since_thought = dict.fromkeys(self._models, THOUGHTLESS)  # answers
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
         self._first_s = settings.timeout_s / len(self._attempts)
 
@@ -189,7 +189,7 @@ class Chat:
         begun = False
         try:
             with contained(model.guard.name):
-                async with closing(self._words(model.endpoint, body, completion, patience)) as words:
+                async with closing(self._words(model, body, completion, patience)) as words:
                     async for text in words:
                         begun = begun or bool(text.strip())
                         yield text
@@ -204,12 +204,12 @@ class Chat:
         model.guard.succeeded()
 
     async def _words(
-        self, endpoint: ChatEndpoint, body: Mapping[str, Any], completion: Completion, patience: _Patience
+        self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience
     ) -> AsyncGenerator[str, None]:
         completion.begin()
-        gate = MarkupGate(thinks=self._since_thought < THOUGHTLESS)
+        gate = MarkupGate(thinks=self._since_thought[model] < THOUGHTLESS)
         said = 0
-        events = endpoint.stream_sse(
+        events = model.endpoint.stream_sse(
             PATH, body, first_s=patience.first_s, stall_s=max(patience.first_s, self.settings.stall_s)
         )
         async with closing(events):
@@ -222,17 +222,18 @@ class Chat:
                     yield text
             await _drain(events)
         rest = gate.finish()
-        self._note_thought(gate.has_thought)
+        self._note_thought(model, gate.has_thought)
         if rest:
             yield rest
 
-    def _note_thought(self, thought: bool) -> None:
+    def _note_thought(self, model: ChatModel, thought: bool) -> None:
         """Whether an answer brought the end of thoughts that had no beginning: the model's template holds the
         mark for that, and its server does not part them from the words. The first such answer was heard with
         its thoughts; the next ones wait for their end, until some have had none."""
-        if thought and self._since_thought >= THOUGHTLESS:
+        since = self._since_thought[model]
+        if thought and since >= THOUGHTLESS:
             log.warning("model thinks aloud, its server should part thoughts from words")
-        self._since_thought = 0 if thought else min(THOUGHTLESS, self._since_thought + 1)
+        self._since_thought[model] = 0 if thought else min(THOUGHTLESS, since + 1)
 
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
         """The whole answer at once, of the first model that gives one in the time that they have together; as
