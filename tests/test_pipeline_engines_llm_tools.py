@@ -23,7 +23,7 @@ from pipeline.engines.llm_mcp import McpServer, McpSettings
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_settings import read_settings
 from pipeline.engines.llm_tools import ToolFailed, ToolSpec
-from pipeline.engines.llm_web import LIMIT, WebAnswer
+from pipeline.engines.llm_web import LIMIT, IsWhole, WebAnswer
 from pipeline.errors import EngineError
 from pipeline.foreign_json import MAX_DEPTH
 from pipeline.reach import Reach, reaching
@@ -31,6 +31,7 @@ from tests.support.chat import FakeChat, acts_of, context
 from tests.support.conversation import play
 from tests.support.llm import BASE
 from tests.support.web import served
+from tests.support.wild import SSE, Piece, wild_server
 
 SERVER = Path(__file__).parent / "support" / "mcp_server.py"
 
@@ -93,8 +94,9 @@ class Answers:
         self.asked = 0
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> WebAnswer:
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
+        is_whole: IsWhole | None = None,
+    ) -> WebAnswer:  # fmt: skip
         self.asked += 1
         message = json.loads(body or b"")
         if message["method"] == "initialize":
@@ -142,8 +144,9 @@ class Hanging:
     hangs = True
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> WebAnswer:
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
+        is_whole: IsWhole | None = None,
+    ) -> WebAnswer:  # fmt: skip
         if self.hangs:
             await asyncio.sleep(timeout_s)
             raise EngineError("no answer in time", retryable=True)
@@ -184,8 +187,9 @@ class Forgetful:
         self.revisions: set[str] = set()
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> WebAnswer:
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
+        is_whole: IsWhole | None = None,
+    ) -> WebAnswer:  # fmt: skip
         message = json.loads(body or b"")
         await asyncio.sleep(0.01)
         if message["method"] == "initialize":
@@ -250,6 +254,32 @@ async def test_a_result_that_is_no_text_is_made_one() -> None:
     text = await server.call_tool("a", {})
     assert text == "half a smile \ufffd, nothing \ufffd"
     assert text.encode()
+
+
+def sent(message: object) -> bytes:
+    return f"event: message\ndata: {json.dumps(message)}\n\n".encode()
+
+
+async def test_a_server_that_leaves_its_stream_open_behind_the_answer_is_not_waited_for(
+    client: ToolClient,
+) -> None:
+    """It should close it, and may go on with pings instead."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    listed = sent({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "a", "inputSchema": {}}]}})
+    asks = sent({"jsonrpc": "2.0", "id": 3, "method": "ping"})
+    tells = sent({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})
+    done = sent({"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "done"}]}})
+    pings: list[Piece] = [b": ping\n\n", 0.2] * 100
+    async with wild_server(
+        [head, reply(1, {"protocolVersion": "2025-06-18"}).body],
+        [b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"],
+        [SSE, listed, *pings],
+        [SSE, b": ping\n\n", asks, tells, done[:30], 0.01, done[30:-1], 0.01, done[-1:], *pings],
+    ) as wild:
+        server = McpServer(McpSettings(url=wild.base_url, tools=("a",), timeout_s=4.0), client)
+        await server.open()
+        assert await server.tools["a"].call({}, {}) == "done"
+        assert len(wild.requests) == 4
 
 
 def nested(depth: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from pipeline import reach
-from pipeline.engines.llm_web import LIMIT, WebAnswer
+from pipeline.engines.llm_web import LIMIT, IsWhole, WebAnswer
 from pipeline.engines.sockets import sockets_within
 from pipeline.errors import EngineError
 
@@ -22,7 +22,14 @@ class ToolClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+        is_whole: IsWhole | None = None,
     ) -> WebAnswer:
         """See `Web.request`."""
         try:
@@ -37,7 +44,7 @@ class ToolClient:
                 return WebAnswer(
                     answer.status,
                     {name.lower(): value for name, value in answer.headers.items()},
-                    await _limited(answer),
+                    await _limited(answer, is_whole),
                 )
         except aiohttp.ClientConnectorError as error:
             if reach.was_refused(error):
@@ -74,14 +81,17 @@ class ToolClient:
         return self._session
 
 
-async def _limited(answer: aiohttp.ClientResponse) -> bytes:
+async def _limited(answer: aiohttp.ClientResponse, is_whole: IsWhole | None) -> bytes:
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         answer.close()
         raise EngineError("the answer is compressed, which nobody asked for", retryable=False)
     content = bytearray()
-    async for piece in answer.content.iter_chunked(16 * 1024):
+    async for piece in answer.content.iter_any():
         content += piece
         if len(content) > LIMIT:
             answer.close()
             raise EngineError(f"the answer is longer than {LIMIT // 1024} KiB", retryable=False)
+        if is_whole is not None and is_whole(piece):
+            answer.close()
+            break
     return bytes(content)

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from pipeline.engines.llm_schema import Schema
 from pipeline.engines.llm_tools import Tool, ToolFailed, ToolSpec
-from pipeline.engines.llm_web import Web, WebAnswer
+from pipeline.engines.llm_web import IsWhole, Web, WebAnswer
+from pipeline.engines.server_sent import EventReader
 from pipeline.errors import EngineError
 from pipeline.foreign_json import NotJson, clean_text, cleaned, read_json, read_parts
 
@@ -150,7 +151,10 @@ class McpServer:
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self._ids += 1
         identity = self._ids
-        answer = await self._post({"jsonrpc": "2.0", "id": identity, "method": method, "params": params})
+        answer = await self._post(
+            {"jsonrpc": "2.0", "id": identity, "method": method, "params": params},
+            _Awaited(identity).has_come,
+        )
         for message in _messages(answer, is_list=method == _LIST):
             if message.get("id") != identity:
                 continue
@@ -163,7 +167,7 @@ class McpServer:
                 return result
         raise EngineError(f"MCP server did not answer {method}", retryable=True)
 
-    async def _post(self, message: Mapping[str, Any]) -> WebAnswer:
+    async def _post(self, message: Mapping[str, Any], is_whole: IsWhole | None = None) -> WebAnswer:
         begins = message["method"] == "initialize"
         session = "" if begins else self._session
         headers = {
@@ -180,6 +184,7 @@ class McpServer:
             headers=headers,
             body=json.dumps(message).encode(),
             timeout_s=self.settings.timeout_s,
+            is_whole=is_whole,
         )
         if answer.status in _FORGOTTEN and session:
             raise _SessionOver(f"MCP server answered {answer.status}", retryable=True)
@@ -188,6 +193,27 @@ class McpServer:
         if begins:
             self._session = answer.headers.get("mcp-session-id", "")
         return answer
+
+
+class _Awaited:
+    """The answer to a request among the events of a stream, which not every server closes behind it."""
+
+    def __init__(self, identity: int) -> None:
+        self._identity = identity
+        self._events = EventReader()
+
+    def has_come(self, piece: bytes) -> bool:
+        """Whether it is complete with `piece`."""
+        return any(map(self._is_it, self._events.feed(piece)))
+
+    def _is_it(self, data: str) -> bool:
+        try:
+            message = read_parts(data)
+        except NotJson:
+            return False
+        if not isinstance(message, Mapping) or message.get("id") != self._identity:
+            return False
+        return "result" in message or "error" in message
 
 
 class _SessionOver(EngineError):
@@ -218,7 +244,8 @@ def _messages(answer: WebAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]
     text = answer.body.decode("utf-8", "replace")
     documents = [text]
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
-        documents = ["\n".join(_data_lines(event)) for event in text.replace("\r", "").split("\n\n")]
+        events = EventReader()
+        documents = [*events.feed(answer.body), *events.finish()]
     broken = False
     for document in documents:
         if not document.strip():
@@ -232,12 +259,6 @@ def _messages(answer: WebAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]
             yield message
     if broken:
         raise EngineError("MCP server's answer is not JSON", retryable=False)
-
-
-def _data_lines(event: str) -> Iterator[str]:
-    for line in event.split("\n"):
-        if line.startswith("data:"):
-            yield line[5:].removeprefix(" ")
 
 
 def _texts(result: Mapping[str, Any]) -> Iterator[str]:

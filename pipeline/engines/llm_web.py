@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+IsWhole: TypeAlias = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,17 @@ class Web(Protocol):
     """An HTTP client. Redirects are answers like any other, proxies of the environment are not used."""
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+        is_whole: IsWhole | None = None,
     ) -> WebAnswer:
-        """One exchange. Raises `EngineError`, also for an answer that is longer than `LIMIT`."""
+        """One exchange. `is_whole` is told of each piece of the answer as it comes; what follows once it is
+        True is not waited for. Raises `EngineError`, also for an answer that is longer than `LIMIT`."""
 
     async def close(self) -> None:
         """Closes its connections."""

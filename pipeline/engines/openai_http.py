@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from pipeline import reach
+from pipeline.engines.server_sent import EventReader
 from pipeline.engines.sockets import sockets_within
 from pipeline.engines.sound_formats import COMPRESSED_TYPES
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
@@ -250,24 +251,15 @@ class ModelEndpoint:
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The data of each event of a stream (WHATWG HTML, 9.2.6). Raises `EngineError` for one without end."""
-    buffer, data = bytearray(), list[str]()
+    """The data of each event of a stream. Raises `EngineError` for one without end."""
+    reader = EventReader()
     async for piece in pieces:
-        buffer += piece.replace(b"\r", b"")
-        *lines, rest = buffer.split(b"\n")
-        buffer = bytearray(rest)
-        for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
-            elif not line and data:
-                yield "\n".join(data)
-                data.clear()
-        if len(buffer) + sum(map(len, data)) > EVENT_LIMIT:
+        for data in reader.feed(piece):
+            yield data
+        if reader.held > EVENT_LIMIT:
             raise EngineError("the answer has an event without end", retryable=False)
-    if buffer.startswith(b"data:"):
-        data.append(buffer[5:].decode("utf-8", "replace").removeprefix(" "))
-    if data:
-        yield "\n".join(data)
+    for data in reader.finish():
+        yield data
 
 
 async def _chained(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.agent import AgentAct, Say
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_settings import read_settings
-from pipeline.engines.llm_web import WebAnswer
+from pipeline.engines.llm_web import IsWhole, WebAnswer
 from tests.support.chat import FakeChat
 
 BASE = {"base_url": "http://models.example/v1", "model": "m", "prompt": "You remind {{name}} of {{event}}."}
@@ -34,8 +34,9 @@ class FakeWeb:
         self.finished = 0
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> WebAnswer:
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
+        is_whole: IsWhole | None = None,
+    ) -> WebAnswer:  # fmt: skip
         self.asked.append((method, url, headers, body))
         await asyncio.sleep(self.takes_s)
         self.finished += 1
