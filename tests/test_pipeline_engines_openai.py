@@ -528,6 +528,37 @@ async def test_a_server_that_answers_without_end_is_stopped() -> None:
         await endpoint.close()
 
 
+@pytest.mark.parametrize("form", [b"data: %s\n\n", b"%s"], ids=["event", "document"])
+async def test_an_answer_of_a_chat_model_is_no_longer_than_anybody_speaks(form: bytes) -> None:
+    """All calls wait while it is read."""
+    size = 200_000
+
+    async def answer(request: web.Request) -> web.Response:
+        body = form % (b'{"choices": [], "padding": "%s"}' % (b"x" * size))
+        kind = "text/event-stream" if body.startswith(b"data") else "application/json"
+        return web.Response(body=body, content_type=kind)
+
+    async with served(answer) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        (data,) = [each async for each in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10)]
+        assert len(data) > size
+        size = 300_000
+        with pytest.raises(EngineError, match="without end"):
+            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
+                pass
+        await endpoint.close()
+
+
+async def test_a_form_may_be_longer_than_what_is_spoken() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"padding": "x" * 900_000})
+
+    async with served(answer) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        assert len((await endpoint.post_json("chat", {}))["padding"]) == 900_000
+        await endpoint.close()
+
+
 async def test_a_kept_connection_that_is_gone_costs_no_request() -> None:
     asked = 0
 

@@ -36,7 +36,10 @@ CONNECTIONS: Final = 256  # to one server; one that needs more has several addre
 KEEP_ALIVE_S: Final = 60.0
 CONNECT_S: Final = 2.0
 ANSWER_LIMIT: Final = 1_000_000  # bytes: the words of a minute, with times and probabilities, are a tenth
-EVENT_LIMIT: Final = 1024 * 1024
+EVENT_LIMIT: Final = 256 * 1024
+"""Bytes of an event, or of a whole answer of a chat model: it is read between two frames of all calls."""
+
+IN_PLACE: Final = 64 * 1024  # bytes of JSON; more of it is read beside the event loop
 REASON_LIMIT: Final = 4096  # bytes of an error
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
@@ -160,6 +163,8 @@ class ModelEndpoint:
                             answer.close()
                             raise EngineError(f"{self.host} answers without end", retryable=False)
         try:
+            if len(content) > IN_PLACE:
+                return await asyncio.to_thread(read_json, bytes(content))
             return read_json(bytes(content))
         except NotJson:
             raise EngineError(f"{self.host} answered something that is not JSON", retryable=True) from None
@@ -254,10 +259,11 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """The data of each event of a stream. Raises `EngineError` for one without end."""
     reader = EventReader()
     async for piece in pieces:
-        for data in reader.feed(piece):
-            yield data
-        if reader.held > EVENT_LIMIT:
+        events = reader.feed(piece)
+        if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
             raise EngineError("the answer has an event without end", retryable=False)
+        for data in events:
+            yield data
     for data in reader.finish():
         yield data
 
@@ -272,7 +278,7 @@ async def _document(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     content = bytearray()
     async for piece in pieces:
         content += piece
-        if len(content) > ANSWER_LIMIT:
+        if len(content) > EVENT_LIMIT:
             raise EngineError("the answer is without end", retryable=False)
     yield content.decode("utf-8", "replace")
 
