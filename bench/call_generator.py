@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -112,6 +113,13 @@ class Generator:
         if len(self.lines) < self.job.calls:
             self.at(now_ns + round(1e9 / RAMP_PER_S), self.ramp)
 
+    def close(self) -> None:
+        """Frees the sockets."""
+        for caller in self.callers:
+            caller.close()
+        self._epoll.close()
+        self._sip.close()
+
     def count(self, states: tuple[LineState, ...]) -> int:
         """How many calls are in one of `states`."""
         return sum(line.state in states for line in self.lines)
@@ -122,7 +130,8 @@ class Generator:
 
     def _signalled(self) -> None:
         try:
-            message = self._sip.recv(65_536).decode()
+            # Not only SIP: a caller has no RTCP, and reports to the port above its own may be to this one.
+            message = self._sip.recv(65_536).decode(errors="replace")
         except BlockingIOError:
             return
         line, caller = self._by_id.get(call_id_of(message), (None, None))
@@ -234,8 +243,8 @@ def main() -> None:
     """Does the job on standard input."""
     fields = json.load(sys.stdin)
     job = Job(**fields | {"server": tuple(fields["server"])})
-    generator = Generator(job)
-    result = short_calls(generator) if job.rate_per_s else talk(generator)
+    with closing(Generator(job)) as generator:
+        result = short_calls(generator) if job.rate_per_s else talk(generator)
     _say(json.dumps(result))
 
 

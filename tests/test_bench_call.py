@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 from bench import call_report
 from bench.call_caller import Mode, mulaw, speech
 from bench.call_figures import loop_lag_ms, pacing, percentiles
+from bench.call_generator import Generator, Job
 from bench.call_line import Line, LineState
 from bench.call_phases import Phases, Plan, kept_up, paced
 from bench.call_server import LONG_SENTENCE, SENTENCE, VOICE_HZ, Voice
@@ -55,6 +59,20 @@ def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     whole = {"one": figures, "many": figures, "many_always": always, "bare_1": beside, "bare_n": beside}
     rows = call_report.rows(whole | {"set_up": steps, "start_warm_s": warm_s})
     assert all(row[2] and row[4] in ("met", "missed") for row in rows)
+
+
+def test_a_report_for_the_port_below_does_not_end_the_load() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(5)
+        job = Job(server=server.getsockname(), called="+14155550101", first_number=1)
+        with closing(Generator(job)) as generator:
+            generator.call(time.time_ns())
+            invite, address = server.recvfrom(65_536)
+            server.sendto(b"\x81\xc8\x00\x06" + bytes(24), address)
+            generator.run_until(time.time_ns() + 50_000_000)
+            assert generator.count((LineState.CALLING,)) == 1
+    assert invite.startswith(b"INVITE ")
 
 
 @pytest.mark.parametrize("text", [SENTENCE, LONG_SENTENCE])
