@@ -83,6 +83,11 @@ async def test_a_language_it_does_not_speak_is_refused(voice: Kokoro) -> None:
         await spoken(voice, "مرحبا", "ar")
 
 
+@pytest.mark.parametrize("language", ["en-GB", "en-AU", "es-MX", "fr-CA", "pt-PT"])
+async def test_a_language_is_spoken_wherever_it_is_spoken(voice: Kokoro, language: str) -> None:
+    assert await spoken(voice, "good day", language)
+
+
 async def test_a_missing_file_is_named(installed: None, settings: dict[str, Any]) -> None:
     with pytest.raises(EngineMissing, match=r"no file /nowhere/voice\.pt"):
         await Kokoro.from_settings({**settings, "voice": "/nowhere/voice.pt"}).start()

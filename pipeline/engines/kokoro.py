@@ -92,7 +92,8 @@ class Kokoro(ProcessVoice):
 
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:
         settings = self.settings
-        phonemes_of = LANGUAGES.get(settings.language or language.lower())
+        spoken = settings.language or language.lower()
+        phonemes_of = LANGUAGES.get(spoken) or LANGUAGES.get(spoken.partition("-")[0])
         if phonemes_of is None:
             raise EngineRefused(f"kokoro does not speak {language!r}")
         for piece in pieces(text):
