@@ -74,6 +74,7 @@ class Espeak(ProcessVoice):
             request = {
                 "text": spoken,
                 "voice": voice,
+                "otherwise": "" if voice == settings.voice else voice.partition("-")[0],
                 "rate_wpm": settings.rate_wpm,
                 "pitch": settings.pitch,
                 "volume": settings.volume,

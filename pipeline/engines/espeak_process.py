@@ -7,10 +7,10 @@ few milliseconds."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.engines.espeak_library import EspeakLibrary, VoiceUnknown, WordEvent
+from pipeline.engines.espeak_library import EspeakLibrary, Sink, VoiceUnknown, WordEvent
 from pipeline.engines.voice_service import Emit, Refusal, serve
 from pipeline.engines.voice_wire import Word
 
@@ -28,7 +28,8 @@ class EspeakVoices:
         self.rate_hz = self._library.rate_hz
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`."""
+        """See `Synthesiser`; request: text, voice, otherwise (where there is no such voice, or "") and
+        the parameters."""
         gathered, words = bytearray(), list[Word]()
         enough = self._bytes(_FIRST_CHUNK_MS)
 
@@ -45,12 +46,20 @@ class EspeakVoices:
             return unwanted
 
         parameters = {name: int(request[name]) for name in ("rate_wpm", "pitch", "volume")}
-        text, voice = str(request["text"]), str(request["voice"])
-        try:
-            self._library.speak(text, gather, voice=voice, parameters=parameters)
-        except VoiceUnknown as error:
-            raise Refusal(f"no voice called {error}") from error
+        voices = [str(request[name]) for name in ("voice", "otherwise") if request[name]]
+        self._speak(str(request["text"]), gather, voices, parameters)
         emit(bytes(gathered), words)
+
+    def _speak(self, text: str, sink: Sink, voices: Sequence[str], parameters: Mapping[str, int]) -> None:
+        """With the first of `voices` that there is."""
+        for place, voice in enumerate(voices, 1):
+            try:
+                self._library.speak(text, sink, voice=voice, parameters=parameters)
+            except VoiceUnknown as error:
+                if place == len(voices):
+                    raise Refusal(f"no voice called {error}") from error
+            else:
+                return
 
     def _bytes(self, duration_ms: int) -> int:
         return self.rate_hz * 2 * duration_ms // 1000
