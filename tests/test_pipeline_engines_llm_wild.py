@@ -74,6 +74,8 @@ HELLO_THERE = event({"content": "Hello there."})
         [b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", HELLO_THERE, *END],
         [SSE, event({"reasoning_content": "They greet.", "content": None}), HELLO_THERE, *END],
         [WHOLE[:99], WHOLE[99:150], 0.01, WHOLE[150:]],
+        [WHOLE.replace(b"\r\n\r\n", b"\r\n\r\n\n  ")],
+        [SSE, b"\xef\xbb\xbf" + HELLO_THERE, *END],
         [
             SSE,
             event({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
@@ -83,7 +85,7 @@ HELLO_THERE = event({"content": "Hello there."})
     ],
     ids=[
         "role", "usage", "azure", "crlf", "lines", "no-space", "no-done", "http-1.0", "reasoning", "whole",
-        "parts",
+        "space-before", "bom", "parts",
     ],
 )  # fmt: skip
 async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> None:

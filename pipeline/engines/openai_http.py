@@ -43,6 +43,7 @@ IN_PLACE: Final = 64 * 1024  # bytes of JSON; more of it is read beside the even
 REASON_LIMIT: Final = 4096  # bytes of an error
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, or space: before a document
 _PASSING: Final = frozenset({408, 409, 425})
 _BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 413, 415, 422})
@@ -101,7 +102,7 @@ class ModelEndpoint:
         does not stream. `first_s`: until the first one, `stall_s`: between two. Raises `EngineError`; closing
         the generator ends the request."""
         async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
-            first = await anext(pieces, b"")
+            first = (await anext(pieces, b"")).lstrip(_BLANK)
             read = _document if first.startswith(b"{") else _events  # no line of a stream of events does
             async for data in read(_chained(first, pieces)):
                 yield data
