@@ -330,8 +330,16 @@ def every(piece: bytes, times: int = 200) -> list[Piece]:
 
 @pytest.mark.parametrize(
     "nothing",
-    [PING, event({"content": ""}), event({"role": "assistant"}), event({"reasoning_content": "hm "}), b"d"],
-    ids=["pings", "empty", "roles", "thoughts", "bytes"],
+    [
+        PING,
+        event({"content": ""}),
+        event({"content": "\n"}),
+        event({"role": "assistant"}),
+        event({"reasoning_content": "hm "}),
+        event({"content": "<think>hm "}),
+        b"d",
+    ],
+    ids=["pings", "empty", "lines", "roles", "thoughts", "marked-thoughts", "bytes"],
 )
 async def test_a_server_that_only_shows_that_it_is_there_is_given_up(nothing: bytes) -> None:
     async with calling([SSE, *every(nothing)], FINE, timeout_s=0.4, stall_s=0.2) as (_, conversation):
