@@ -214,6 +214,8 @@ _X1, _Y1, _LOW1, _NOISE_LOW, _NOISE_HIGH = range(13, 18)
 _MIN_LOW, _MIN_HIGH, _WAS_LOW, _WAS_HIGH, _WINDOW, _THIN = range(18, 24)
 _WINDOW_FRAMES: Final = 38  # the minimum is taken over the last one to two windows of 0.76 s
 _SETTLING_FRAMES: Final = 50  # a call that begins in noise: until the floor is found, rise to it quickly
+_FADE_FRAMES: Final = 4  # Opus begins too quietly: a call begins with the first frame at its full level
+_FADE_LEAST_DB, _FADE_MOST_DB = 2.5, 10.0  # a noise's frames differ by less, a voice sets in with more
 _MINIMUM_BIAS_DB: Final = 1.5  # the minimum of a noise's frames lies this far below its mean
 _START_AT_MOST_DB: Final = -45.0  # who speaks in the very first frame must not become the noise floor
 
@@ -264,7 +266,9 @@ def energy_vad_init(
 @_compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True)
 def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     """Follows the noise floor of both bands: the smoothed minimum of the last two windows."""
-    state[_HEARD] += 1.0
+    rise_db = high_db - state[_MIN_HIGH]
+    fades_in = state[_HEARD] <= _FADE_FRAMES and _FADE_LEAST_DB < rise_db < _FADE_MOST_DB
+    state[_HEARD] = 1.0 if fades_in else state[_HEARD] + 1.0
     if state[_HEARD] == 1.0:
         state[_NOISE_LOW] = min(low_db, _START_AT_MOST_DB)
         state[_NOISE_HIGH] = min(high_db, _START_AT_MOST_DB)

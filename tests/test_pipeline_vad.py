@@ -11,6 +11,8 @@ import pytest
 from pipeline.audio import Pcm, frame_samples
 from pipeline.resample import resample
 from pipeline.vad import EnergyVad, VadFrame, VadSettings
+from sip import codecs
+from sip.plan import CODECS
 from tests.support.talk import talk
 
 SENTENCES = (
@@ -149,6 +151,20 @@ def test_a_longer_hang_over_bridges_a_longer_pause() -> None:
 def test_a_call_that_begins_in_noise_settles_within_a_second_and_a_half() -> None:
     street = pcm(noise("pink", 8000 * 5) * 1000)
     assert not any(verdict.active for verdict in verdicts(street, 8000)[75:])
+
+
+@pytest.mark.parametrize("name", ["pcmu", "opus"])
+def test_a_codec_that_fades_in_does_not_make_a_voice_of_the_noise_after_it(name: str) -> None:
+    """Opus begins quieter than the street is: that is not the street's level."""
+    codec = CODECS[name]
+    encoder, decoder = codecs.encoder(codec), codecs.decoder(codec)
+    payload = np.empty(codecs.MAX_PAYLOAD_BYTES, np.uint8)
+    street = pcm(noise("pink", codec.rate_hz * 4) * 1000)
+    vad, active = EnergyVad(codec.rate_hz), 0
+    for frame in street.reshape(-1, frame_samples(codec.rate_hz)):
+        size = encoder.encode(frame, payload)
+        active += vad.push(decoder.decode(payload[:size])).active
+    assert active < 25
 
 
 def test_a_frame_that_cannot_be_written_to_is_fine() -> None:
