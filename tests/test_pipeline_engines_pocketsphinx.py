@@ -185,7 +185,7 @@ async def test_of_many_free_answers_at_once_the_short_ones_are_understood_first(
     await asyncio.sleep(0)
     await free.close()
     await asyncio.wait(closed)
-    assert closed[0].exception() is None
+    assert isinstance(closed[0].exception(), EngineError | None), "its utterance may have been begun"
     assert isinstance(closed[1].exception(), EngineError)
     assert free._pool is None, "no process is started for those who waited"
 

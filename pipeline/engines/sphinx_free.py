@@ -87,10 +87,14 @@ class FreeDictation:
         job.add_done_callback(lambda _: self._line.leave())  # not sooner: a process cannot be told to stop
         try:
             return await asyncio.shield(job)
+        except asyncio.CancelledError as error:
+            if job.cancelled():  # by `close`: nobody cancelled whoever waits here
+                raise self._failed(pool, error) from None
+            raise
         except (BrokenProcessPool, RuntimeError) as error:
             raise self._failed(pool, error) from error
 
-    def _failed(self, pool: ProcessPoolExecutor | None, error: Exception) -> EngineError:
+    def _failed(self, pool: ProcessPoolExecutor | None, error: BaseException) -> EngineError:
         if pool is self._pool:
             self._pool = None
         return EngineError(f"free dictation failed ({kind_of(error)})", retryable=not self._closed)
