@@ -6,7 +6,7 @@ filter there then says, for each frame, how much of it what we played explains. 
 explained. That is the classical test of echo cancellers for double talk (Benesty, Morgan and Cho 2000), used
 the other way round: nothing is cancelled, since whoever listens only wants to know whether it is the caller.
 
-About 6 µs a frame while the agent speaks."""
+About 5 µs a frame while the agent speaks."""
 
 from __future__ import annotations
 
