@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pipeline.agent import UserSaid
 from pipeline.answering import Answering
+from pipeline.audio import FRAME_MS
 from pipeline.callers_voice import BOTH_SPEAK, CallersVoice
 from pipeline.cast import Cast
 from pipeline.ears import QUIET_LINE_S, Ears, Sound
@@ -20,7 +21,7 @@ from pipeline.errors import LocalError
 from pipeline.hearing import Hearing
 from pipeline.minutes import Minutes
 from pipeline.outcome import EndReason
-from pipeline.phrases import Phrase
+from pipeline.phrases import LAST_WORDS, Phrase
 from pipeline.playout import Heard, Playout
 from pipeline.settings import SessionSettings
 from pipeline.silence_watch import SilenceWatch, cause_in
@@ -59,19 +60,14 @@ from pipeline.utterance import Utterance
 
 log = logging.getLogger(__name__)
 
+_ONSET_FRAMES: Final = 3  # what the voice detector needs to be sure
+
 _DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
 """States in which what the caller says is not listened to."""
 
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
-
-_LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
-    {
-        EndReason.ENGINE_ERROR: Phrase.APOLOGY,
-        EndReason.SILENCE: Phrase.GOODBYE,
-        EndReason.MAX_DURATION: Phrase.GOODBYE,
-    }
-)
+_SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
 
 
 class Dialogue:
@@ -195,9 +191,17 @@ class Dialogue:
 
     # From the playout (`PlayoutListener`) ---------------------------------------------------------------
 
-    def playout_filled(self) -> None:
-        """Sound waits to be heard."""
-        self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
+    def playout_filled(self, frames: int = _ONSET_FRAMES) -> None:
+        """Sound waits to be heard. No answer begins over what may become a voice; `frames` more tell."""
+        if self._turns.state is State.REPLYING and frames and self._ears.may_have_begun:
+            self.playout.hold()
+            self._loop.call_later(FRAME_MS / 1000, self._begin_late, frames - 1)
+        else:
+            self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
+
+    def _begin_late(self, frames: int) -> None:
+        if self._turns.state is State.REPLYING and self.playout.queued_samples:
+            self.playout_filled(frames)
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
         """The caller hears the agent."""
@@ -289,11 +293,12 @@ class Dialogue:
             self.playout.volume.duck()
         else:
             self.playout.volume.restore()
-        if self.playout.release(now) and self._turns.state is state:  # its last frame may have left just now
-            if state in (State.SPEAKING, State.OVERLAPPED) and not self.playout.queued_samples:
-                self.playout_ran_out(now)
-            elif state is State.REPLYING and self.playout.queued_samples:
-                self.playout_filled()
+        if state is State.REPLYING and self.playout.queued_samples:
+            self.playout_filled()
+            return
+        released = self.playout.release(now)
+        if released and self._turns.state is state in _SAYING and not self.playout.queued_samples:
+            self.playout_ran_out(now)  # its last frame may have left just now
 
     def _drain(self, now: float) -> None:
         while (action := self._turns.next_action()) is not None:
@@ -355,7 +360,7 @@ class Dialogue:
 
     def _say_last_words(self, action: SayLastWords, now: float) -> None:
         at_once = action.reason is EndReason.MAX_DURATION
-        phrase = _LAST_WORDS[action.reason]
+        phrase = LAST_WORDS[action.reason]
         self.answering.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
 
     def _check_voice(self, action: CheckVoice | ListenIn, now: float) -> None:

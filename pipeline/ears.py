@@ -281,6 +281,11 @@ class Ears:
         """Voice in the utterance so far."""
         return (self._utterance_voiced + self._run) * 1000 // self.rate_hz
 
+    @property
+    def may_have_begun(self) -> bool:
+        """The last frame was voiced, and nobody knows yet whether a voice begins with it."""
+        return not self._active and self._voiced_end == self._end
+
     def silent_since(self) -> float:
         """Loop time of the last voiced sample, free of network jitter."""
         return self.clock.time_of(self._voiced_end)

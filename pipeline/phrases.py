@@ -20,6 +20,7 @@ from pipeline.audibility import is_audible
 from pipeline.audio import Pcm
 from pipeline.boundary import contained
 from pipeline.errors import EngineError
+from pipeline.outcome import EndReason
 from pipeline.resample import resample
 from pipeline.settings import SessionSettings
 from pipeline.speakable import speakable
@@ -40,6 +41,16 @@ class Phrase(StrEnum):
     FILLER = "filler"
     APOLOGY = "apology"
     GOODBYE = "goodbye"
+
+
+LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
+    {
+        EndReason.ENGINE_ERROR: Phrase.APOLOGY,
+        EndReason.SILENCE: Phrase.GOODBYE,
+        EndReason.MAX_DURATION: Phrase.GOODBYE,
+    }
+)
+"""What is said before the server hangs up, and why it does."""
 
 
 STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(

@@ -136,6 +136,19 @@ def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() ->
     assert latency.voice_to_voice_ms == pytest.approx((answered - voice_ended) * 1000, abs=41)
 
 
+@pytest.mark.parametrize("begins_ms", range(3900, 4060, 10))
+def test_no_answer_begins_over_a_voice_that_goes_on(begins_ms: int) -> None:
+    """The voice begins around the moment of the answer; after two frames of it everybody can hear it."""
+
+    def prepare(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(begins_ms / 1000, voice(0.6))
+
+    _, leg = converse(FakeAgent([GREETING], BYE), stt=FakeStt("a table", "a table for two"), prepare=prepare)
+    begun = next(moment - leg.started_at for moment, _ in leg.frames if moment > leg.started_at + 3.6)
+    assert not begins_ms / 1000 + 0.041 < begun < begins_ms / 1000 + 0.6
+
+
 def test_latency_names_who_took_the_time() -> None:
     result, _ = converse(
         FakeAgent([GREETING], [0.3, *BYE]),
