@@ -37,6 +37,17 @@ TURNS: Final = (
     "Is there a cheaper one?",
     "That would be great.",
 )
+QUESTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Yes please.": "I can send you the invoice by mail. Would you like that?",
+        "No, thank you.": "Is there anything else I can do for you?",
+        "We are four people and one small dog.": "How many of you will there be?",
+        "Tuesday.": "Which day would suit you best?",
+        "That would be great.": "I could book you a table at the window. Shall I?",
+    }
+)
+"""What the agent has just asked before those turns that are no answer to "how may I help you"."""
+
 HALVES: Final = (
     ("I would like to book a table for two and", "a high chair for the baby."),
     ("I am calling because", "my parcel has not arrived."),
@@ -155,6 +166,11 @@ class Dice:
         """One of them."""
         return self.say(texts[int(self.rng.integers(len(texts)))])
 
+    def turn(self) -> tuple[Sound, str]:
+        """One of `TURNS`, and what it answers."""
+        text = TURNS[int(self.rng.integers(len(TURNS)))]
+        return self.say(text), QUESTIONS.get(text, HELPING.greeting)
+
     def pair(self, pairs: tuple[tuple[str, str], ...]) -> tuple[Sound, Sound]:
         """The two parts of one of them, cut from the whole sentence."""
         first, second = pairs[int(self.rng.integers(len(pairs)))]
@@ -176,7 +192,8 @@ def _over(dice: Dice, sound: Sound, wanted: Wanted, at: tuple[float, float] = (2
 
 
 def _clean(dice: Dice) -> Script:
-    return _answer(dice, dice.one(TURNS))
+    sound, question = dice.turn()
+    return replace(_answer(dice, sound), part=Part(greeting=question))
 
 
 def _pause(dice: Dice) -> Script:
@@ -238,10 +255,11 @@ def _aside(lower_db: float, confidence: float) -> Callable[[Dice], Script]:
 
     def script(dice: Dice) -> Script:
         aside = dice.one(ASIDES).quieter(lower_db, confidence=confidence)
+        first = _clean(dice)
         return Script(
             wanted=Wanted.GOES_ON,
-            cues=(*_clean(dice).cues, Cue(Anchor.AGENT_AGAIN, dice.between(2.0, 5.0), aside)),
-            part=Part(greeting=HELPING.greeting, answer=SPEECH.greeting),
+            cues=(*first.cues, Cue(Anchor.AGENT_AGAIN, dice.between(2.0, 5.0), aside)),
+            part=Part(greeting=first.part.greeting, answer=SPEECH.greeting),
             ending=Ending.FINISHED,
             limit_s=45.0,
         )

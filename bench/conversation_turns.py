@@ -24,7 +24,7 @@ from bench.conversation_pauses import (
     read,
     speak,
 )
-from bench.conversation_scenarios import FILLED, HALVES, TURNS, Dice
+from bench.conversation_scenarios import FILLED, HALVES, Dice
 from bench.conversation_sounds import VOICES, Phrasebook
 from pipeline.endpointing import PAUSES, EndOfTurn
 from pipeline.sentence_ends import sentence_ends
@@ -165,7 +165,7 @@ def _own(book: Phrasebook, count: int) -> list[Moment]:
     found: list[Moment] = []
     for seed in range(count):
         dice = Dice(book, "ends", seed)
-        found.append(Moment(evidence(dice.one(TURNS), ASKED), None))
+        found.append(Moment(evidence(*dice.turn()), None))
         first, _ = dice.pair((*HALVES, *FILLED))
         found.append(Moment(evidence(first, ASKED), Place.INSIDE))
     return found

@@ -16,16 +16,12 @@ from scipy.optimize import minimize
 
 from bench.conversation_pauses import TUNING_VOICES, Place, moments, read, speak
 from pipeline.sentence_ends import sentence_ends
-from pipeline.turn_cues import Cue
 from pipeline.turn_odds import Curve, Odds, Terms
-from pipeline.turn_scorer import ASKING, ENDS, ENDS_LAST, OF_WORDS, WORDS, BuiltInScorer
+from pipeline.turn_scorer import ASKING, OF_ENGLISH, OF_WORDS, WORDS, BuiltInScorer
 
 TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
 CLAUSES: Final = 2.0
 """What a pause counts after words that could be all: there the voice has to decide, and they are few."""
-
-HASTE: Final = 1.0
-"""Added where somebody asks or says one word: that wants an answer soon."""
 
 _RIDGE: Final = 0.3
 _LEVEL: Final = 0.3
@@ -38,8 +34,6 @@ _SHARES: Final = (0.03, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
 _ASKING_SHARES: Final = (0.05, 0.3, 0.5, 0.7, 0.95)
 _WORDS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 18.0)
 """Where a curve has its points: these shares of what was measured lie below."""
-
-_ENDS: Final = frozenset({ENDS, ENDS_LAST})
 
 _HEAD: Final = '''"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
 
@@ -107,8 +101,6 @@ class Columns:
             for name, points in self.points.items()
         }
         cues = {cue: float(weights[column]) for cue, column in self.cues.items()}
-        for cue in (Cue.QUESTION, Cue.LONE_WORD):
-            cues[cue] += HASTE
         return Odds(prior=float(weights[0]), unheard=unheard, cues=cues, curves=curves)
 
 
@@ -153,8 +145,8 @@ def _without_words(terms: Terms) -> Terms:
     return Terms(frozenset(), {name: measures[name] for name in measures.keys() - OF_WORDS})
 
 
-def _without_ends(terms: Terms) -> Terms:
-    return Terms(terms.cues, {name: terms.measures[name] for name in terms.measures.keys() - _ENDS})
+def _without_english(terms: Terms) -> Terms:
+    return Terms(terms.cues, {name: terms.measures[name] for name in terms.measures.keys() - OF_ENGLISH})
 
 
 def _table(name: str, odds: Odds) -> Iterator[str]:
@@ -182,5 +174,5 @@ def main() -> None:
             terms.append(scorer.terms(moment.evidence))
             places.append(moment.place)
     click.echo(_HEAD)
-    click.echo("\n".join(_table("WITH_ENDS", weigh(terms, places))))
-    click.echo("\n".join(_table("WITHOUT_ENDS", weigh([_without_ends(each) for each in terms], places))))
+    click.echo("\n".join(_table("ENGLISH", weigh(terms, places))))
+    click.echo("\n".join(_table("OTHERS", weigh([_without_english(each) for each in terms], places))))

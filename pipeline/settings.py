@@ -44,7 +44,7 @@ class SessionSettings:
     endpoint_complete_ms: int = 300
     endpoint_unfinished_ms: int = 1100
     endpoint_digits_ms: int = 1200
-    eot_threshold: float = 0.8
+    eot_threshold: float = 0.75
     eot_action_delay_ms: int = 300
     eot_timeout_ms: int = 1600
     speculate_ms: int = 100

@@ -56,7 +56,6 @@ class Cue(StrEnum):
     LIGHT_WORD = auto()  # no other, and without content: "just", "well"
     YES_FIRST = auto()  # yes or no, and up to two more words
     YES_ALONE = auto()
-    BREAKS_IN = auto()  # "stop, I only want the price"
     FEW_DIGITS = auto()
     SOME_DIGITS = auto()  # perhaps a whole number
     ALL_DIGITS = auto()
@@ -187,8 +186,6 @@ def _of_the_sentence(words: list[str], lists: WordLists) -> Iterator[Cue]:
     if is_question(words, lists):
         whole = len(words) >= _CLAUSE_WORDS and not dangles(words, lists) and words[-1] not in lists.wanting
         yield Cue.QUESTION if whole else Cue.QUESTION_BEGUN
-    if breaks_in(words, lists):
-        yield Cue.BREAKS_IN
     if words[0] in lists.yes_no:
         if len(words) == 1:
             yield Cue.YES_ALONE
@@ -197,12 +194,6 @@ def _of_the_sentence(words: list[str], lists: WordLists) -> Iterator[Cue]:
     elif len(words) == 1:
         light = words[0] in lists.light | lists.wanting | lists.stops | lists.dangling
         yield Cue.LIGHT_WORD if light else Cue.LONE_WORD
-
-
-def breaks_in(words: list[str], lists: WordLists) -> bool:
-    """ "Stop, I only want the price": whoever takes the floor knows what they want to say, and says it with a
-    raised voice (French and Local 1983), which says nothing about the end."""
-    return len(words) > _CLAUSE_WORDS and (words[0] in lists.stops or " ".join(words[:2]) in lists.stops)
 
 
 def _of_the_answer(text: str, words: list[str], kind: Asked, lists: WordLists) -> Iterator[Cue]:

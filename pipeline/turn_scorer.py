@@ -1,8 +1,9 @@
 """The built-in judge of the end of a turn: no weights to fetch, 0.6 ms.
 
 Evidence of three kinds is added up as odds: what the words ask for (`pipeline.turn_cues`), how often a
-sentence ends after such words (`pipeline.sentence_ends`, English), and how the voice ended: a fall to the
-bottom of its range, or held up. Where the words are not known yet the voice alone decides.
+sentence ends and how a turn goes on after such words (`pipeline.sentence_ends`, `pipeline.turn_wording`;
+English), and how the voice ended: a fall to the bottom of its range, or held up. Where the words are not
+known yet the voice alone decides.
 
 The weights (`pipeline.turn_weights`) were set on synthetic callers; docs/turn-taking.md has the figures."""
 
@@ -17,27 +18,27 @@ from pipeline.endpointing import Completeness, TurnEvidence
 from pipeline.language_lists import plain, word_lists
 from pipeline.prosody import Prosody, prosody_of
 from pipeline.sentence_ends import SentenceEnds
-from pipeline.turn_cues import Asked, Cue, asked_for, cues_of
+from pipeline.turn_cues import Cue, cues_of
 from pipeline.turn_odds import Terms
-from pipeline.turn_weights import WITH_ENDS, WITHOUT_ENDS
+from pipeline.turn_weights import ENGLISH, OTHERS
+from pipeline.turn_wording import wording
 
 ENDS: Final = "ends"
 ENDS_LAST: Final = "ends_last"
+WORDING: Final = "wording"
 WORDS: Final = "words"
 ASKING: Final = "asking_"
-OF_WORDS: Final = frozenset({WORDS, ENDS, ENDS_LAST})
+OF_ENGLISH: Final = frozenset({ENDS, ENDS_LAST, WORDING})
+OF_WORDS: Final = OF_ENGLISH | {WORDS}
 """Names of measures, those of the words together; the others are those of `Prosody`, with `ASKING` in front
 where somebody asks."""
 
 _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
 _THINKING: Final = 0.05
-_STORY_WORDS: Final = 8
-_STORY: Final = 0.56  # waits for half a second: between two sentences people mostly pause for less
 _TURN_MS: Final = 200  # voiced; a pitch needs a phrase to be measured against
 _WORD: Final = re.compile(r"[\w']+")
 _ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
-_SHORT: Final = _ASKS | {Cue.BREAKS_IN, Cue.CLOSING}
 
 
 class BuiltInScorer:
@@ -55,15 +56,8 @@ class BuiltInScorer:
     def weighed(self, evidence: TurnEvidence) -> float:
         """The same where `by_words` has been asked and settles nothing."""
         terms = self.terms(evidence)
-        odds = WITH_ENDS if ENDS in terms.measures else WITHOUT_ENDS
-        p = odds.p(terms, heard=WORDS in terms.measures)
-        if _may_be_a_story(terms, evidence.asked):
-            return min(p, _STORY)
-        if Cue.BREAKS_IN not in terms.cues:
-            return p
-        # A raised voice is no reason to wait, a falling one still says that they are done.
-        words = {name: terms.measures[name] for name in terms.measures.keys() & OF_WORDS}
-        return max(p, odds.p(Terms(terms.cues, words)))
+        odds = ENGLISH if ENDS in terms.measures else OTHERS
+        return odds.p(terms, heard=WORDS in terms.measures)
 
     def terms(self, evidence: TurnEvidence) -> Terms:
         """What is weighed, by the names that `pipeline.turn_weights` has for it."""
@@ -76,6 +70,7 @@ class BuiltInScorer:
         measures[WORDS] = float(text.count(" ") + 1)
         if self._ends is not None and evidence.language.startswith("en"):
             measures[ENDS], measures[ENDS_LAST] = self._ends.odds(_WORD.findall(evidence.words))
+            measures[WORDING] = wording().odds(text, evidence.asked)
         return Terms(cues, measures)
 
 
@@ -97,12 +92,6 @@ def unfinished(evidence: TurnEvidence) -> bool:
     """The words ask for more, whatever the voice does: no question for a judge that hears only the voice."""
     lists = evidence.lists or word_lists(evidence.language)
     return Completeness(lists).unfinished(plain(evidence.words))
-
-
-def _may_be_a_story(terms: Terms, asked: str) -> bool:
-    """A long sentence that asks nothing, as an answer to nothing short: often another one follows."""
-    open_to_all = asked_for(asked) in (Asked.HELP, Asked.NOTHING)
-    return open_to_all and terms.measures.get(WORDS, 0) >= _STORY_WORDS and not terms.cues & _SHORT
 
 
 def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:

@@ -70,21 +70,6 @@ def test_a_dangling_word_may_be_the_end(whole: str, dangling: str) -> None:
     assert 1.5 * p_eot(dangling) < p_eot(whole)
 
 
-@pytest.mark.parametrize(
-    "said", ["stop i only want the price", "sorry can i say something about the address"]
-)
-def test_who_takes_the_floor_may_end_on_a_high_note(said: str) -> None:
-    """Their raised voice is no reason to wait for more; that of somebody who begins to tell is."""
-    pitch = np.linspace(110.0, 150.0, 8000)
-    wave = sum(np.sin(2 * np.pi * k * np.cumsum(pitch) / 8000) / k for k in range(1, 12))
-    audio = paused(np.asarray(wave * 3000))
-    breaks_in, tells = (
-        SCORER.p_eot(TurnEvidence(audio=audio, rate_hz=8000, words=words))
-        for words in (said, "i only say something")
-    )
-    assert breaks_in >= p_eot(said) > tells
-
-
 def test_digits_until_all_are_there() -> None:
     for said in ("four", "four one five", "it is four one five nine two"):
         assert p_eot(said, DIGITS) < 0.1
@@ -155,7 +140,9 @@ def test_the_voice_tips_the_balance_where_the_words_do_not() -> None:
             audio=paused(np.asarray(wave * 3000)), rate_hz=rate_hz, words="the screen is broken"
         )
         scores.append(BuiltInScorer().p_eot(evidence))
-    assert scores[0] > 0.7 > scores[1] + 0.1
+    fallen, level = scores
+    assert fallen > 0.5
+    assert level < 0.2
 
 
 def test_nothing_at_all_is_no_evidence() -> None:
