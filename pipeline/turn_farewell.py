@@ -41,6 +41,8 @@ class Farewells(Overlaps, ABC):
         """Something was said over the last words: what it was may not be known yet."""
         settings = self._settings
         known_at = self._silent_since + settings.overlap_ms / 1000
+        if self._words is None:  # they were asked for
+            known_at = max(known_at, self._overdue_at)
         self._arm(max(now + settings.linger_ms / 1000, known_at), Inner.CLOSING_ENDED)
 
     # Last words ---------------------------------------------------------------------------------------------

@@ -42,9 +42,11 @@ _NO_TURN: Final = -1
 
 @dataclass(slots=True)
 class Farewell:
-    """`under_way`: the agent's words are its last. `until`: they are not waited for any longer."""
+    """`under_way`: the agent's words are its last. `heard`: the caller has heard something of the reply.
+    `until`: they are not waited for any longer."""
 
     under_way: bool = False
+    heard: bool = False
     until: float = 0.0
     taken_back: int = 0
 
@@ -53,10 +55,10 @@ class Farewell:
         """The caller has not stopped too many."""
         return self.taken_back < MAX_TAKEN_BACK
 
-    def take_back(self, *, heard: bool) -> None:
-        """The conversation goes on. `heard`: the caller heard some of the farewell."""
-        self.taken_back += self.under_way and heard
-        self.under_way = False
+    def take_back(self) -> None:
+        """The conversation goes on. A farewell of which nothing was heard was none."""
+        self.taken_back += self.under_way and self.heard
+        self.under_way = self.heard = False
 
 
 class TurnMachine(ABC):
@@ -163,14 +165,14 @@ class TurnMachine(ABC):
 
     def _column(self, event: Event) -> Kind | None:
         """What an event means where the agent says goodbye; None: nothing. A key over a farewell is one too
-        many of an answer that was taken."""
+        many of an answer that was taken; that of somebody who was silent is their answer."""
         if isinstance(event, CallConcluded) and not event.final and self._farewell.may_be_taken_back:
             return Inner.FAREWELL_BEGAN
         if self._farewell.under_way:
             if isinstance(event, ReplyHeard):
                 return Inner.FAREWELL_HEARD
             said_goodbye = isinstance(event, TextWritten) and self._wants_nothing(event.text)
-            if said_goodbye or isinstance(event, KeyPressed):
+            if said_goodbye or (isinstance(event, KeyPressed) and not self._silences):
                 return None
         return type(event)
 
@@ -196,7 +198,7 @@ class TurnMachine(ABC):
         """What was under way is irrelevant from now on."""
         self.turn += 1
         self._guessed_from = _NO_TURN
-        self._farewell.take_back(heard=not self._answered)
+        self._farewell.take_back()
 
     def _arm(self, at: float, inner: Inner) -> None:
         self._timer = (at, inner)

@@ -52,8 +52,21 @@ class Overlaps(WordlessVoices, ABC):
         if self.state in (State.JUDGING, State.DOUBTING):
             overdue = Inner.SPARED if parting else Inner.WORDS_OVERDUE
             return overdue if now >= self._overdue_at else Inner.OVERLAP_CHECK_DUE
-        lasts = now - self._heard_since >= self._settings.halt_ms / 1000 and not parting
-        return Inner.INTERRUPTED if lasts else Inner.OVERLAP_CHECK_DUE
+        lasted_s = now - self._heard_since
+        if lasted_s < self._settings.halt_ms / 1000:
+            return Inner.OVERLAP_CHECK_DUE
+        if not parting:
+            return Inner.INTERRUPTED
+        if self.state is not State.HALTED or self._is_understood:
+            return Inner.OVERLAP_CHECK_DUE
+        self._leave_to_noise(lasted_s, now)  # a farewell is not kept silent by what nobody understands
+        return Inner.NOISE_HEARD
+
+    @property
+    def _is_understood(self) -> bool:
+        """There are words in what was said since the agent has had the floor."""
+        words = self._words
+        return words is not None and words.turn == self.turn and bool(words.text)
 
     def _meant(self, text: str) -> Overlap:
         """What `text` means over the agent's words; over a farewell what people say at parting means nothing
@@ -155,16 +168,20 @@ class Overlaps(WordlessVoices, ABC):
         """Too short to lower a voice for; even so it may have been "no"."""
         self._note_pause(event, now)
         if self._voiced_ms >= self._settings.min_speech_ms:
-            self._actions.append(Decode(self.turn))
+            self._ask_whole()
+            self._words = None
         self._spare(event, now)
 
     def _judge_pause(self, event: Event | None, now: float) -> None:
         self._note_pause(event, now)
         self._unexplained_since = None
+        self._ask_whole()
+        self._listen_in(event, now)
+
+    def _ask_whole(self) -> None:
         self._actions.append(Decode(self.turn))
         patience_ms = self._settings.endpoint_ms + self._settings.stt_deadline_ms
         self._overdue_at = self._silent_since + patience_ms / 1000
-        self._listen_in(event, now)
 
     def _spare(self, event: Event | None, now: float) -> None:
         self._arm(self._silent_since + self._settings.overlap_ms / 1000, Inner.OVERLAP_FORGOTTEN)
@@ -211,6 +228,7 @@ class Overlaps(WordlessVoices, ABC):
         words = self._words.text if self._words is not None else self._overheard
         listens = self._meant(words).kind is OverlapKind.BACKCHANNEL
         answers = not self._answered and listens
+        self._farewell.heard = True
         self._arm(now + self._settings.overlap_ms / 1000 if answers else now, Inner.OVERLAP_FORGOTTEN)
 
     def _believe_whole(self, event: Event | None, now: float) -> None:

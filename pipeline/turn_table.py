@@ -339,10 +339,12 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.LEAVING: {
             LegEnded: (S.ENDED, E.BREAK_OFF),
             TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
-            **_nothing(S.LEAVING, SpeechStopped, Overheard, KeyPressed, I.FAREWELL_HEARD, I.SPARED),
+            KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
+            **_nothing(S.LEAVING, SpeechStopped, Overheard, I.FAREWELL_HEARD),
             **dict.fromkeys((SpeechStarted, VoiceSustained, BargedIn), (S.HALTED, E.HALT)),
             Understood: (S.LEAVING, E.CONSIDER_WHOLE),
             I.INTERRUPTED: (S.ENDPOINTING, E.INTERRUPT_WITH_WORDS),
+            I.SPARED: (S.LEAVING, E.AWAIT_WORDS),
             I.CLOSING_ENDED: (S.ENDED, E.END),
             I.FAREWELL_OVERDUE: (S.ENDED, E.END),
         },

@@ -62,9 +62,9 @@ class Turns(Farewells):
     # Judgements: which inner event is it? -------------------------------------------------------------------
 
     def _judge_voice(self, now: float) -> Inner:
-        keys_due = max(self._gather.due, self._voice_since + WORDLESS_S)
-        if now >= keys_due and self._only_accompanies_keys(self._overheard):
-            return Inner.KEYS_RESUMED
+        if self._keeps_keys_waiting(now) and self._only_accompanies_keys(self._overheard):
+            known = self._overheard or (self._asked_of_voice and now >= self._overdue_at)
+            return Inner.KEYS_RESUMED if known else Inner.VOICE_CHECK_DUE
         too_long = now - self._heard_since >= self._settings.max_utterance_s
         return Inner.TALKED_TOO_LONG if too_long else Inner.VOICE_CHECK_DUE
 
@@ -97,6 +97,16 @@ class Turns(Farewells):
             return False
         return self._wants_nothing(text) or self._gather.is_said_by(text, self._lists)
 
+    def _keeps_keys_waiting(self, now: float) -> bool:
+        """The keys would have been answered by now, but for a voice that goes on."""
+        keys_due = max(self._gather.due, self._voice_since + WORDLESS_S)
+        return self._gather.has_begun and now >= keys_due
+
+    @property
+    def _asked_of_voice(self) -> bool:
+        """The recogniser was asked for all the words of the voice that goes on."""
+        return self._asked_at > self._voice_since
+
     # Effects: the caller ------------------------------------------------------------------------------------
 
     def _ignore(self, event: Event | None, now: float) -> None:
@@ -104,7 +114,16 @@ class Turns(Farewells):
 
     def _check_voice(self, event: Event | None, now: float) -> None:
         self._actions += (CheckVoice(), Follow(self.turn))
+        if self._keeps_keys_waiting(now) and not self._overheard and not self._asked_of_voice:
+            self._actions.append(Decode(self.turn))  # without partial results nothing is known of it
+            self._asked_at, self._overdue_at = now, now + self._settings.stt_deadline_ms / 1000
         self._check_voice_again(now)
+
+    def _follow(self, event: Event | None, now: float) -> None:
+        super()._follow(event, now)
+        if isinstance(event, Understood) and self._keeps_keys_waiting(now):
+            self._overdue_at = now  # no words: the keys are waited for no longer
+            self._arm(now, Inner.VOICE_CHECK_DUE)
 
     def _pause(self, event: Event | None, now: float) -> None:
         self._note_pause(event, now)
@@ -283,6 +302,7 @@ class Turns(Farewells):
 
     def _speak(self, event: Event | None, now: float) -> None:
         self._answered = self._gather.taken = ""
+        self._farewell.heard = True
         if not self._filling:  # words of the agent's own
             self._fillers = 0
         self._filling = False

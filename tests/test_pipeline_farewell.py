@@ -147,6 +147,20 @@ def test_a_noise_keeps_nobody_on_the_line() -> None:
         assert result.duration_ms / 1000 < FAREWELL_S + 2.5
 
 
+@pytest.mark.parametrize("at_s", [1.0, FAREWELL_S - 0.3, FAREWELL_S + 0.04])
+def test_a_television_that_no_recogniser_understands_does_not_silence_a_farewell_for_long(
+    at_s: float,
+) -> None:
+    async def scene() -> SessionResult:
+        talk = np.tile(np.concatenate((voice(0.4), np.zeros(RATE_HZ * 6 // 100, np.int16))), 90)
+        leg = FakeLeg([(at_s, talk)])
+        return await Session(leg=leg, agent=parting_agent(), stt=FakeStt(fails=True), tts=FakeTts()).run()
+
+    result = play(scene)
+    assert agent_texts(result) == [GOODBYE.text]
+    assert result.duration_ms < 20_000  # the limit of a farewell is 30 s
+
+
 def test_nobody_can_stop_more_than_two_farewells() -> None:
     farewell = (GOODBYE, HangUp("done"))
     agent = FakeAgent(farewell, farewell, farewell, farewell)

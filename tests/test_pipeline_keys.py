@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.agent import AgentContext, HangUp, Say, UserKeyed
+from pipeline.agent import AgentContext, HangUp, Say, UserKeyed, UserSaid
 from pipeline.engines.script import Script
 from pipeline.masking import MASK
 from pipeline.outcome import SessionResult
 from pipeline.session import Session
 from pipeline.transcript import Role
 from pipeline.turn_keys import MAX_KEYS
-from tests.support.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
 from tests.test_pipeline_farewell import Spelling, spoken
 
 ASK_PIN = {
@@ -237,6 +237,47 @@ def test_a_voice_without_words_does_not_keep_keys_from_being_taken() -> None:
     result = converse(script(UNKNOWN, MORE, BYE), caller, "")
     assert result.report.answers == {"pin": "4711"}
     assert next(turn for turn in result.turns if turn.keyed).start_ms < 7000
+
+
+class WholeOnly(Spelling):
+    """Shows no words before it is asked, as recognisers over HTTP."""
+
+    def listen(self, **about: Any) -> FakeListening:
+        listening = super().listen(**about)
+        listening.partial = lambda: ""  # type: ignore[method-assign]
+        return listening
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.5])
+def test_words_after_keys_count_with_a_recogniser_that_shows_none_before_the_end(delay_s: float) -> None:
+    said = "can i speak to a person please"
+    agent = FakeAgent([Say("key or say it")], [Say("of course"), HangUp()])
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg([(3.2, spoken(said))])
+        leg.keys(2.0, "47")
+        stt = WholeOnly(said, "", delay_s=delay_s)
+        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
+
+    result = play(scene)
+    (answer,) = agent.events[1:]
+    assert isinstance(answer, UserSaid)
+    assert (answer.text, answer.keyed) == (said, "47")
+    assert callers_words(result) == [said]
+
+
+@pytest.mark.parametrize("stt", [FakeStt(delay_s=5.0), FakeStt(fails=True)])
+def test_keys_do_not_wait_for_ever_for_a_recogniser_that_does_not_answer(stt: FakeStt) -> None:
+    agent = FakeAgent([Say("key or say it")], [Say("of course"), HangUp()])
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg([(3.0, voice(8.0))])
+        leg.keys(2.0, "47")
+        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
+
+    result = play(scene)
+    assert agent.events[1] == UserKeyed("47", heard="key or say it")
+    assert result.turns[1].start_ms < 6000
 
 
 def test_masked_keys_and_words_are_seen_by_nobody() -> None:

@@ -396,6 +396,88 @@ def test_patience_ends_with_last_words_and_a_hang_up() -> None:
     assert actions(turns) == [EndCall(EndReason.SILENCE)]
 
 
+def parting(state: State, reason: EndReason = EndReason.AGENT) -> Turns:
+    """In `state`, and the agent says goodbye."""
+    turns = at(state)
+    turns.receive(CallConcluded(turns.turn, reason), 0.0)
+    actions(turns)
+    return turns
+
+
+@pytest.mark.parametrize("known_s", [0.65, 1.2])
+def test_a_short_word_at_the_end_of_a_farewell_is_waited_for(known_s: float) -> None:
+    turns = parting(State.SPEAKING)
+    turns.receive(SpeechStarted(), 1.0)
+    turns.receive(SpeechStopped(1.2, 220), 1.3)
+    assert actions(turns) == [Decode(turns.turn)]
+    turns.receive(ReplyHeard(turns.turn), 1.4)
+    run_until(turns, 1.2 + known_s)
+    turns.receive(Understood(turns.turn, "wait", 0.9), 1.2 + known_s)
+    run_until(turns, 3.0)
+    done = actions(turns)
+    assert Interrupt() in done
+    assert [action.event for action in done if isinstance(action, StartReply)] == [UserSaid("wait", 0.9)]
+
+
+@pytest.mark.parametrize("text", ["bye", None])
+def test_the_line_is_not_held_longer_for_it_than_that(text: str | None) -> None:
+    turns = parting(State.SPEAKING)
+    turns.receive(SpeechStarted(), 1.0)
+    turns.receive(SpeechStopped(1.2, 220), 1.3)
+    turns.receive(ReplyHeard(turns.turn), 1.4)
+    if text is not None:
+        turns.receive(Understood(turns.turn, text, 0.9), 1.5)
+    patience_ms = SETTINGS.overlap_ms if text else SETTINGS.endpoint_ms + SETTINGS.stt_deadline_ms
+    run_until(turns, 1.2 + patience_ms / 1000 + 0.001)
+    assert turns.state is State.ENDED
+
+
+@pytest.mark.parametrize("before", [State.SPEAKING, State.DUCKED])
+def test_a_voice_that_nobody_understands_does_not_keep_a_farewell_silent(before: State) -> None:
+    turns = parting(before)
+    turns.receive(BargedIn(), 0.7)
+    turns.receive(BargedIn(), 0.72)
+    silenced = turns.state
+    assert silenced is State.HALTED
+    for tenth in range(8, 30):
+        run_until(turns, tenth / 10)
+        turns.receive(Understood(turns.turn, "", failed=True), tenth / 10)
+    assert turns.state is State.SPEAKING
+    assert any(isinstance(action, Disregard) for action in actions(turns))
+
+
+def test_words_over_a_farewell_that_nobody_heard_any_of_take_none_back() -> None:
+    """Else the third goodbye is hung up on, though the caller has not heard one yet."""
+    turns = at(State.LISTENING)
+    for second in range(0, 30, 10):
+        turns.receive(KeyPressed("1"), second + 0.0)
+        run_until(turns, second + 3.0)
+        turns.receive(CallConcluded(turns.turn, EndReason.AGENT), second + 3.1)
+        turns.receive(SpeechStarted(), second + 3.2)
+        turns.receive(Understood(turns.turn, "wait please", 0.9), second + 3.5)
+        assert turns.state is State.HEARING
+    turns.receive(KeyPressed("1"), 30.0)
+    run_until(turns, 33.0)
+    turns.receive(CallConcluded(turns.turn, EndReason.AGENT), 33.1)
+    assert turns.state is State.REPLYING  # not CLOSING, which nothing stops
+
+
+@pytest.mark.parametrize("heard_s", [9.5, 10.05])
+def test_a_key_over_the_goodbye_to_somebody_silent_is_their_answer(heard_s: float) -> None:
+    turns = Turns(SessionSettings(max_reprompts=0), 0.0)
+    turns.expect(Expected(digits=1))
+    turns.receive(ReplyHeard(1), 1.0)
+    run_until(turns, 9.0)
+    turns.receive(SpeechReady(turns.turn), 9.0)
+    if heard_s > 10.0:
+        turns.receive(ReplyHeard(turns.turn), 10.0)
+    actions(turns)
+    turns.receive(KeyPressed("1"), heard_s)
+    done = actions(turns)
+    assert Interrupt() in done
+    assert [action.event for action in done if isinstance(action, StartReply)] == [UserKeyed("1")]
+
+
 def test_keys_reach_the_agent_whole() -> None:
     turns = at(State.LISTENING)
     turns.expect(Expected(digits=3))
