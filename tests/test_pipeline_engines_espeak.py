@@ -277,6 +277,20 @@ async def test_a_helper_whose_start_nobody_waited_for_leaves_no_process(tmp_path
     assert asyncio.get_running_loop() not in VoiceProcess._shared
 
 
+async def test_whoever_is_cancelled_as_a_helper_is_closed_is_cancelled(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = VoiceProgram("slow", "tests.support.slow_voice", 30.0, 5.0, (str(started),))
+    helper = VoiceProcess(program)
+    waiting = asyncio.ensure_future(anext(helper.speak({})))
+    while not started.exists() or not started.read_text():
+        await asyncio.sleep(0.02)
+    assert helper._starting is not None
+    helper._starting.add_done_callback(lambda _: waiting.cancel())
+    await helper._stop()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_a_hanging_helper_is_killed_after_an_interruption(
     voice: Espeak, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,22 @@ async def test_a_decode_that_had_not_begun_when_the_engine_was_closed_is_an_engi
         await decode
 
 
+@pytest.mark.parametrize("seconds", [1, 20])
+async def test_whoever_is_cancelled_as_the_engine_is_closed_is_cancelled(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    waiting: Future[Hypothesis] = Future()
+    monkeypatch.setattr(engine, "submit", lambda *args: waiting)
+    listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
+    listening.push(silence(LINE_HZ, seconds * 1000))
+    decode = asyncio.create_task(listening.result())
+    await asyncio.sleep(0)
+    decode.cancel()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await decode
+
+
 async def test_a_closed_utterance_is_refused(engine: FasterWhisper) -> None:
     listening = engine.listen(rate_hz=LINE_HZ, language="en", expected=None)
     listening.close()

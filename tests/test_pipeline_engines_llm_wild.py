@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,8 @@ from pipeline.agent import AgentAct, CallOpened, Say, Trouble, UserSaid
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_chat import THOUGHTLESS
 from pipeline.engines.llm_conversation import LlmConversation
-from pipeline.errors import EngineError
+from pipeline.engines.llm_dialect import Dialect
+from pipeline.errors import EngineError, EngineRefused
 from pipeline.reach import Reach, reaching
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.chat import acts_of, context
@@ -58,6 +59,7 @@ WHOLE = (
         {"choices": [{"message": {"role": "assistant", "content": "Hello there."}, "finish_reason": "stop"}]}
     ).encode()
 )
+WHOLE_HEAD = WHOLE[: WHOLE.index(b"{")]
 HELLO_THERE = event({"content": "Hello there."})
 
 
@@ -75,6 +77,7 @@ HELLO_THERE = event({"content": "Hello there."})
         [SSE, event({"reasoning_content": "They greet.", "content": None}), HELLO_THERE, *END],
         [WHOLE[:99], WHOLE[99:150], 0.01, WHOLE[150:]],
         [WHOLE.replace(b"\r\n\r\n", b"\r\n\r\n\n  ")],
+        [WHOLE_HEAD, b"\n", 0.02, b"\xef\xbb", 0.02, b"\xbf ", 0.02, WHOLE[len(WHOLE_HEAD) :]],
         [SSE, b"\xef\xbb\xbf" + HELLO_THERE, *END],
         [
             SSE,
@@ -85,7 +88,7 @@ HELLO_THERE = event({"content": "Hello there."})
     ],
     ids=[
         "role", "usage", "azure", "crlf", "lines", "no-space", "no-done", "http-1.0", "reasoning", "whole",
-        "space-before", "bom", "parts",
+        "space-before", "space-in-pieces", "bom", "parts",
     ],
 )  # fmt: skip
 async def test_words_are_words_however_they_are_wrapped(answer: list[Piece]) -> None:
@@ -246,7 +249,7 @@ TOO_LONG = openai_refusal(
     ids=["both", "the-other-way-round", "azure", "fastapi", "neither"],
 )
 async def test_a_field_that_a_model_does_not_take_is_left_out_from_then_on(
-    refusals: list[list[Piece]], sent: set[str]
+    refusals: list[list[Piece]], sent: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     fields = {"max_tokens": 200, "max_completion_tokens": 200, "temperature": 0.3}
     async with calling(*refusals, FINE, max_tokens=200, temperature=0.3) as (server, conversation):
@@ -258,6 +261,11 @@ async def test_a_field_that_a_model_does_not_take_is_left_out_from_then_on(
             assert {name: value for name, value in request.items() if name in fields} == {
                 name: fields[name] for name in sent
             }
+    told = [vars(record) for record in caplog.records if record.msg == "model does not take a setting"]
+    assert {(each["model"], each["field"]) for each in told} == {
+        ("m", name) for name in {"max_tokens", "temperature"} - sent
+    }
+    assert len(told) == len(refusals)
 
 
 @pytest.mark.parametrize("refused", [TOO_LONG, refusal(400, {"error": "no"})], ids=["too-long", "no-reason"])
@@ -277,6 +285,40 @@ async def test_a_field_is_not_left_out_because_of_a_refusal_that_this_did_not_he
             await acts_of(conversation, HELLO)
         await acts_of(conversation, HELLO)
         assert server.requests[-1]["max_tokens"] == 200
+
+
+class Strict:
+    """A `ChatEndpoint` that takes neither setting and is slow to say so; `given_s`: the time it was given."""
+
+    def __init__(self) -> None:
+        self.given_s: list[float] = []
+
+    async def stream_sse(
+        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+    ) -> AsyncIterator[str]:
+        yield str(await self.post_json(path, body, timeout_s=first_s))
+
+    async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+        assert timeout_s is not None
+        self.given_s.append(timeout_s)
+        await asyncio.sleep(0.05)
+        for name in ("max_tokens", "temperature"):
+            if name in body:
+                raise EngineRefused("no", unsupported=frozenset({name}))
+        return "yes"
+
+    async def close(self) -> None: ...
+
+
+async def test_asking_again_without_a_field_takes_none_of_the_time_twice() -> None:
+    body = {"max_tokens": 200, "temperature": 0.3}
+    strict = Strict()
+    assert await Dialect(strict).post_json("chat", body, timeout_s=9.0) == "yes"
+    events = Dialect(strict).stream_sse("chat", body, first_s=9.0, stall_s=1.0)
+    assert [data async for data in events] == ["yes"]
+    for given_s in (strict.given_s[:3], strict.given_s[3:]):
+        assert len(given_s) == 3
+        assert 9.0 >= given_s[0] > given_s[1] > given_s[2]
 
 
 async def test_a_form_is_filled_in_by_a_model_that_takes_no_temperature() -> None:
@@ -335,18 +377,44 @@ def every(piece: bytes, times: int = 200) -> list[Piece]:
         event({"content": ""}),
         event({"content": "\n"}),
         event({"role": "assistant"}),
-        event({"reasoning_content": "hm "}),
-        event({"content": "<think>hm "}),
         b"d",
     ],
-    ids=["pings", "empty", "lines", "roles", "thoughts", "marked-thoughts", "bytes"],
+    ids=["pings", "empty", "lines", "roles", "bytes"],
 )
 async def test_a_server_that_only_shows_that_it_is_there_is_given_up(nothing: bytes) -> None:
-    async with calling([SSE, *every(nothing)], FINE, timeout_s=0.4, stall_s=0.2) as (_, conversation):
+    async with calling([SSE, *every(nothing)], FINE, timeout_s=1.0, stall_s=0.2) as (_, conversation):
         async with asyncio.timeout(5):
             acts = await acts_of(conversation, HELLO)
         assert [type(act) for act in acts] == [Trouble, Say]
         assert words(acts) == "Fine then."
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [event({"reasoning_content": "hm "}), event({"content": "<think>hm "})],
+    ids=["thoughts", "marked-thoughts"],
+)
+async def test_a_model_that_thinks_without_an_end_has_the_time_of_both_attempts(thought: bytes) -> None:
+    async with calling([SSE, *every(thought)], FINE, timeout_s=0.6, stall_s=0.2) as (server, conversation):
+        async with asyncio.timeout(5):
+            with pytest.raises(EngineError, match="thinks without an end"):
+                await acts_of(conversation, HELLO)
+        assert len(server.requests) == 1
+
+
+async def test_who_thinks_in_the_middle_of_an_answer_has_stalled() -> None:
+    begun = [
+        SSE,
+        event({"content": "It was sent on monday. It "}),
+        *every(event({"reasoning_content": "hm "})),
+    ]
+    async with calling(begun, FINE, timeout_s=2.0, stall_s=0.2) as (_, conversation):
+        async with asyncio.timeout(5):
+            acts = await acts_of(conversation, HELLO)
+    assert words(acts) == "It was sent on monday. Fine then."
+    (trouble,) = [act.message for act in acts if isinstance(act, Trouble)]
+    assert "in time" in trouble
+    assert "thinks" not in trouble
 
 
 async def test_pings_in_the_middle_of_an_answer_are_a_stall() -> None:

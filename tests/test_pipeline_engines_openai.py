@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import math
 import socket
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from pipeline import registry
 from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.engines.openai_stt import OpenAiSpeechToText
 from pipeline.engines.openai_tts import OpenAiTextToSpeech
+from pipeline.engines.server_sent import EventReader
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout, SettingsRefused
 from pipeline.reach import Reach, reaching
 from pipeline.speech import Expected
@@ -205,6 +209,26 @@ async def test_what_nobody_answers_about_does_not_fill_the_memory(fake: FakeOpen
     assert sum(each.samples.size for each in fake.heard) / 16000 < 60 + 30
 
 
+async def test_what_is_lost_in_the_middle_of_a_story_costs_nothing_else(fake: FakeOpenAi) -> None:
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    samples = story()
+    pushed(listening, samples[: 45 * 8000])
+    assert (await listening.result()).text == "yes please yes please"
+    fake.manners.status = 500
+    for at_s in range(45, STORY_S, 15):
+        pushed(listening, samples[at_s * 8000 : (at_s + 15) * 8000])
+        with pytest.raises(EngineError, match="500"):
+            await listening.result()
+    fake.manners.status = 200
+    fake.heard.clear()
+    heard = await listening.result()
+    listening.close()
+    await ears.close()
+    assert 60 <= sum(each.samples.size for each in fake.heard) / 16000 <= 60 + 30
+    assert heard.text == " ".join(["yes please"] * (1 + len(fake.heard)))
+
+
 async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
     ears = engine("stt", fake)
@@ -224,6 +248,86 @@ async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
                 await task
     while fake.cut_off < 2:
         await asyncio.sleep(0.005)
+    await ears.close()
+
+
+@pytest.mark.parametrize("closed_first", [False, True])
+async def test_whoever_is_cancelled_as_the_utterance_is_closed_is_cancelled(
+    fake: FakeOpenAi, closed_first: bool
+) -> None:
+    """A fault of the call would be told otherwise."""
+    fake.manners.delay_s = 60
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    listening.push(speech(0.5))
+    task = asyncio.create_task(listening.result())
+    while not fake.heard:
+        await asyncio.sleep(0.005)
+    for step in (listening.close, task.cancel) if closed_first else (task.cancel, listening.close):
+        step()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await ears.close()
+
+
+async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeOpenAi) -> None:
+    fake.manners.delay_s = 1.0
+    ears = engine("stt", fake, timeout_s=30.0)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    samples = story()
+    pushed(listening, samples[: 45 * 8000])
+    for second in range(45, 48):
+        speculative = asyncio.create_task(listening.result())
+        while len(fake.heard) < second - 43:
+            await asyncio.sleep(0.005)
+        speculative.cancel()
+        await asyncio.wait({speculative})
+        pushed(listening, samples[second * 8000 : (second + 1) * 8000])
+    assert (await listening.result()).text == "yes please yes please"
+    listening.close()
+    await ears.close()
+    ends_s = sorted(round(each.samples.size / 16000) for each in fake.heard)
+    assert ends_s == [20, 25, 26, 27, 28]
+    assert fake.cut_off == 3
+
+
+async def test_a_closed_utterance_ends_the_requests_about_all_its_pieces(fake: FakeOpenAi) -> None:
+    fake.manners.delay_s = 60
+    ears = engine("stt", fake, timeout_s=60.0)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    pushed(listening, story()[: 45 * 8000])
+    for asked in (2, 3):
+        speculative = asyncio.create_task(listening.result())
+        while len(fake.heard) < asked:
+            await asyncio.sleep(0.005)
+        if asked == 2:
+            speculative.cancel()
+        else:
+            listening.close()
+        await asyncio.wait({speculative})
+    assert isinstance(speculative.exception(), EngineError)
+    async with asyncio.timeout(10):
+        while fake.cut_off < 3:
+            await asyncio.sleep(0.005)
+    await ears.close()
+
+
+async def test_what_the_server_has_heard_is_kept_in_memory_no_longer(fake: FakeOpenAi) -> None:
+    ears = engine("stt", fake)
+    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    samples = story()
+    tracemalloc.start()
+    try:
+        for at in range(0, len(samples), 15 * 8000):
+            pushed(listening, samples[at : at + 15 * 8000])
+            await listening.result()
+            fake.heard.clear()
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 3 * 30 * 2 * 8000, "the end alone is there yet, and no piece of what was answered"
+    listening.close()
     await ears.close()
 
 
@@ -506,6 +610,50 @@ async def test_events_are_read_however_they_are_cut() -> None:
         events = [data async for data in endpoint.stream_sse("chat", {"a": 1}, first_s=10, stall_s=10)]
         await endpoint.close()
     assert events == ['{"a": 1}', "one\ntwo", "[DONE]"]
+
+
+async def test_a_mark_before_the_first_event_is_none_of_it() -> None:
+    reader = EventReader()
+    stream = b"\xef\xbb\xbfdata: one\n\n\xef\xbb\xbfdata: two\n\ndata: three\n\n"
+    events = [event for at in range(len(stream)) for event in reader.feed(stream[at : at + 1])]
+    assert events == ["one", "three"], "a mark in the middle belongs to the name of a field"
+
+
+@pytest.mark.parametrize("line", [b"data:\n", b"data:x\n", b"data"])
+async def test_an_event_is_as_long_as_what_is_kept_of_it(line: bytes) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(400):
+                await response.write(line * 5_000)
+        return response
+
+    async with served(answer) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        with pytest.raises(EngineError, match="without end"):
+            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
+                pass
+        await endpoint.close()
+
+
+async def test_a_server_that_only_sends_space_is_late() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b"\n")
+                await asyncio.sleep(0.02)
+        return response
+
+    async with served(answer) as base_url:
+        endpoint = ModelEndpoint(base_url, allowed=HERE)
+        async with asyncio.timeout(10):
+            with pytest.raises(EngineTimeout):
+                async for _ in endpoint.stream_sse("chat", {}, first_s=0.2, stall_s=60):
+                    pass
+        await endpoint.close()
 
 
 async def test_a_server_that_answers_without_end_is_stopped() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from pipeline.audio import silence
 from pipeline.engines.pocketsphinx import PocketSphinx, SphinxListening
 from pipeline.engines.sphinx_free import FreeDictation
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
-from pipeline.speech import Expected
+from pipeline.speech import Expected, Hypothesis
 from tests.support.engines import LINE_HZ, flite, over_the_line, push, word_errors
 
 ANY_PHRASE = Expected(PHRASES)
@@ -188,6 +189,48 @@ async def test_of_many_free_answers_at_once_the_short_ones_are_understood_first(
     assert isinstance(closed[0].exception(), EngineError | None), "its utterance may have been begun"
     assert isinstance(closed[1].exception(), EngineError)
     assert free._pool is None, "no process is started for those who waited"
+
+
+class Pool:
+    """Processes whose jobs are `outcomes`, in order."""
+
+    def __init__(self, *outcomes: Future[Hypothesis] | Exception) -> None:
+        self.outcomes = list(outcomes)
+
+    def submit(self, *job: object) -> Future[Hypothesis]:
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+async def test_a_process_that_could_not_be_started_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: Future[Hypothesis] = Future()
+    heard.set_result(Hypothesis("yes"))
+    free, pool = FreeDictation(), Pool(OSError("no memory"), OSError("no memory"), heard)
+    monkeypatch.setattr(free, "_started", lambda: pool)
+    free.warm()
+    async with asyncio.timeout(10):
+        with pytest.raises(EngineError) as caught:
+            await free.decode(b"")
+        assert caught.value.retryable
+        assert (await free.decode(b"")).text == "yes"
+
+
+async def test_whoever_is_cancelled_as_the_process_is_closed_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job: Future[Hypothesis] = Future()
+    free, pool = FreeDictation(), Pool(job)
+    monkeypatch.setattr(free, "_started", lambda: pool)
+    waiting = asyncio.create_task(free.decode(b""))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_another_language_is_refused_with_what_to_do(engine: PocketSphinx) -> None:

@@ -111,7 +111,7 @@ class _Patience:
             async with asyncio.timeout_at(self._since + self._stall_s if heard else self._asked + wait_s):
                 data = await anext(events, None)
         except TimeoutError:
-            if thinks:
+            if thinks and not heard:
                 raise EngineTimeout(f"{self._name} thinks without an end") from None
             raise
         if data is None:
@@ -129,6 +129,7 @@ class Chat:
         self._since_thought = dict.fromkeys(self._models, THOUGHTLESS)  # answers
         self._attempts = self._models if len(self._models) > 1 else self._models * 2
         self._first_s = settings.timeout_s / len(self._attempts)
+        self._pause_s = RETRY_PAUSE_S if len(self._models) == 1 else 0.0  # before another attempt
 
     def health(self) -> list[EngineHealth]:
         """How the models do."""
@@ -153,10 +154,11 @@ class Chat:
         until = asyncio.get_running_loop().time() + self.settings.timeout_s
         for model in _admitted(self._attempts):
             if failed is not None:
-                if len(self._models) == 1 and not failed.retryable:
+                if not self._gets_over(failed, until):
+                    model.guard.given_up(0.0)
                     break
                 await on_fault(str(failed))
-                await asyncio.sleep(RETRY_PAUSE_S if len(self._models) == 1 else 0.0)
+                await asyncio.sleep(self._pause_s)
             begun = False
             try:
                 body = self.settings.body(model.name, messages) | more
@@ -173,13 +175,19 @@ class Chat:
         assert failed is not None  # the last attempt is always made
         raise failed
 
+    def _gets_over(self, failed: EngineError, until: float) -> bool:
+        """Whether another attempt makes sense, and can still have the words by `until`."""
+        if len(self._models) == 1 and not failed.retryable:
+            return False
+        return asyncio.get_running_loop().time() + self._pause_s < until
+
     def _patience(self, model: ChatModel, until: float) -> _Patience:
         """A model that thinks has the time of all attempts where another would only begin the thought anew.
         Where somebody else can be asked, who may have the words at once, it has its share."""
         left_s = until - asyncio.get_running_loop().time()
-        thinking_s = max(self._first_s, left_s) if model is self._models[-1] else self._first_s
-        stall_s = self.settings.stall_s
-        return _Patience(model.guard.name, self._first_s, thinking_s=thinking_s, stall_s=stall_s)
+        first_s = min(self._first_s, left_s)
+        thinking_s = left_s if model is self._models[-1] else first_s
+        return _Patience(model.guard.name, first_s, thinking_s=thinking_s, stall_s=self.settings.stall_s)
 
     async def _guarded(
         self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience

@@ -99,10 +99,12 @@ class ModelEndpoint:
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncGenerator[str, None]:
         """Posts `body`; the data of each server-sent event as it comes, or the JSON document of a server that
-        does not stream. `first_s`: until the first one, `stall_s`: between two. Raises `EngineError`; closing
-        the generator ends the request."""
+        does not stream. `first_s`: until something comes that is not blank, `stall_s`: between two pieces.
+        Raises `EngineError`; closing the generator ends the request."""
         async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
-            first = (await anext(pieces, b"")).lstrip(_BLANK)
+            with self._translating():
+                async with asyncio.timeout(first_s):
+                    first = await _begun(pieces)
             read = _document if first.startswith(b"{") else _events  # no line of a stream of events does
             async for data in read(_chained(first, pieces)):
                 yield data
@@ -267,6 +269,15 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
             yield data
     for data in reader.finish():
         yield data
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> bytes:
+    """The first piece that is not blank, without what is before a document in it; b"" for none."""
+    async for piece in pieces:
+        begun = piece.lstrip(_BLANK)
+        if begun:
+            return begun
+    return b""
 
 
 async def _chained(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

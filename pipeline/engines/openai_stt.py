@@ -2,7 +2,8 @@
 somebody's GPU.
 
 The whole utterance is sent whenever its text is asked for: at the first pause on speculation, and again if
-the caller went on. A long one is cut where it is quiet, and what is before the cut is sent once.
+the caller went on. A long one is cut where it is quiet, and what is before the cut is sent once, and again
+only where the server failed.
 Confidence is exp(mean log-probability) where the server says it (`verbose_json`), else a constant; not
 comparable between servers.
 """
@@ -36,7 +37,8 @@ PIECE_S: Final = 30
 
 EARLIEST_S: Final = 15
 WINDOW_S: Final = 60
-"""What is kept of an utterance of which the server has understood nothing yet: the end."""
+"""What is kept of speech that the server has not answered about: pieces that begin longer ago are dropped,
+wherever in the utterance they are, and the oldest of what it was not asked about yet."""
 
 UNRATED: Final = 0.8  # the confidence of a text whose server tells none
 _NO_SPEECH: Final = 0.6
@@ -144,21 +146,23 @@ class OpenAiSpeechToText:
         return f"{self.settings.prompt} {hints}".strip()[:_PROMPT_CHARACTERS]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Piece:
-    """The beginning of a long utterance, or what follows on one. `heard`: once it is known."""
+    """The beginning of a long utterance, or what follows on one. `asked`: the last request about it, `heard`:
+    once it is known."""
 
     samples: Pcm
     start: int
+    asked: asyncio.Task[None] | None = None
     heard: Hypothesis | None = None
 
 
 class OpenAiListening:
-    """One utterance: a growing buffer, sent when its text is asked for, beginning with what no answer came
-    for. Whoever cancels `result` ends the requests under way."""
+    """One utterance: a growing buffer, sent when its text is asked for. Whoever cancels `result` ends the
+    request about its end; those about pieces before a cut go on until `close`: they stay as they are."""
 
     __slots__ = (
-        "_asked", "_closed", "_engine", "_expected", "_known", "_language", "_one", "_pcm", "_pieces",
+        "_closed", "_engine", "_expected", "_known", "_language", "_last", "_one", "_pcm", "_pieces",
         "_rate_hz", "_start",
     )  # fmt: skip
 
@@ -174,7 +178,7 @@ class OpenAiListening:
         self._start = 0  # of that, in samples
         self._known: tuple[int, Hypothesis] | None = None
         self._one = asyncio.Lock()
-        self._asked: asyncio.Task[Hypothesis] | None = None
+        self._last: _Piece | None = None  # while it is asked about
         self._closed = False
 
     def push(self, samples: Pcm) -> None:
@@ -198,14 +202,8 @@ class OpenAiListening:
             if self._known is not None and self._known[0] == length:
                 return self._known[1]
             self._cut()
-            last = _Piece(np.frombuffer(bytes(self._pcm), np.int16), self._start)
-            self._asked = asyncio.create_task(self._hear([*self._pieces, last]), name="transcription")
-            try:
-                heard = await self._asked
-            except asyncio.CancelledError:
-                if self._closed:  # by `close`: nobody cancelled whoever waits here
-                    raise EngineError("this utterance was closed", retryable=False) from None
-                raise
+            self._last = _Piece(np.frombuffer(bytes(self._pcm), np.int16), self._start)
+            heard = await self._hear([*self._pieces, self._last])
             self._known = (length, heard)
             return heard
 
@@ -213,18 +211,20 @@ class OpenAiListening:
         """Frees the audio and ends requests under way."""
         self._closed = True
         self._pcm = bytearray()
+        for piece in (*self._pieces, self._last):
+            if piece is not None:
+                _give_up(piece)
         self._pieces.clear()
-        if self._asked is not None:
-            self._asked.cancel()
 
     def _cut(self) -> None:
         while len(self._pcm) > PIECE_S * 2 * self._rate_hz:
             samples = np.frombuffer(bytes(self._pcm), np.int16)
             cut = quietest(samples, self._rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
-            self._pieces.append(_Piece(samples[:cut], self._start))
+            self._pieces.append(_Piece(samples[:cut].copy(), self._start))
             self._take(cut)
         waiting = [piece for piece in self._pieces if piece.heard is None]
         while waiting and self._start - waiting[0].start > WINDOW_S * self._rate_hz:
+            _give_up(waiting[0])
             self._pieces.remove(waiting.pop(0))
 
     def _take(self, count: int) -> None:
@@ -232,17 +232,41 @@ class OpenAiListening:
         self._start += count
 
     async def _hear(self, pieces: Sequence[_Piece]) -> Hypothesis:
-        unheard = [piece for piece in pieces if piece.heard is None]
-        failures = await asyncio.gather(*map(self._hear_one, unheard), return_exceptions=True)
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        """All of it; the last piece is asked about for this answer alone."""
+        asked = [self._ask(piece) for piece in pieces if piece.heard is None]
+        try:
+            await asyncio.wait(asked)
+        finally:
+            _give_up(pieces[-1])
+            self._last = None
+        if self._closed:
+            raise EngineError("this utterance was closed", retryable=False)
+        for request in asked:
+            request.result()
         return joined([piece.heard for piece in pieces if piece.heard is not None])
+
+    def _ask(self, piece: _Piece) -> asyncio.Task[None]:
+        """The request about a piece; a new one where the last has failed."""
+        if piece.asked is None or piece.asked.done():
+            piece.asked = asyncio.create_task(self._hear_one(piece), name="transcription")
+            piece.asked.add_done_callback(_forget)
+        return piece.asked
 
     async def _hear_one(self, piece: _Piece) -> None:
         heard = await self._engine.transcribe(piece.samples, self._rate_hz, self._language, self._expected)
         piece.heard = shifted(heard, piece.start * 1000 // self._rate_hz)
-        piece.samples = piece.samples[:0]
+        piece.samples = np.zeros(0, np.int16)
+
+
+def _give_up(piece: _Piece) -> None:
+    if piece.asked is not None:
+        piece.asked.cancel()
+
+
+def _forget(request: asyncio.Task[None]) -> None:
+    """Takes the failure of a request nobody waits for any more, so that it is not reported as lost."""
+    if not request.cancelled():
+        request.exception()
 
 
 def endpoint_options(options: Options) -> tuple[str, str]:

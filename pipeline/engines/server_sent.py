@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark: before the first line
+
 
 class EventReader:
     """Feed it pieces, get the data of each event that they complete. `held`: how much of an event without its
-    end there is, in bytes and characters."""
+    end there is, in bytes and characters, line ends among them."""
 
-    __slots__ = ("_data", "_line")
+    __slots__ = ("_begun", "_data", "_line")
 
     def __init__(self) -> None:
         self._line = bytearray()
         self._data: list[str] = []
+        self._begun = False
 
     @property
     def held(self) -> int:
         """See above."""
-        return len(self._line) + sum(map(len, self._data))
+        return len(self._line) + sum(map(len, self._data)) + len(self._data)
 
     def feed(self, piece: bytes) -> list[str]:
         """The events that are complete now."""
@@ -37,5 +42,7 @@ class EventReader:
         return ["\n".join(self._data)] if self._data else []
 
     def _take(self, line: bytes | bytearray) -> None:
+        if not self._begun:
+            line, self._begun = line.removeprefix(_MARK), True
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))

@@ -24,6 +24,7 @@ from typing import Any
 import pocketsphinx
 
 from pipeline.boundary import kind_of
+from pipeline.engines.cancelling import is_cancelled
 from pipeline.engines.sphinx_decoder import hypothesis
 from pipeline.errors import EngineError
 from pipeline.speech import Hypothesis
@@ -81,14 +82,14 @@ class FreeDictation:
         try:
             pool = self._started()
             job = asyncio.wrap_future(pool.submit(decode, samples))
-        except (BrokenProcessPool, RuntimeError) as error:
+        except Exception as error:  # a machine without memory or handles starts no process either
             self._line.leave()
             raise self._failed(pool, error) from error
         job.add_done_callback(lambda _: self._line.leave())  # not sooner: a process cannot be told to stop
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError as error:
-            if job.cancelled():  # by `close`: nobody cancelled whoever waits here
+            if job.cancelled() and not is_cancelled():  # by `close`
                 raise self._failed(pool, error) from None
             raise
         except (BrokenProcessPool, RuntimeError) as error:
@@ -102,7 +103,7 @@ class FreeDictation:
     def warm(self) -> None:
         """Somebody begins to speak: the process has its model by the time they stop."""
         if self._pool is None:
-            with suppress(BrokenProcessPool, RuntimeError):  # `decode` will tell
+            with suppress(BrokenProcessPool, RuntimeError, OSError):  # `decode` will tell
                 self._started().submit(_decoder_is_made)
 
     def _started(self) -> ProcessPoolExecutor:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from pipeline.engines.cancelling import is_cancelled
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
@@ -199,7 +200,7 @@ class VoiceProcess:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            if starting.cancelled():  # by `_stop`: nobody cancelled whoever waits here
+            if starting.cancelled() and not is_cancelled():  # by `_stop`
                 raise EngineError(f"{self.program.name} was closed", retryable=False) from None
             raise
 

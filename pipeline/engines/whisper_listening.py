@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from pipeline.audio import Pcm
+from pipeline.engines.cancelling import is_cancelled
 from pipeline.engines.speech_pieces import joined, quietest
 from pipeline.engines.whisper_queue import Agreement
 from pipeline.errors import EngineError
@@ -140,7 +141,7 @@ class WhisperListening:
             try:
                 return joined([*before, await asyncio.shield(future)])
             except asyncio.CancelledError:
-                if job.cancelled():  # by `FasterWhisper.close`, before its turn: nobody cancelled this task
+                if job.cancelled() and not is_cancelled():  # by `FasterWhisper.close`, before its turn
                     raise EngineError("faster-whisper was closed", retryable=False) from None
                 future.add_done_callback(_forget)
                 job.cancel()
@@ -156,7 +157,7 @@ class WhisperListening:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if job.cancelled():
+            if job.cancelled() and not is_cancelled():
                 raise EngineError("this utterance was closed", retryable=False) from None
             future.add_done_callback(_forget)
             raise
