@@ -167,7 +167,7 @@ class Answering:
         if reply is None or self._minutes.was_heard:
             return
         self._hearing.close()
-        self._unanswered = False
+        self._unanswered, self._written = False, ""
         agent_s, tts_s = reply.waited(now)
         self._minutes.sounded(now, agent_s=agent_s, tts_s=tts_s)
 
@@ -233,7 +233,9 @@ class Answering:
         if at_once or self.under_way:
             self.silence(now)
         self._hearing.close()
-        self.reply, self.floor_turn = None, turn
+        if not final:
+            self.reply = None
+        self.floor_turn = turn
         self.interject(phrase, interruptible=not final)
 
     # From the reply (`Stage`) -------------------------------------------------------------------------------

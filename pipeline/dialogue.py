@@ -191,8 +191,12 @@ class Dialogue:
 
     # From the playout (`PlayoutListener`) ---------------------------------------------------------------
 
-    def playout_filled(self, frames: int = _ONSET_FRAMES) -> None:
-        """Sound waits to be heard. No answer begins over what may become a voice; `frames` more tell."""
+    def playout_filled(self) -> None:
+        """Sound waits to be heard."""
+        self._begin(_ONSET_FRAMES)
+
+    def _begin(self, frames: int) -> None:
+        """No answer begins over what may become a voice; `frames` more tell."""
         if self._turns.state is State.REPLYING and frames and self._ears.may_have_begun:
             self.playout.hold()
             self._loop.call_later(FRAME_MS / 1000, self._begin_late, frames - 1)
@@ -200,8 +204,8 @@ class Dialogue:
             self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
 
     def _begin_late(self, frames: int) -> None:
-        if self._turns.state is State.REPLYING and self.playout.queued_samples:
-            self.playout_filled(frames)
+        if self._turns.state is State.REPLYING and self.playout.is_filled:
+            self._begin(frames)
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
         """The caller hears the agent."""
@@ -244,10 +248,7 @@ class Dialogue:
 
     def sounded(self, now: float, *, audible: bool) -> None:
         """A frame of the agent's was handed to the wire."""
-        if audible:
-            self._watch.sound(now)
-        else:
-            self._watch.quiet(now)
+        (self._watch.sound if audible else self._watch.quiet)(now)
 
     # Turn-taking ----------------------------------------------------------------------------------------
 
@@ -283,7 +284,7 @@ class Dialogue:
         self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
 
     def _set_playout(self, now: float) -> None:
-        """How the agent sounds follows from whose turn it is, and from nothing else."""
+        """How the agent sounds follows from whose turn it is."""
         state = self._turns.state
         self._ears.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
         if state in _SILENCED:
@@ -293,11 +294,10 @@ class Dialogue:
             self.playout.volume.duck()
         else:
             self.playout.volume.restore()
-        if state is State.REPLYING and self.playout.queued_samples:
+        if state is State.REPLYING and self.playout.is_filled:
             self.playout_filled()
             return
-        released = self.playout.release(now)
-        if released and self._turns.state is state in _SAYING and not self.playout.queued_samples:
+        if self.playout.release(now) and self._turns.state is state in _SAYING and not self.playout.is_filled:
             self.playout_ran_out(now)  # its last frame may have left just now
 
     def _drain(self, now: float) -> None:

@@ -283,21 +283,33 @@ def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> O
     return Overlap(OverlapKind.BACKCHANNEL if backchannel else OverlapKind.NOTHING, 0, light)
 
 
+_ANSWERS_TOO: Final = _phrases("""
+    thats fine, thats great, thats perfect, sounds good, will do, no thanks, no thank you, no im fine,
+    no im good, okay then, all right then, no worries, لا شكرا, لا شكرا لك, خلاص شكرا
+""")
+"""Partings that answer a question as well."""
+
+
 def judge_farewell(
     text: str, language: str, lists: WordLists | None = None, *, missed: bool = False, ended: bool = True
 ) -> Overlap:
     """The same of `text`, said over a farewell: what people say at parting wants nothing, nor does half of
-    it. `missed`: said to somebody who had no answer; who says "yes" then, is there. Not `ended`: they speak
-    on, and "no" may become "no, that's all"."""
+    it. `missed`: said to somebody who had no answer; who says "yes" then, or "sounds good", is there. Not
+    `ended`: they speak on, and "no" may become "no, that's all"."""
     lists = word_lists(language) if lists is None else lists
-    parting = replace(lists, backchannels=lists.partings | (frozenset() if missed else lists.backchannels))
-    meant = judge_overlap(text, language, parting)
-    words, begun = plain(text).split(), _beginnings(lists.partings)
+    wanting_nothing = lists.partings - _ANSWERS_TOO if missed else lists.partings | lists.backchannels
+    return _judge_parting(text, language, replace(lists, backchannels=wanting_nothing), ended=ended)
+
+
+def _judge_parting(text: str, language: str, lists: WordLists, *, ended: bool = True) -> Overlap:
+    """`lists` has as backchannels what wants nothing."""
+    meant = judge_overlap(text, language, lists)
+    words, begun = plain(text).split(), _beginnings(lists.partings & lists.backchannels)
     for size in range(1, len(words) + 1) if meant.kind in (OverlapKind.STOP, OverlapKind.CONTENT) else ():
         last = " ".join(words[-size:])
         if last not in begun or (ended and last in lists.stops):
             continue
-        before = judge_overlap(" ".join(words[:-size]), language, parting)
+        before = judge_overlap(" ".join(words[:-size]), language, lists)
         if before.kind in (OverlapKind.NOTHING, OverlapKind.BACKCHANNEL):
             return Overlap(OverlapKind.BACKCHANNEL)
     return meant
@@ -311,7 +323,8 @@ def _beginnings(phrases: frozenset[str]) -> frozenset[str]:
 
 def is_parting(text: str, language: str) -> bool:
     """`text` is what people say at parting, or nothing."""
-    meant = judge_farewell(text, language, missed=True)
+    lists = word_lists(language)
+    meant = _judge_parting(text, language, replace(lists, backchannels=lists.partings))
     return meant.kind in (OverlapKind.NOTHING, OverlapKind.BACKCHANNEL)
 
 

@@ -259,6 +259,11 @@ class Playout:
         return self._current
 
     @property
+    def is_filled(self) -> bool:
+        """A whole frame waits to be heard."""
+        return bool(self._frames)
+
+    @property
     def queued_samples(self) -> int:
         """Written and not yet handed to the wire."""
         return len(self._frames) * self._frame + len(self._tail)

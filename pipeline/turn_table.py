@@ -55,7 +55,7 @@ Why the states are these:
 - CLOSING: last words that nothing stops: an apology, the end of the time, a farewell that was taken back
   often enough. They linger too. A deadline of its own ends it: no way leads back.
 
-The maximum duration is the one timer beside the state's own; it may strike in any state.
+The maximum duration is a timer beside the state's own; it may strike in any state but under a farewell.
 """
 
 from __future__ import annotations

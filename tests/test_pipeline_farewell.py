@@ -170,12 +170,13 @@ def test_nobody_can_stop_more_than_two_farewells() -> None:
     assert result.reason is EndReason.AGENT
 
 
-def test_who_says_they_are_there_after_all_is() -> None:
+@pytest.mark.parametrize("said", ["yes", "sounds good", "no thanks"])
+def test_who_says_they_are_there_after_all_is(said: str) -> None:
     """The agent has asked often enough, and says goodbye to somebody who was away from the telephone."""
     settings = SessionSettings(max_reprompts=0, reprompt_s=2.0, goodbye="nobody seems to be there goodbye")
     agent = FakeAgent([WELL], OTHER)
-    result, _ = converse(agent, (2.6, "yes"), settings=settings)
-    assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["yes"]
+    result, _ = converse(agent, (2.6, said), settings=settings)
+    assert [event.text for event in agent.events if isinstance(event, UserSaid)] == [said]
     assert agent_texts(result)[-1] == "of course"
     assert result.reason is EndReason.AGENT
 

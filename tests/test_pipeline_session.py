@@ -453,6 +453,24 @@ def test_going_on_by_voice_before_the_answer_loses_nothing_that_was_written() ->
     assert texts(result, Role.CALLER) == ["a table", "please", "for two"]
 
 
+def test_what_was_written_and_answered_is_not_said_again_with_what_is_spoken_later() -> None:
+    agent = FakeAgent([GREETING], [LONG], [3.0, LONG], BYE)
+
+    def prepare(leg: FakeLeg) -> None:
+        leg.keys(5.0, "1")
+        leg.keys(5.2, "#")
+        leg.says(5.6, voice(0.5))
+
+    expects = SessionSettings(key_pause_ms=300)
+    result, _ = converse(
+        agent, stt=FakeStt("for two"), prepare=prepare, written=[(3.0, "a table")], settings=expects
+    )
+    last = agent.events[-1]
+    assert isinstance(last, UserSaid)
+    assert last.text == "for two"
+    assert texts(result, Role.CALLER)[-1] == "for two"
+
+
 def test_the_agent_keys_digits_when_its_words_were_heard() -> None:
     async def scene() -> None:
         leg = FakeLeg()
@@ -701,6 +719,24 @@ def test_a_slow_agent_is_covered_by_a_filler() -> None:
     assert latency.server_ms < 30
 
 
+def test_a_voice_that_stops_within_a_frame_is_covered_by_a_filler() -> None:
+    """What is left of its sound is less than a frame, and nothing that anybody hears."""
+
+    class Halting(FakeTts):
+        WORD_MS = 310
+
+        async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+            async for chunk in super().speak(text, language=language):
+                yield chunk
+                if text == GREETING.text and len(self.asked) == 1:
+                    await asyncio.sleep(3.0)
+
+    settings = SessionSettings(tts_stall_ms=5000)
+    result, leg = converse(FakeAgent([GREETING, HangUp()]), tts=Halting(), settings=settings)
+    assert settings.filler in texts(result, Role.AGENT)[0]
+    assert longest_silence(leg, 0.0) < 2.5
+
+
 def test_a_voice_that_is_awaited_took_the_time_until_the_filler() -> None:
     class Slow(FakeTts):
         async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
@@ -740,6 +776,16 @@ def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
     assert [fault.role for fault in result.faults] == ["agent"]
     assert longest_silence(leg, 3.5) < 2.5
     assert leg.hung_up == 1
+
+
+def test_the_apology_stands_behind_what_it_answers() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], [ValueError("a bug")]),
+        stt=FakeStt("yes"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    assert [entry.role for entry in result.transcript] == [Role.AGENT, Role.CALLER, Role.AGENT]
+    assert result.turns[-1].latency is not None
 
 
 def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixture) -> None:
