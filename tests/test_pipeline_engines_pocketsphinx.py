@@ -227,8 +227,9 @@ async def test_whoever_is_cancelled_as_the_process_is_closed_is_cancelled(
     monkeypatch.setattr(free, "_started", lambda: pool)
     waiting = asyncio.create_task(free.decode(b""))
     await asyncio.sleep(0)
-    waiting.cancel()
     job.cancel()
+    await asyncio.sleep(0)
+    waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
