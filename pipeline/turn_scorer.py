@@ -47,6 +47,7 @@ class BuiltInScorer:
 
     def __init__(self, ends: SentenceEnds | None = None) -> None:
         self._ends = ends
+        self._wording = wording()  # read here, and not in the first pause of a call
 
     def p_eot(self, evidence: TurnEvidence) -> float:
         """From 0 (more comes) to 1 (done)."""
@@ -70,7 +71,7 @@ class BuiltInScorer:
         measures[WORDS] = float(text.count(" ") + 1)
         if self._ends is not None and evidence.language.startswith("en"):
             measures[ENDS], measures[ENDS_LAST] = self._ends.odds(_WORD.findall(evidence.words))
-            measures[WORDING] = wording().odds(text, evidence.asked)
+            measures[WORDING] = self._wording.odds(text, evidence.asked)
         return Terms(cues, measures)
 
 
