@@ -11,10 +11,9 @@ from typing import Final
 
 import click
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import minimize
 
 from bench.conversation_pauses import TUNING_VOICES, Place, moments, read, speak
+from bench.logistic import Matrix, logistic
 from pipeline.sentence_ends import sentence_ends
 from pipeline.turn_odds import Curve, Odds, Terms
 from pipeline.turn_scorer import ASKING, OF_ENGLISH, OF_WORDS, WORDS, BuiltInScorer
@@ -46,8 +45,6 @@ from typing import Final
 
 from pipeline.turn_odds import Curve, Odds
 '''
-
-Matrix = npt.NDArray[np.float64]
 
 
 class Columns:
@@ -118,15 +115,7 @@ def fit(rows: Matrix, penalty: Matrix, places: Sequence[Place | None], known: Ma
     count = np.array([CLAUSES if place is Place.CLAUSE else 1.0 for place in places])
     count[y > 0] = count[y < 0].sum() / np.sum(y > 0)
     count /= len(TUNING_VOICES)
-
-    def cost(weights: Matrix) -> tuple[float, Matrix]:
-        margin = (rows @ weights + known) * y
-        slope = -y * count * np.exp(-np.logaddexp(0.0, margin))
-        loss = float((count * np.logaddexp(0.0, -margin)).sum() + weights @ penalty @ weights)
-        return loss, rows.T @ slope + 2.0 * penalty @ weights
-
-    start = np.zeros(rows.shape[1])
-    return np.asarray(minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).x)
+    return logistic(rows, y, count=count, penalty=penalty, known=known)
 
 
 def weigh(terms: Sequence[Terms], places: Sequence[Place | None]) -> Odds:

@@ -13,11 +13,10 @@ from typing import Final
 
 import click
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import minimize
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from bench.conversation_pauses import read
+from bench.logistic import logistic
 from pipeline.language_lists import plain
 from pipeline.turn_wording import traits
 
@@ -30,8 +29,6 @@ _RIDGE: Final = 4.0
 
 _LEAST: Final = 0.1
 """What weighs less is left out."""
-
-Weights = npt.NDArray[np.float64]
 
 
 def examples(name: str) -> tuple[list[frozenset[str]], list[bool]]:
@@ -48,27 +45,16 @@ def examples(name: str) -> tuple[list[frozenset[str]], list[bool]]:
 def learn(found: Sequence[frozenset[str]], ends: Sequence[bool]) -> dict[str, float]:
     """The weights of the traits. Pauses and ends count alike, however many there are."""
     seen = Counter(trait for each in found for trait in each)
-    columns = {trait: number for number, trait in enumerate(sorted(seen)) if seen[trait] >= _SEEN}
-    columns = {trait: number for number, trait in enumerate(columns)}
+    kept = sorted(trait for trait, times in seen.items() if times >= _SEEN)
+    columns = {trait: number for number, trait in enumerate(kept)}
     at = [sorted(columns[trait] for trait in each if trait in columns) for each in found]
     starts = np.cumsum([0, *map(len, at)])
     flat = np.concatenate([np.array(each, np.int64) for each in at])
     rows = csr_array((np.ones(len(flat)), flat, starts), shape=(len(found), len(columns)))
-    weights = _fit(rows, np.where(ends, 1.0, -1.0))
+    y = np.where(ends, 1.0, -1.0)
+    count = np.where(ends, 0.5 / np.mean(y > 0), 0.5 / np.mean(y < 0))
+    weights = logistic(rows, y, count=count, penalty=0.5 * _RIDGE * eye_array(len(columns)))
     return {trait: float(weights[column]) for trait, column in columns.items()}
-
-
-def _fit(rows: csr_array, y: Weights) -> Weights:
-    count = np.where(y > 0, 0.5 / np.mean(y > 0), 0.5 / np.mean(y < 0))
-
-    def cost(weights: Weights) -> tuple[float, Weights]:
-        margin = (rows @ weights) * y
-        slope = -y * count * np.exp(-np.logaddexp(0.0, margin))
-        loss = float((count * np.logaddexp(0.0, -margin)).sum() + 0.5 * _RIDGE * weights @ weights)
-        return loss, rows.T @ slope + _RIDGE * weights
-
-    start = np.zeros(rows.shape[1])
-    return np.asarray(minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x)
 
 
 @click.command()
