@@ -108,11 +108,12 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Closes after what was written has left."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():  # Python 3.11.2: see `abort`
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes at once. In Python 3.11.2 a TLS transport that was closed twice cannot be aborted
+        (`asyncio.sslproto`: AttributeError), hence `close` closes once."""
         if self._transport is not None:
             self._transport.abort()
 

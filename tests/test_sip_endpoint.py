@@ -20,6 +20,7 @@ from sip.hop import Hop
 from sip.message import Request, Response, parse
 from sip.states import HangupCause
 from sip.trunk import TrunkSettings
+from tests.support.certificates import tls_of_localhost
 from tests.support.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw
 
 SDP = (
@@ -173,17 +174,8 @@ async def test_closing_right_after_an_answer_waits_for_the_ack_and_says_bye() ->
 
 
 async def test_a_call_over_tls_checks_the_certificate(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = await asyncio.create_subprocess_exec(
-        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-        *("-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-        *("-keyout", str(key), "-out", str(certificate)),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert await made.wait() == 0
-    ours_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    ours_tls.load_cert_chain(certificate, key)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    ours_tls, certificate = await tls_of_localhost(tmp_path)
+    trusting = ssl.create_default_context(cafile=certificate)
     settings = EndpointSettings(udp="127.0.0.1:0", tls="127.0.0.1:0", rtp_ports=(30000, 32999))
     server = Endpoint(replace(settings, tls_server=ours_tls))
     client = Endpoint(replace(settings, tls=None, tls_client=trusting))

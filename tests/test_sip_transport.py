@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from sip.hop import Hop, Transmission
 from sip.local import LocalAddresses
 from sip.message import Request
 from sip.transport import Message, Transport
+from tests.support.certificates import tls_of_localhost
 
 OPTIONS = (
     b"OPTIONS sip:a@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n"
@@ -52,6 +56,22 @@ async def listening() -> AsyncIterator[Ears]:
         yield ears
     finally:
         await ears.transport.close()
+
+
+async def test_a_tls_peer_that_sends_no_sip_and_answers_no_close_holds_up_nothing(
+    tmp_path: Path,
+) -> None:
+    context, certificate = await tls_of_localhost(tmp_path)
+    trusting = ssl.create_default_context(cafile=certificate)
+    async with listening() as ears:
+        await ears.transport.listen_stream("tls", "127.0.0.1", 0, tls=context)
+        with socket.create_connection(ears.transport.addresses["tls"]) as plain:
+            shaken = asyncio.to_thread(trusting.wrap_socket, plain, server_hostname="localhost")
+            with await asyncio.wait_for(shaken, 10) as peer:
+                await asyncio.to_thread(peer.sendall, bytes(70_000))
+                heard, _ = await ears.message()
+                assert isinstance(heard, MalformedMessage)
+                await ears.transport.close()
 
 
 async def test_a_datagram_comes_with_its_source_and_can_be_answered() -> None:
