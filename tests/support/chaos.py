@@ -88,12 +88,13 @@ class Chaos:
         the nodes get no further."""
         enough = asyncio.Event()
         async with self._alive(), asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed(store, enough))
+            feeding = tasks.create_task(self._feed(store, enough))
             ends = time.monotonic() + limit_s
             while not until():
                 assert time.monotonic() < ends, f"too little in {limit_s:.0f} s: {self.story}"
                 await self._something()
             enough.set()
+            await feeding  # a request that waits for the database may queue calls seconds after `enough`
             if drained:
                 await self._drained(store)
 
