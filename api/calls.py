@@ -285,7 +285,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
         raise InvalidRequest(BOTH_MODES)
     if number is None and calls is None:
         raise InvalidRequest(NO_MODE)
-    if calls is not None and ("promptVariables" in body or "metadata" in body):
+    per_call = (body.get("promptVariables"), body.get("metadata"))
+    if calls is not None and per_call != (None, None):  # generated clients send null for what was not given
         raise InvalidRequest(PER_CALL)
     if isinstance(calls, list) and not 1 <= len(calls) <= BATCH_LIMIT:
         raise InvalidRequest(BATCH_SIZE)

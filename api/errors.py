@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from mediaserver.errors import RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
+from mediaserver.errors import CalledTooRecently, RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
 from mediaserver.refusals import (
     Conflict,
     InvalidRequest,
@@ -36,6 +36,7 @@ STATUS: Mapping[type[Exception], int] = {
     Conflict: 409,
     RepeatedDifferently: 409,
     RuleBroken: 400,
+    CalledTooRecently: 429,
     TooLarge: 413,
     Unprocessable: 422,
     TooMany: 429,
@@ -61,7 +62,7 @@ def refusal(error: Exception) -> web.Response | None:
     if isinstance(error, StoreError):
         return error_response(status, "Service temporarily unavailable", {"Retry-After": str(_STORE_RETRY_S)})
     headers = {}
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | CalledTooRecently):
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, UnknownKey):
         headers["WWW-Authenticate"] = "Bearer"

@@ -165,7 +165,7 @@ class HangupData(Model):
 class HangupResponse(Model):
     """Answer of `POST /api/v1/calls/{callTaskId}/hangup`."""
 
-    success: Literal[True]
+    success: bool
     data: HangupData
 
 

@@ -61,14 +61,14 @@ class OutboundData(Model):
 class OutboundResponse(Model):
     """Answer to one call."""
 
-    success: Literal[True]
+    success: bool
     data: OutboundData
 
 
 class TrialData(Model):
     """What would become of a call."""
 
-    dryRun: Literal[True]
+    dryRun: bool
     phoneNumber: str
     agentId: str
     companyId: str
@@ -88,7 +88,7 @@ class BatchPolicy(Model):
     """What the company does with a number that occurs twice."""
 
     mode: Literal["DEDUPE", "SPACED"]
-    spacingMinutes: Literal[10]
+    spacingMinutes: int
 
 
 class BatchSummary(Model):
@@ -125,7 +125,7 @@ class BatchData(Model):
     queued: int
     failed: int
     duplicatesRemoved: int
-    dryRun: Literal[True] | None = None
+    dryRun: bool | None = None
 
 
 class BatchResponse(Model):
@@ -155,7 +155,7 @@ class CancelData(Model):
 class CancelResponse(Model):
     """Answer of a cancellation; `message` only where nothing was cancelled."""
 
-    success: Literal[True]
+    success: bool
     message: str | None = None
     data: CancelData
 

@@ -30,7 +30,7 @@ class PageQuery(Model):
 class Done(Model):
     """Answer of what has nothing to tell."""
 
-    success: Literal[True]
+    success: bool
 
 
 # Companies, trunks, agents ---------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class DoNotCallBody(Model):
 class DoNotCallAdded(Model):
     """How many of them were not on the list."""
 
-    success: Literal[True]
+    success: bool
     added: int
 
 
@@ -268,7 +268,7 @@ class ReplayBody(Model):
 class Replayed(Model):
     """How many are sent again."""
 
-    success: Literal[True]
+    success: bool
     replayed: int
 
 

@@ -39,7 +39,7 @@ class ParticipantList(Model):
 class Removed(Model):
     """Answer where somebody was put out."""
 
-    success: Literal[True]
+    success: bool
 
 
 class TokenBody(Model):

@@ -43,6 +43,10 @@ _COMPANY = {
     "schema": {"type": "string"},
 }
 
+_OCTETS = {"type": "string", "format": "binary"}
+"""Audio, as generators of clients know it: OpenAPI 3.1 itself would have an empty schema, which they take for
+anything, text included."""
+
 Described = tuple[str, str, Operation]
 """Path, method, what it is."""
 
@@ -93,9 +97,15 @@ def _schemas(found: list[Operation]) -> tuple[Names, dict[str, Any]]:
 
 
 def _readable(schema: Any) -> Any:
-    """Secrets are shown masked: pydantic calls them write-only, which would say that they are not shown."""
+    """A schema of pydantic's as clients read it. Secrets are shown masked: pydantic calls them write-only,
+    which would say that they are not shown. A default of null says nothing, and generators of TypeScript take
+    a field with a default for one that is always there."""
     if isinstance(schema, dict):
-        return {name: _readable(inner) for name, inner in schema.items() if name != "writeOnly"}
+        return {
+            name: _readable(inner)
+            for name, inner in schema.items()
+            if name != "writeOnly" and (name, inner) != ("default", None)
+        }
     return [_readable(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
@@ -132,7 +142,7 @@ def _security(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
-    content: dict[str, Any] = {media: {} for media in operation.media}
+    content: dict[str, Any] = {media: {"schema": _OCTETS} for media in operation.media}
     schemas = [names[(model, "serialization")] for model in _models(operation.answer)]
     if schemas:
         content["application/json"] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}

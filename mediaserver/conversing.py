@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mediaserver.analysis import analyse, entry_data, turn_data
 from mediaserver.debriefing import debriefed
@@ -78,6 +78,9 @@ class LiveConversation(SessionObserver):
     """One call that this node holds. Whoever runs it reaches an `Outcome`, calls `finish`, awaits
     `written`."""
 
+    prompt_takes_metadata: ClassVar[bool] = False
+    """Whether the model is told the call's metadata: never on the phone."""
+
     def __init__(self, claim: Claim, part: Part, floor: Floor) -> None:
         self.claim = claim
         self.transcript: list[dict[str, Any]] = []
@@ -141,7 +144,12 @@ class LiveConversation(SessionObserver):
     async def _conversation(self, leg: Leg) -> SessionResult:
         cast, claim = self.part.cast, self.claim
         context = AgentContext(
-            claim.call_id, self.part.language, self.part.greeting, claim.variables, claim.metadata
+            claim.call_id,
+            self.part.language,
+            self.part.greeting,
+            claim.variables,
+            claim.metadata,
+            prompt_metadata=claim.metadata if self.prompt_takes_metadata else {},
         )
         self.began = asyncio.get_running_loop().time()
         self._agent = cast.agent.join(context)

@@ -17,7 +17,7 @@ from uuid import uuid4
 from mediaserver import batches, rules, store_calls
 from mediaserver.db import Tx
 from mediaserver.decisions import Rule
-from mediaserver.errors import RepeatedDifferently, RuleBroken
+from mediaserver.errors import CalledTooRecently, RepeatedDifferently, RuleBroken
 from mediaserver.outbox import iso
 from mediaserver.queueing import (
     SPACING_MINUTES,
@@ -61,11 +61,21 @@ def enqueue(tx: Tx, *, call: NewCall, repeatable: Repeatable | None) -> CallRow:
             return known.call
     result = dry_run_call(tx, call=call)
     if result.action is Action.FAILED:
-        raise RuleBroken(result.reason, rule=result.rule or "", until_ms=result.scheduled_for_ms)
+        raise _broken(tx, result)
     row = store_calls.insert(tx, call=replace(call, not_before_ms=result.scheduled_for_ms))
     if repeatable is not None:
         _remember(tx, call.company_id, repeatable, call_id=row.id)
     return row
+
+
+def _broken(tx: Tx, result: ItemResult) -> RuleBroken:
+    rule = str(result.rule or "")
+    if not result.scheduled_for_ms:
+        return RuleBroken(result.reason, rule=rule)
+    row = tx.row("SELECT {now} AS now_ms")
+    now_ms = row["now_ms"] if row is not None else result.scheduled_for_ms
+    wait_s = max(1, -(-(result.scheduled_for_ms - now_ms) // 1000))
+    return CalledTooRecently(result.reason, rule=rule, retry_after_s=wait_s)
 
 
 def dry_run_call(tx: Tx, *, call: NewCall) -> ItemResult:

@@ -55,12 +55,19 @@ class RepeatedDifferently(LocalError):
 
 class RuleBroken(LocalError):
     """A call that is not put in the queue; `str()` says why, for the client. `rule` is one of
-    `mediaserver.decisions.Rule`; where it is the contact limit, `until_ms` is when that resets."""
+    `mediaserver.decisions.Rule`."""
 
-    def __init__(self, reason: str, *, rule: str, until_ms: int = 0) -> None:
+    def __init__(self, reason: str, *, rule: str) -> None:
         super().__init__(reason)
         self.rule = rule
-        self.until_ms = until_ms
+
+
+class CalledTooRecently(RuleBroken):
+    """The contact limit stands against the call. `retry_after_s` says when it does not any more."""
+
+    def __init__(self, reason: str, *, rule: str, retry_after_s: int) -> None:
+        super().__init__(reason, rule=rule)
+        self.retry_after_s = retry_after_s
 
 
 class SchemaTooNew(StoreError):

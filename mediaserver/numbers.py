@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterable
 
 import phonenumbers
-from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
+from phonenumbers import (
+    NumberParseException,
+    PhoneNumber,
+    PhoneNumberFormat,
+    PhoneNumberType,
+    ValidationResult,
+)
 
 from mediaserver.errors import InvalidNumber
 
@@ -19,7 +25,9 @@ def normalise(text: str, region: str | None = None) -> str:
 
     `region` is the company's country (ISO 3166, "SA"). With "+" or "00" the number is international. Without,
     in this order: digits that begin with the region's own country code; a number of the region (with or
-    without its trunk prefix "0"); digits with any other country code. Raises `InvalidNumber`.
+    without its trunk prefix "0"); digits with any other country code. The first reading in a range that is in
+    use counts, else the first whose length its country has: ranges are newer than tables of them. Raises
+    `InvalidNumber`.
     """
     text = text.strip()
     if _SPELLING.fullmatch(text) is None:
@@ -34,15 +42,23 @@ def normalise(text: str, region: str | None = None) -> str:
 
 
 def _guess(digits: str, region: str | None) -> PhoneNumber | None:
-    """The reading of `digits` that is a number in use, in the order that `normalise` promises."""
+    """The reading of `digits` in the order that `normalise` promises."""
     readings: list[PhoneNumber | None] = []
-    if region is not None:
-        if digits.startswith(calling_code(region)):
-            readings.append(_parse("+" + digits, None))
+    with_code = region is not None and digits.startswith(calling_code(region))
+    if region is not None and not with_code:
         readings.append(_parse(digits, region))
     if not digits.startswith("0"):
         readings.append(_parse("+" + digits, None))
-    return next((number for number in readings if number and phonenumbers.is_valid_number(number)), None)
+    likely = [number for number in readings if number is not None and _has_its_length(number)]
+    if with_code:  # a national number that begins like the country's code: only if it is in use
+        readings.append(_parse(digits, region))
+    in_use = (number for number in readings if number is not None and phonenumbers.is_valid_number(number))
+    return next(in_use, next(iter(likely), None))
+
+
+def _has_its_length(number: PhoneNumber) -> bool:
+    """Whether its country has numbers of that length; those that lack an area code are none."""
+    return bool(phonenumbers.is_possible_number_with_reason(number) == ValidationResult.IS_POSSIBLE)
 
 
 def _parse(text: str, region: str | None) -> PhoneNumber | None:
@@ -54,7 +70,7 @@ def _parse(text: str, region: str | None) -> PhoneNumber | None:
 
 def _checked(number: PhoneNumber | None) -> str:
     # A number written out in full is taken at its word: numbering plans grow faster than tables of them.
-    if number is None or not phonenumbers.is_possible_number(number):
+    if number is None or not _has_its_length(number):
         raise InvalidNumber("Invalid phone number format")
     return _e164(number)
 

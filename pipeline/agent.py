@@ -164,13 +164,16 @@ class AgentReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """What an agent is born with. `variables` are the promptVariables, `metadata` the call's own."""
+    """What an agent is born with. `variables` are the promptVariables. `metadata` is the call's own: for
+    code, and for tools that name a field of it. `prompt_metadata` is what of the metadata a model may be
+    told: a web call's, and nothing of a phone call's."""
 
     call_id: str
     language: str
     greeting: str
     variables: Mapping[str, str]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    prompt_metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Conversation(Protocol):

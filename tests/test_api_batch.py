@@ -115,6 +115,19 @@ async def test_the_contact_limit_is_a_failure_of_its_own_with_the_time_of_its_en
     assert datetime.fromisoformat(ends[-1].rstrip(".")) > datetime.now(UTC)
 
 
+async def test_a_single_call_over_the_contact_limit_is_told_when_to_ask_again(client: Client) -> None:
+    call = {"agentId": SAUDI_AGENT, "phoneNumber": "+966500000005"}
+    for _ in range(3):
+        assert (await post(client, call, SAUDI_KEY))[0] == 200
+    async with client.post(PLACE, json=call, headers=bearer(SAUDI_KEY)) as answer:
+        assert answer.status == 429
+        wait_s = int(answer.headers["Retry-After"])
+        message = (await answer.json())["error"]
+    resets = datetime.fromisoformat(message.rpartition(" ")[2])
+    assert message.startswith("Contact was called too recently")
+    assert abs(resets - datetime.now(UTC) - timedelta(seconds=wait_s)) < timedelta(minutes=1)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [

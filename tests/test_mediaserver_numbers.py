@@ -41,6 +41,12 @@ def test_every_spelling_of_a_saudi_number_is_one_number(text: str) -> None:
         ("4930123456", "DE", "+4930123456"),
         ("0612345678", "FR", "+33612345678"),
         ("966112345678", "SA", "+966112345678"),
+        # Ranges that libphonenumber does not know yet, by country and length.
+        ("966520024499", "SA", "+966520024499"),
+        ("966520024499", None, "+966520024499"),
+        ("966520024499", "US", "+966520024499"),
+        ("0520024499", "SA", "+966520024499"),
+        ("520024499", "SA", "+966520024499"),
     ],
 )
 def test_numbers_of_other_countries(text: str, region: str | None, number: str) -> None:
@@ -67,6 +73,8 @@ def test_numbers_of_other_countries(text: str, region: str | None, number: str) 
         "sip:0512345678",
         "1-800-FLOWERS",
         "9" * 60,
+        "9665200244",
+        "96652002449912",
     ],
 )
 def test_what_is_no_number_is_refused_in_the_words_of_the_api(text: str) -> None:

@@ -66,6 +66,8 @@ class WebCallRequest:
 class WebCall(LiveConversation):
     """One conversation in one room. `run` returns when its outcome is written."""
 
+    prompt_takes_metadata = True
+
     def __init__(self, claim: Claim, part: Part, floor: Floor, *, room: Room, bridge: Bridge) -> None:
         super().__init__(claim, part, floor)
         self._room = room

@@ -32,6 +32,7 @@ from pipeline.engines.llm_ask import Wanted, read_answer, shown
 from pipeline.engines.llm_consent import Pending, agrees
 from pipeline.engines.llm_extract import extract
 from pipeline.engines.llm_history import History, Message, Round, Segment
+from pipeline.engines.llm_http_tool import metadata_values
 from pipeline.engines.llm_prompt import facts_messages, opening_messages, taking_turns
 from pipeline.engines.llm_tools import Budget
 from pipeline.engines.script_steps import fill
@@ -68,7 +69,7 @@ class LlmConversation:
             History(max_turns=mind.history_turns, max_tokens=mind.history_tokens),
             Budget(mind.limits),
             context.language,
-            context.variables,
+            {**context.variables, **metadata_values(context.metadata)},
             context.call_id,
         )
         self._before = _Asked()  # what was asked of the caller before their last words

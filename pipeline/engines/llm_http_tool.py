@@ -30,13 +30,18 @@ _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpToolSettings:
-    """Where the tool is. `fixed` are fields that the call's variables fill (`"{{customer_id}}"`): they go
-    where the arguments go, and no argument may have their name."""
+    """Where the tool is. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its metadata
+    (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their name."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     fixed: Mapping[str, str] = field(default_factory=dict)
+
+
+def metadata_values(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """What `{{metadata.name}}` stands for in `fixed`: each field of the call's metadata, as text."""
+    return {f"metadata.{name}": _text(value) for name, value in metadata.items()}
 
 
 def url_problems(url: str, spec: ToolSpec) -> list[str]:

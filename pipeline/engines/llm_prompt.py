@@ -44,8 +44,10 @@ def opening_messages(prompt: str, context: AgentContext) -> list[Message]:
     system = PLACEHOLDER.sub(lambda mark: f"[{mark[1]}]", prompt) + HOUSE_RULES
     values: dict[str, Any] = {**dict.fromkeys(missing, ""), **context.variables}
     messages: list[Message] = [{"role": "system", "content": system}]
-    if values or context.metadata:
-        about = {"values": values, "metadata": context.metadata} if context.metadata else {"values": values}
+    if values or context.prompt_metadata:
+        about = {"values": values}
+        if context.prompt_metadata:
+            about["metadata"] = dict(context.prompt_metadata)
         messages.append({"role": "user", "content": data_block(about)})
     return messages
 
