@@ -1,7 +1,5 @@
-"""Writes to an agent with LiveKit's own Python SDK (`pip install livekit`), prints what both say.
-
-python livekit_client.py SERVER_URL PARTICIPANT_TOKEN "yes please"   # both from web-calls/connect
-"""
+"""Writes to an agent with LiveKit's own Python SDK (`pip install livekit`) and prints what both say:
+python livekit_client.py SERVER_URL PARTICIPANT_TOKEN "yes please"   # both from web-calls/connect"""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from livekit import rtc
 
 
 async def talk(url: str, token: str, words: str) -> None:
-    """One conversation: the greeting, our words, the answer, until the agent hangs up."""
+    """One conversation: the greeting, our words once the agent listens (some never do), until it hangs up."""
     room, over, listening = rtc.Room(), asyncio.Event(), asyncio.Event()
 
     async def show(reader: rtc.TextStreamReader, speaker: str) -> None:
@@ -25,14 +23,16 @@ async def talk(url: str, token: str, words: str) -> None:
             listening.set()
 
     showing: set[asyncio.Task[None]] = set()
-    room.register_text_stream_handler(
-        "lk.transcription", lambda *it: showing.add(asyncio.ensure_future(show(*it)))
-    )
+    handler = room.register_text_stream_handler
+    handler("lk.transcription", lambda *it: showing.add(asyncio.ensure_future(show(*it))))
     room.on("participant_attributes_changed", state)
     room.on("disconnected", lambda reason: over.set())
     await room.connect(url, token)
-    await listening.wait()
-    await room.local_participant.send_text(words, topic="lk.chat")
+    await asyncio.wait(
+        [asyncio.create_task(it.wait()) for it in (listening, over)], return_when="FIRST_COMPLETED"
+    )
+    if not over.is_set():
+        await room.local_participant.send_text(words, topic="lk.chat")
     await over.wait()
     await asyncio.gather(*showing)
 

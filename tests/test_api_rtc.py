@@ -17,8 +17,9 @@ from livekit.protocol import models
 from api.rtc import SESSIONS
 from mediaserver.rooms.signalling_session import SdkSession
 from mediaserver.rooms.tokens import Grant
+from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.server import Server
-from tests.support.rooms import CALLS_KEY, invite, spoken, write_web_site
+from tests.support.rooms import CALLS_KEY, COMPANY, NEEDY, invite, spoken, write_web_site
 from tests.support.rtc import ROOT, RtcClient
 from tests.support.sdk import sdk_client
 from tests.support.server import REAL_ENGINES, bearer, running
@@ -102,6 +103,24 @@ async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Web) -
     lines = [line.partition(": ")[2] for line in output.decode().splitlines()]
     assert "Would you like an appointment?" in lines[0]
     assert lines[1:] == ["yes", "Thank you. Goodbye."]
+
+
+async def test_the_example_ends_with_an_agent_that_never_listens(web: Web) -> None:
+    server, client = web
+    request = WebCallRequest(agent_id=NEEDY, user_ref="ann", variables={"place": "here"})
+    ticket = server.lobby.invite(COMPANY, request)
+    example = await asyncio.create_subprocess_exec(
+        *(sys.executable, ROOT / "examples" / "livekit_client.py", url(client), ticket.token, "yes"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        output, _ = await asyncio.wait_for(example.communicate(), 30)
+    finally:
+        if example.returncode is None:
+            example.kill()
+            await example.wait()
+    assert output.decode().partition(": ")[2] == "Goodbye from here.\n"
 
 
 async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(web: Web) -> None:

@@ -619,6 +619,15 @@ async def test_a_mark_before_the_first_event_is_none_of_it() -> None:
     assert events == ["one", "three"], "a mark in the middle belongs to the name of a field"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+async def test_a_line_ends_with_whatever_the_standard_allows(end: bytes, size: int) -> None:
+    reader = EventReader()
+    stream = end.join((b"data: one", b"data: two", b"", b": a comment", b"data: three", b"", b""))
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert [event for piece in pieces for event in reader.feed(piece)] == ["one\ntwo", "three"]
+
+
 @pytest.mark.parametrize("line", [b"data:\n", b"data:x\n", b"data"])
 async def test_an_event_is_as_long_as_what_is_kept_of_it(line: bytes) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:

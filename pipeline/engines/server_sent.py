@@ -11,12 +11,13 @@ class EventReader:
     """Feed it pieces, get the data of each event that they complete. `held`: how much of an event without its
     end there is, in bytes and characters, line ends among them."""
 
-    __slots__ = ("_begun", "_data", "_line")
+    __slots__ = ("_begun", "_data", "_line", "_returned")
 
     def __init__(self) -> None:
         self._line = bytearray()
         self._data: list[str] = []
         self._begun = False
+        self._returned = False  # the last piece ended with CR: an LF that begins the next one belongs to it
 
     @property
     def held(self) -> int:
@@ -25,11 +26,16 @@ class EventReader:
 
     def feed(self, piece: bytes) -> list[str]:
         """The events that are complete now."""
-        self._line += piece.replace(b"\r", b"")
-        *lines, rest = self._line.split(b"\n")
-        self._line = bytearray(rest)
+        if not piece:
+            return []
+        if self._returned:
+            piece = piece.removeprefix(b"\n")
+        self._returned = piece.endswith(b"\r")
+        first, *others = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._line += first
         events = []
-        for line in lines:
+        for rest in others:
+            line, self._line = self._line, bytearray(rest)
             self._take(line)
             if not line and self._data:
                 events.append("\n".join(self._data))
