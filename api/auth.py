@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.operations import Operation, Scope, operation_of
+from api.operations import About, Operation, Scope, operation_of
+from mediaserver.access import Access
 from mediaserver.limits import RateLimit
 from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing, TooMany, UnknownKey
 from mediaserver.server import Server
@@ -29,20 +30,16 @@ _KEY_LIMIT = 512
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request is from, and the company that it is about. `company_id` is "" where the operation is
-    about no single one; `everywhere`: the server's own admin key; `agents`: those that the key is for, none
-    for all."""
+    """Who a request is from, and what of the company that it is about they may touch."""
 
-    company_id: str
+    access: Access
     scopes: frozenset[str]
     key_id: str = ""
-    everywhere: bool = False
-    agents: frozenset[str] = frozenset()
 
-    def check_agent(self, agent_id: str) -> None:
-        """Raises `ScopeMissing` for an agent that the key is not for."""
-        if self.agents and agent_id.lower() not in self.agents:
-            raise ScopeMissing("Access denied to this agent")
+    @property
+    def company_id(self) -> str:
+        """The company, "" where the operation is about no single one."""
+        return self.access.company_id
 
 
 _CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
@@ -70,7 +67,7 @@ async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
     Raises `UnknownKey` without a known key, `ScopeMissing` where the key lacks the scopes, `InvalidRequest`
     for a key that belongs to no company, `TooMany` above the request limit.
     """
-    return await _admit(request, Operation(summary="", scopes=scopes))
+    return await _admit(request, Operation(summary="", scopes=scopes, about=About.REQUEST))
 
 
 async def _admit(request: web.Request, operation: Operation) -> Caller:
@@ -82,18 +79,22 @@ async def _admit(request: web.Request, operation: Operation) -> Caller:
     if wait_s > 0:
         raise TooMany("Too many requests", retry_after_s=int(wait_s) + 1)
     if not row.company_id:
-        return Caller(_named_company(request, operation), frozenset(row.scopes), row.id, everywhere=True)
+        access = Access(_named_company(request, operation), everywhere=True)
+        return Caller(access, frozenset(row.scopes), row.id)
     if row.scopes.isdisjoint(operation.scopes):
         wanted = " or ".join(scope.value for scope in operation.scopes)
         raise ScopeMissing(f"This API key does not have the scope: {wanted}")
     if operation.takes_company and request.query.get("company", row.company_id) != row.company_id:
         raise NotFound("Company not found")
-    return Caller(row.company_id, frozenset(row.scopes), row.id, agents=row.agents)
+    access = Access(row.company_id, row.agents)
+    if operation.about is About.COMPANY:
+        access.check_whole_company()
+    return Caller(access, frozenset(row.scopes), row.id)
 
 
 def _named_company(request: web.Request, operation: Operation) -> str:
     """The company that the server's admin key speaks for."""
-    if not operation.of_company:
+    if operation.about is About.SERVER:
         return ""
     if not operation.takes_company:
         raise InvalidRequest(NO_COMPANY)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from api.auth import SERVER, authenticate, caller_of
 from api.models_speech import SpeechBody, TranscriptionForm, TranscriptionResponse
-from api.operations import Operation, Scope, described
+from api.operations import About, Operation, Scope, described
 from api.parsing import complaint, json_object
 from mediaserver.errors import SpeechFailed
 from mediaserver.limits import RateLimit
@@ -183,6 +183,7 @@ class Form:
         body_type="multipart/form-data",
         answer=TranscriptionResponse,
         scopes=(Scope.SPEECH,),
+        about=About.REQUEST,
         errors=(400, 401, 403, 409, 413, 429, 500, 503),
     )
 )

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from mediaserver.access import Access
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
@@ -164,12 +165,9 @@ class Lobby:
             leaving = self._leave(opened, entry.person, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
-    def opened(self, company_id: str, name: str) -> OpenRoom:
-        """A company's room on this node. Raises `NotFound`."""
-        opened = self._rooms.get(name)
-        if opened is None or opened.company_id != company_id:
-            raise NotFound(UNKNOWN_ROOM)
-        return opened
+    def opened(self, access: Access, name: str) -> OpenRoom:
+        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
