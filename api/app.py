@@ -21,6 +21,7 @@ from api import (
 )
 from api.auth import LIMITS, SERVER, open_door
 from api.errors import answer_errors
+from api.peer import PEERS, Peers
 from mediaserver.limits import RateLimit
 from mediaserver.rooms.signalling_sessions import SdkSessions
 from mediaserver.rooms.whip import Whip
@@ -34,7 +35,9 @@ def build(server: Server) -> web.Application:
     """The application in front of `server`, which its owner starts and closes."""
     app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
     app[SERVER] = server
-    app[LIMITS] = RateLimit(server.settings.server.requests_per_minute)
+    settings = server.settings.server
+    app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
+    app[LIMITS] = RateLimit(settings.requests_per_minute)
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
     for each in (manage, manage_keys, manage_webhooks, queue, rooms):

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
+from mediaserver import private
 from mediaserver.administration import Administration
 from mediaserver.conversing import Floor, LiveConversation
 from mediaserver.directory import Directory
@@ -121,8 +122,7 @@ class Server:
         if self.settings.sip.engine != "native":
             raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
-        recordings = self._data_dir / "recordings"
-        await asyncio.to_thread(recordings.mkdir, parents=True, exist_ok=True)
+        recordings = await asyncio.to_thread(private.prepare, self._data_dir)
         self._open_things.push_async_callback(self.engines.close)
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())

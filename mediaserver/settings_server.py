@@ -23,6 +23,8 @@ class ServerSettings(Table):
     secret_key: Secret | None = None
     requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
     allow_networks: tuple[Network, ...] = ()
+    metrics_networks: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
     drain_s: float = Field(default=30.0, ge=0, le=3600)
