@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.operations import About, Operation, Scope, operation_of
+from api.peer import neighbourhood
 from mediaserver.access import Access
+from mediaserver.guessing import Change, Guesses
 from mediaserver.limits import RateLimit
+from mediaserver.records import KeyRow
 from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing, TooMany, UnknownKey
 from mediaserver.server import Server
 
 __all__ = ["LIMITS", "SERVER", "Caller", "Scope", "authenticate", "bearer_key", "caller_of", "open_door"]
+
+log = logging.getLogger(__name__)
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
 """Where an application keeps the server that it is the face of."""
 
 LIMITS: web.AppKey[RateLimit] = web.AppKey("limits", RateLimit)
 """Where it keeps the request limits of its callers."""
+
+GUESSES: web.AppKey[Guesses] = web.AppKey("guesses", Guesses)
+"""Where it keeps who guesses at keys."""
+
+TOLD: web.AppKey[RateLimit] = web.AppKey("told", RateLimit)
+"""How many of them are logged: the others are counted."""
+
+TOLD_PER_MINUTE = 60
 
 NO_COMPANY = "API key missing company information"
 
@@ -71,10 +86,7 @@ async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
 
 
 async def _admit(request: web.Request, operation: Operation) -> Caller:
-    key = bearer_key(request)
-    row = await request.app[SERVER].find_key(key) if key else None
-    if row is None:
-        raise UnknownKey("Missing API key" if not key else "Invalid API key")
+    row = await _key_row(request)
     wait_s = request.app[LIMITS].take(row.id, asyncio.get_running_loop().time())
     if wait_s > 0:
         raise TooMany("Too many requests", retry_after_s=int(wait_s) + 1)
@@ -90,6 +102,34 @@ async def _admit(request: web.Request, operation: Operation) -> Caller:
     if operation.about is About.COMPANY:
         access.check_whole_company()
     return Caller(access, frozenset(row.scopes), row.id)
+
+
+async def _key_row(request: web.Request) -> KeyRow:
+    """The key that is presented. Raises `UnknownKey`, `TooMany` for who guesses."""
+    key, now = bearer_key(request), asyncio.get_running_loop().time()
+    if not key:
+        raise UnknownKey("Missing API key")
+    server, guesses, address = request.app[SERVER], request.app[GUESSES], neighbourhood(request)
+    wait_s = guesses.wait_s(address, key, now)
+    if wait_s > 0:
+        server.metrics.wrong_keys.labels("refused").inc()
+        raise TooMany("Too many wrong API keys", retry_after_s=int(wait_s) + 1)
+    row = await server.find_key(key)
+    if row is not None:
+        guesses.right(address, key)
+        return row
+    server.metrics.wrong_keys.labels("unknown").inc()
+    for change in guesses.wrong(address, key, now):
+        server.metrics.key_bans.labels(change.by, change.standing.value).inc()
+        if request.app[TOLD].take("", now) == 0:
+            log.warning("API keys are guessed", extra=_fields(change))
+    raise UnknownKey("Invalid API key")
+
+
+def _fields(change: Change) -> Mapping[str, object]:
+    """Of a ban. The address is told: without it nobody can be kept out by a firewall."""
+    told = {"by": change.by, "standing": change.standing.value, "wait_s": round(change.wait_s)}
+    return told | ({"address": change.name} if change.name else {})
 
 
 def _named_company(request: web.Request, operation: Operation) -> str:

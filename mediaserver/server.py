@@ -42,7 +42,7 @@ from mediaserver.speech.service import SpeechService
 from mediaserver.store import Store
 from mediaserver.switchboard import Switchboard
 from mediaserver.trunking import set_trunks
-from mediaserver.vault import Vault
+from mediaserver.vault import Vault, kept_admin_key
 from mediaserver.web_calls import WebCalls
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
@@ -248,7 +248,8 @@ class Server:
         snapshot = await store.managed()
         self.directory.show(snapshot.rows, snapshot.revision)
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
-        self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
+        admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
+        self._keys = KeyRing(store, admin_key=admin_key)
         self._store = store
         self._pending.remove("database")
 

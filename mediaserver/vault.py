@@ -18,6 +18,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from mediaserver import private
 from mediaserver.errors import LocalError
+from mediaserver.settings_server import GENERATED, ServerSettings, reveal
 
 FILE = "secret.key"
 ADMIN_FILE = "admin.key"
@@ -46,6 +47,13 @@ class Vault:
             return self._fernet.decrypt(sealed.encode()).decode()
         except InvalidToken:
             raise LocalError("sealed with another server.secret_key, or damaged") from None
+
+
+def kept_admin_key(data_dir: Path, settings: ServerSettings) -> str:
+    """`server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
+    `LocalError`."""
+    key = reveal(settings.admin_key)
+    return kept_key(data_dir / ADMIN_FILE) if key == GENERATED else key
 
 
 def kept_key(path: Path) -> str:
