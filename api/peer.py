@@ -48,7 +48,8 @@ class Peers:
         """Whether /metrics answers: to this machine, unless it only passes on (`passed_on`) what came from
         elsewhere and is not trusted to say from where; and to `metrics`."""
         address = _address(connected)
-        if address is None or (passed_on and not _within(address, self._trusted)):
+        told = bool(forwarded_for) and address is not None and _within(address, self._trusted)
+        if passed_on and not told:
             return False
         client = self.client(connected, forwarded_for)
         return client is not None and (client.is_loopback or _within(client, self._metrics))

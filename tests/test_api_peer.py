@@ -57,6 +57,7 @@ def test_behind_proxies_of_ours_it_is_the_last_address_that_is_none_of_theirs(
         ('trusted_proxies = ["127.0.0.0/8"]', {"X-Forwarded-For": "203.0.113.9"}, 403),
         ('trusted_proxies = ["127.0.0.0/8"]', {"X-Forwarded-For": "127.0.0.1, 203.0.113.9"}, 403),
         ('trusted_proxies = ["127.0.0.0/8"]', {"X-Forwarded-For": "unknown"}, 403),
+        ('trusted_proxies = ["127.0.0.0/8"]', {"X-Real-IP": "203.0.113.9"}, 403),  # which is not read
         ('trusted_proxies = ["127.0.0.0/8"]', {}, 200),
         (
             'trusted_proxies = ["127.0.0.0/8"]\nmetrics_networks = ["203.0.113.0/24"]',

@@ -143,6 +143,15 @@ def uncovered(document: Mapping[str, Any]) -> set[tuple[str, str]]:
     return there ^ CASES.keys()
 
 
+TELLS_ITS_OWN = ("post", f"{API}/web-calls/connect")
+"""To a key for another agent: 403 for one of the same company's, 404 for one that is not there (7.3)."""
+
+
+def takes_company(operation: Mapping[str, Any]) -> bool:
+    """Whether the server's own key names a company there."""
+    return any(each["name"] == "company" for each in operation.get("parameters", ()))
+
+
 def scopes_of(operation: Mapping[str, Any]) -> set[str]:
     """The scopes that open an operation, as the document tells them; none: it is open."""
     _, found, scopes = str(operation.get("description", "")).partition("Scope: ")
@@ -157,7 +166,9 @@ class Answer:
     text: str
 
 
-async def ask(client: Client, operation: tuple[str, str], things: Mapping[str, str], key: str) -> Answer:
+async def ask(
+    client: Client, operation: tuple[str, str], things: Mapping[str, str], key: str, *, query: str = ""
+) -> Answer:
     """Asks an operation, as its case says, about `things`."""
     method, path = operation
     case = CASES[operation]
@@ -166,7 +177,7 @@ async def ask(client: Client, operation: tuple[str, str], things: Mapping[str, s
     filled = re.sub(r"\{(\w+)\}", lambda match: about[match[1]], path)
     headers = bearer(key) if key else {}
     data = FormData({"job_id": "job"}, default_to_multipart=True) if path == "/transcribe" else None
-    async with client.request(method, filled, json=body, data=data, headers=headers) as answer:
+    async with client.request(method, filled + query, json=body, data=data, headers=headers) as answer:
         return Answer(answer.status, (await answer.read()).decode(errors="replace"))
 
 
