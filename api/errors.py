@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler
 from mediaserver.errors import CalledTooRecently, RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
 from mediaserver.refusals import (
     Conflict,
+    Forbidden,
     InvalidRequest,
     NotConfigured,
     NotFound,
@@ -32,6 +33,7 @@ STATUS: Mapping[type[Exception], int] = {
     InvalidRequest: 400,
     UnknownKey: 401,
     ScopeMissing: 403,
+    Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
     RepeatedDifferently: 409,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 
 from aiohttp import web
 
 from api.auth import SERVER
+from api.peer import neighbourhood
+from mediaserver.public_talk import JOIN_S, PublicTalk
 from mediaserver.refusals import UnknownKey
 from mediaserver.rooms.webcall import WebCallRequest
 
 STATIC = Path(__file__).parent / "static"
+
+TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
+"""Where an application keeps how many visitors there are."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -50,7 +56,12 @@ async def session(request: web.Request) -> web.Response:
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
-    invitation = server.lobby.invite(company.id, WebCallRequest(agent_id=agent.id, name="Visitor"))
+    talks, address = request.app[TALKS], neighbourhood(request)
+    lobby = server.lobby
+    talks.check(address, asyncio.get_running_loop().time())
+    visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
+    invitation = lobby.invite(company.id, visitor)
+    talks.opened(address, invitation.room_name)
     return web.json_response(
         {
             "serverUrl": invitation.server_url,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mediaserver import private
 from mediaserver.errors import SettingsError
 from mediaserver.settings import Settings, load
 
@@ -52,7 +53,7 @@ def load_or_exit(
 def make_data_dir(config: str, settings: Settings) -> None:
     """Makes server.data_dir. Raises `SettingsError`."""
     try:
-        Path(settings.server.data_dir).mkdir(parents=True, exist_ok=True)
+        private.make_folder(Path(settings.server.data_dir))
     except OSError as error:
         raise SettingsError(
             [f"{config}: server.data_dir: {(error.strerror or str(error)).lower()}"]

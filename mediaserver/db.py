@@ -18,6 +18,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
 
+from mediaserver import private
 from mediaserver.errors import SchemaTooNew, StoreError
 from mediaserver.sqlite import Sqlite
 
@@ -95,10 +96,12 @@ def bring_up_to_date(tx: Tx) -> None:
 
 def _create(path: Path) -> None:
     """Makes the file and its folder. It holds what people said on the phone: for nobody else's eyes (the WAL
-    files take the same mode)."""
+    files take the same mode, those of a file that was open to others do not)."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, private.FILE_MODE))
+        for part in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            private.close(part, private.FILE_MODE)
     except OSError as error:
         raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 

@@ -16,6 +16,7 @@ from typing import Any
 from av.codec import Codec
 from av.error import FFmpegError
 
+from mediaserver import private
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
 from mediaserver.rooms.errors import RoomError
@@ -223,7 +224,7 @@ async def database_finding(settings: Settings) -> Finding:
     """Whether the database opens and answers; it is created and migrated as `serve` would do."""
     data_dir = Path(settings.server.data_dir)
     try:
-        await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(private.make_folder, data_dir)
         async with await Store.open(settings.server.database, data_dir) as store:
             counts = await store.counts()
     except (StoreError, OSError) as error:

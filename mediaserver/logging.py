@@ -3,12 +3,15 @@
 A message never changes, so that it can be counted and alerted on; whatever varies (the call's id, a cause, a
 number) is given as `extra={...}`. Fields that would tell who was called or what was said are masked here, at
 the one place that every line passes; `MASKED_FIELDS` is the list. Of an exception there is where it was
-raised and of which kind it is: the texts of foreign ones quote the values they are about.
+raised and of which kind it is: the texts of foreign ones quote the values they are about. So do the lines of
+libraries (aioice tells every client's address): they count from warnings on, with addresses and numbers
+masked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
@@ -53,7 +56,10 @@ _DEPTH: Final = 40  # frames of a traceback, the last ones: a recursion has a th
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
-_NOISY_LIBRARIES = ("aiohttp.access", "numba", "faster_whisper", "asyncio")
+_ADDRESS = re.compile(
+    r"(?<![\w.:])(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]*[0-9A-Fa-f:])(?!\w)"
+)
+_OURS = ("api", "mediaserver", "pipeline", "sip")
 
 
 def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | None = None) -> None:
@@ -62,9 +68,9 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     sink.setFormatter(JsonLines() if as_json else PlainLines())
     root = logging.getLogger()
     root.handlers[:] = [sink]
-    root.setLevel(level.upper())
-    for name in _NOISY_LIBRARIES:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    root.setLevel(max(logging.WARNING, getattr(logging, level.upper())))
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level.upper())
 
 
 def mask(name: str, value: Any) -> Any:
@@ -84,6 +90,20 @@ def mask_numbers(text: str) -> str:
     return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
+def message(record: logging.LogRecord) -> str:
+    """What a record says: ours as it stands, a library's with addresses and numbers masked."""
+    text = record.getMessage()
+    return text if record.name.partition(".")[0] in _OURS else mask_numbers(_ADDRESS.sub(_masked, text))
+
+
+def _masked(found: re.Match[str]) -> str:
+    try:
+        ipaddress.ip_address(found.group())
+    except ValueError:  # the time of day, a version
+        return found.group()
+    return "(address)"
+
+
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     """The `extra` fields of a record, masked."""
     for name, value in vars(record).items():
@@ -100,7 +120,7 @@ class JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message(record),
         }
         line.update(fields(record))
         if record.exc_info and record.exc_info[1]:
@@ -114,7 +134,7 @@ class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
         pairs = "".join(f" {name}={value}" for name, value in fields(record))
-        line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {record.getMessage()}{pairs}"
+        line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {message(record)}{pairs}"
         if record.exc_info and record.exc_info[1]:
             line += "\n" + traced(record.exc_info[1])
         return line

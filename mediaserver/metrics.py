@@ -99,6 +99,14 @@ class Metrics:
         self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))
         self.journal_backlog = self._gauge("journal_backlog", "Call events not yet in the database")
         self.journal_dropped = self._counter("journal_dropped", "Call events given up for want of a database")
+        self.wrong_keys = self._counter(
+            "wrong_keys", "Wrong API keys: unknown, or refused without being looked up", ("outcome",)
+        )
+        self.key_bans = self._counter(
+            "key_bans",
+            "Times that an address, or the beginning of a key, was slowed or banned",
+            ("by", "standing"),
+        )
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:

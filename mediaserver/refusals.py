@@ -32,6 +32,10 @@ class ScopeMissing(Refused):
     """The key is known but may not do this."""
 
 
+class Forbidden(Refused):
+    """Not from where the request comes."""
+
+
 class NotFound(Refused):
     """There is no such thing in the caller's company; nothing is said about other companies."""
 

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
+from mediaserver import private
 from mediaserver.administration import Administration
 from mediaserver.conversing import Floor, LiveConversation
 from mediaserver.directory import Directory
@@ -41,7 +42,7 @@ from mediaserver.speech.service import SpeechService
 from mediaserver.store import Store
 from mediaserver.switchboard import Switchboard
 from mediaserver.trunking import set_trunks
-from mediaserver.vault import Vault
+from mediaserver.vault import Vault, kept_admin_key
 from mediaserver.web_calls import WebCalls
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
@@ -121,8 +122,7 @@ class Server:
         if self.settings.sip.engine != "native":
             raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
-        recordings = self._data_dir / "recordings"
-        await asyncio.to_thread(recordings.mkdir, parents=True, exist_ok=True)
+        recordings = await asyncio.to_thread(private.prepare, self._data_dir)
         self._open_things.push_async_callback(self.engines.close)
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
@@ -248,7 +248,8 @@ class Server:
         snapshot = await store.managed()
         self.directory.show(snapshot.rows, snapshot.revision)
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
-        self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
+        admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
+        self._keys = KeyRing(store, admin_key=admin_key)
         self._store = store
         self._pending.remove("database")
 

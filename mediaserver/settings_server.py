@@ -9,6 +9,12 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
 
+ADMIN_KEY_LENGTH = 24
+"""Characters: who has this key has every company's."""
+
+GENERATED = "generated"
+"""As `admin_key`: one that the server makes, and keeps in the data directory."""
+
 
 class ServerSettings(Table):
     """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`; without a
@@ -23,6 +29,8 @@ class ServerSettings(Table):
     secret_key: Secret | None = None
     requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
     allow_networks: tuple[Network, ...] = ()
+    metrics_networks: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
     drain_s: float = Field(default=30.0, ge=0, le=3600)
@@ -31,6 +39,13 @@ class ServerSettings(Table):
     @classmethod
     def _none(cls, value: Any) -> Any:
         return None if value == "" else value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _not_guessable(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and reveal(key) != GENERATED and len(reveal(key)) < ADMIN_KEY_LENGTH:
+            raise ValueError(f'must have at least {ADMIN_KEY_LENGTH} characters, or be "{GENERATED}"')
+        return key
 
     @model_validator(mode="after")
     def _known_database(self) -> Self:
@@ -76,6 +91,9 @@ class RoomsSettings(Table):
     addresses: tuple[Host, ...] = ()
     public_address: Host | None = None
     max_calls: int = Field(default=100, ge=1, le=10_000)
+    public_talk_at_once: int = Field(default=50, ge=1, le=10_000)
+    public_talk_at_once_each: int = Field(default=5, ge=1, le=10_000)
+    public_talk_per_minute_each: int = Field(default=30, ge=1, le=10_000)
     ice_servers: tuple[str, ...] = ()
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import struct
 import threading
+from contextlib import suppress
 from os import SEEK_END
 from pathlib import Path
 from queue import SimpleQueue
@@ -244,6 +246,15 @@ def _settle(recording: Recording, error: OSError | None) -> None:
         recording.done.set_exception(RecordingError(recording.path.name, str(error)))
 
 
+def _private(path: str, flags: int) -> int:
+    """Opens a file that nobody else may read, whatever the umask and whoever made it."""
+    file = os.open(path, flags, 0o600)
+    if os.fstat(file).st_mode & 0o077:
+        with suppress(OSError):  # a file system without modes is no reason to lose a recording
+            os.fchmod(file, 0o600)
+    return file
+
+
 class _WavFile:
     """A growing WAV file; after the first OSError it only remembers it."""
 
@@ -253,7 +264,7 @@ class _WavFile:
         self.error: OSError | None = None
         self._rate_hz = rate_hz
         self._bytes = self._blocks = 0
-        self._file: BinaryIO = path.open("r+b" if append else "wb", buffering=0)
+        self._file: BinaryIO = open(path, "r+b" if append else "wb", buffering=0, opener=_private)  # noqa: SIM115
         if append:
             self._bytes = (self._file.seek(0, SEEK_END) - _HEADER_BYTES) // 4 * 4
             self._file.seek(_HEADER_BYTES + self._bytes)

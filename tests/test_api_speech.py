@@ -17,7 +17,6 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestClient
 
-from api.speech import neighbourhood
 from mediaserver.refusals import TooLarge
 from pipeline.resample import resample
 from tests.support.bombs import BOMBS
@@ -215,14 +214,6 @@ async def test_too_much_at_once_is_refused_and_places_come_back(client: Client) 
     async with asyncio.timeout(10):
         while (await speak(client))[0] != 200:
             await asyncio.sleep(0.05)
-
-
-async def test_a_caller_without_a_key_is_an_address_or_a_subscribers_network() -> None:
-    assert neighbourhood("192.0.2.1") == "192.0.2.1"
-    assert neighbourhood("::ffff:192.0.2.1") == "192.0.2.1"
-    assert neighbourhood("2001:db8:1:2:3:4:5:6") == neighbourhood("2001:db8:1:2::1") == "2001:db8:1:2::/64"
-    assert neighbourhood("fe80::1%eth0") == "fe80::/64"
-    assert neighbourhood("") == ""
 
 
 # Speech to text -------------------------------------------------------------------------------------------

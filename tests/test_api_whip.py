@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.access import Access
 from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S
 from mediaserver.rooms.tokens import Grant, mint
@@ -77,7 +78,7 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
         call = await report_of(client, ticket.room_name)
-        record = await server.orders.call("web", ticket.room_name)
+        record = await server.orders.call(Access("web"), ticket.room_name)
     assert call["direction"] == "web"
     assert call["status"] == "COMPLETED"
     assert call["phoneNumber"] == "ann"

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from mediaserver.access import Access
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
@@ -35,7 +36,7 @@ from mediaserver.rooms.opus import RATE_HZ
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
-from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
+from mediaserver.rooms.room import LeaveReason, Room
 from mediaserver.rooms.speakers import LOOK_S
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
@@ -97,17 +98,20 @@ class Lobby:
         opened = self._rooms.get(call_id)
         return opened.call if opened is not None else None
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._rooms
+
     def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
-        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
-        `InvalidRequest`, `Unavailable`."""
+        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
+        `Unavailable`."""
         self.check_open()
         name = self._check(company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
-        room = Room(str(uuid.uuid4()), agent=agent, now=now)
+        room = Room(str(uuid.uuid4()), agent=agent, now=now, empty_timeout_s=request.join_within_s)
         bridge = Bridge(self._pacer, rate_hz=RATE_HZ)
         self._rooms[room.name] = OpenRoom(room, company_id, request, bridge)
-        self._loop.call_later(EMPTY_TIMEOUT_S + 1, self._expire, room.name)
+        self._loop.call_later(request.join_within_s + 1, self._expire, room.name)
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
         return Invitation(self.server_url(), room.name, self.mint(grant), identity)
@@ -164,12 +168,9 @@ class Lobby:
             leaving = self._leave(opened, entry.person, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
-    def opened(self, company_id: str, name: str) -> OpenRoom:
-        """A company's room on this node. Raises `NotFound`."""
-        opened = self._rooms.get(name)
-        if opened is None or opened.company_id != company_id:
-            raise NotFound(UNKNOWN_ROOM)
-        return opened
+    def opened(self, access: Access, name: str) -> OpenRoom:
+        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)

@@ -41,6 +41,11 @@ class OpenRoom:
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
 
+    @property
+    def agent_id(self) -> str:
+        """The agent that speaks in it."""
+        return self.request.agent_id
+
     def people(self) -> dict[Leg, Participant]:
         """Whose each leg is."""
         who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}

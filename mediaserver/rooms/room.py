@@ -113,7 +113,15 @@ class RoomObserver:
 class Room:
     """One room. `agent` is in it from the start; it is nobody's connection."""
 
-    def __init__(self, name: str, *, agent: Participant, now: float, metadata: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        agent: Participant,
+        now: float,
+        metadata: str = "",
+        empty_timeout_s: float = EMPTY_TIMEOUT_S,
+    ) -> None:
         self.name = name
         self.sid = new_sid("RM")
         self.metadata = metadata
@@ -126,6 +134,7 @@ class Room:
         self.methods: dict[str, Callable[[Participant, str], str]] = {}
         """What participants may call the agent for (RPC): payload in, payload out; raises `RoomError`."""
         self._created_s = now
+        self._empty_timeout_s = empty_timeout_s
         self._participants: dict[str, Participant] = {agent.identity: agent}
         self._observers: list[RoomObserver] = []
         agent.tracks[self.agent_track.sid] = self.agent_track
@@ -266,7 +275,7 @@ class Room:
 
     def expired(self, now: float) -> bool:
         """Nobody came in time."""
-        return self.state is RoomState.EMPTY and now - self._created_s > EMPTY_TIMEOUT_S
+        return self.state is RoomState.EMPTY and now - self._created_s > self._empty_timeout_s
 
     def close(self, reason: LeaveReason, now: float) -> None:
         """Ends the room for everybody. Again: nothing."""
