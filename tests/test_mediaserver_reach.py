@@ -298,6 +298,14 @@ async def metrics(client: Client) -> bytes:
         return await answer.read()
 
 
+async def test_a_change_of_one_trunk_leaves_the_others_as_they_are(site: Running) -> None:
+    server, client = site
+    before = dict(server.endpoint.trunks)
+    made = await ask(client, "POST", "/trunks", {"uri": "sip:carrier.example"})
+    assert server.endpoint.trunks.items() >= before.items()
+    await ask(client, "DELETE", f"/trunks/{made['id']}")
+
+
 async def test_what_stands_in_a_via_leads_no_answer_elsewhere(site: Running, far: Rogue, lure: Traps) -> None:
     server, _ = site
     assert server.endpoint.udp_address is not None
