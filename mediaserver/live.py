@@ -110,7 +110,8 @@ class LiveCall(LiveConversation):
             )
         except (SipError, OSError) as error:
             log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
-            self._finish(Outcome(status=CallStatus.FAILED, cause=HangupCause.UNREACHABLE, error=str(error)))
+            cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
+            self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
             line = self.part.cast.line
             self.line = LineStage(line, fill(line.message, self.claim.variables))

@@ -256,8 +256,9 @@ class Call:
         settings = self.trunk.settings
         # Nobody need speak before the answer: only then does silence mean that the far end is gone.
         answered = self.state is CallState.ANSWERED
+        new = plan is not self._plan
         try:
-            self._stream.configure(
+            sends = self._stream.configure(
                 plan,
                 symmetric=settings.symmetric_rtp,
                 media_timeout_s=settings.media_timeout_s if answered else math.inf,
@@ -267,6 +268,8 @@ class Call:
             self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
             return
         self._plan = plan
+        if new and not sends:
+            self._invite.note_refusal(plan.remote_host)
         if answered:
             self._up.set()
 
@@ -281,7 +284,8 @@ class Call:
             self._agree(self._plan)
 
     def _media_timed_out(self) -> None:
-        self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.MEDIA_TIMEOUT))
+        cause = HangupCause.MEDIA_TIMEOUT if self._stream.sends else HangupCause.ADDRESS_REFUSED
+        self._do(lambda now: self._invite.hang_up(now, cause=cause))
 
     async def _set_hold(self, hold: bool) -> None:
         if self._change is not None:

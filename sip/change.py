@@ -92,9 +92,9 @@ class Change:
         self._invite.session.agreed(response, now)
         try:
             plan = self._invite.negotiation.settle(session_description(response))
-        except RemoteError:
+        except RemoteError as error:
             self._finish(488, now)
-            self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE)
+            self._invite.unusable(error, now)
             return
         if plan is not None:
             self._invite.core.emit(MediaAgreed(self._invite, plan))

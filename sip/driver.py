@@ -46,16 +46,20 @@ class Driver:
     def __init__(self, settings: EndpointSettings, gate: Gate, take: Callable[[Event, float], None]) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = Transport(
-            datagram=self._datagram, message=self._message, failed=self._transmission_failed
+            datagram=self._datagram,
+            message=self._message,
+            failed=self._transmission_failed,
+            refused=self._transmission_refused,
         )
         self.local = LocalAddresses(
             self.transport.addresses,
             public=settings.public_address,
-            known_address=self.transport.known_address,
+            known_address=self.transport.names.known,
         )
         self.stack = Stack(
             gate,
             self.local.signalling,
+            addresses_of=self.transport.names.addresses_of,
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
@@ -147,6 +151,10 @@ class Driver:
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+    def _transmission_refused(self, transmission: Transmission, address: str) -> None:
+        self.stack.transmission_refused(transmission, address, self.loop.time())
         self.flush()
 
 

@@ -78,6 +78,16 @@ class InviteEnded:
     retry_after_s: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AddressRefused:
+    """Something of the call was not sent, because `address` is closed to its trunk. `first`: for the first
+    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent."""
+
+    invite: Invite
+    address: str
+    first: bool
+
+
 Event = (
     InviteReceived
     | InviteProgressed
@@ -86,4 +96,5 @@ Event = (
     | ChangeFinished
     | DigitsReceived
     | InviteEnded
+    | AddressRefused
 )

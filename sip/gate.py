@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from sip.admission import Admitted, Refused
@@ -42,12 +42,12 @@ class TrunkGate:
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
-        """Must be called after the mapping of trunks has changed. Raises ValueError for a bad network."""
+        """Must be called after the mapping of trunks has changed."""
         networks: list[tuple[Network, Trunk]] = []
         passwords: dict[str, tuple[str, Trunk]] = {}
         for trunk in self._trunks.values():
             settings = trunk.settings
-            networks += [(ip_network(each, strict=False), trunk) for each in settings.allow_from]
+            networks += [(each, trunk) for each in trunk.invite_settings.allow_from]
             if settings.username and settings.password:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords

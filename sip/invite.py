@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 
 from sip.acceptance import Insistence
 from sip.body import SDP, session_description
+from sip.causes import cause_of_answer
 from sip.change import Change
 from sip.core import ALLOW, SUPPORTED_TAGS, Core
 from sip.dialog import Dialog
 from sip.digest import Authorizer, Credentials
-from sip.errors import LocalError, RemoteError
-from sip.events import InviteEnded, MediaAgreed, Side
+from sip.egress import ANY_ADDRESS, Egress, EgressRule
+from sip.errors import LocalError, MediaRefused, RemoteError
+from sip.events import AddressRefused, InviteEnded, MediaAgreed, Side
 from sip.exchange import Exchange
 from sip.headers import Headers
 from sip.message import Request, Response, response_to
@@ -41,7 +44,7 @@ class InviteState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteSettings:
-    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`."""
+    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`. `egress`: what they may send to."""
 
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
@@ -49,6 +52,8 @@ class InviteSettings:
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""
+    allow_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    egress: EgressRule = ANY_ADDRESS
 
 
 class Unwatched:
@@ -67,10 +72,13 @@ class Invite:
     outgoing: bool
     state: InviteState
 
-    def __init__(self, core: Core, settings: InviteSettings, *, call_id: str) -> None:
+    def __init__(self, core: Core, settings: InviteSettings, *, call_id: str, peer: str = "") -> None:
         self.core = core
         self.settings = settings
         self.call_id = call_id
+        self.name = ""  # of the call, in logs
+        self.egress = Egress(settings.egress, peer=peer, on_refused=self.address_refused)
+        self.refusals = 0
         self.dialog: Dialog | None = None
         self.peer_updates = False
         self.session = SessionTimer(
@@ -149,14 +157,30 @@ class Invite:
         self._accepted = None
         if self.state is InviteState.ACCEPTED:
             self.state = InviteState.CONFIRMED
-        if self.offered_late and not self._take_late_answer(ack):
-            self.hang_up(now, cause=HangupCause.INCOMPATIBLE)
-        elif self._goodbye is not None:
+        if self.offered_late and not self._take_late_answer(ack, now):
+            return
+        if self._goodbye is not None:
             self.hang_up(now, cause=self._goodbye)
         else:
             self._next_change(now)
 
+    def address_refused(self, address: str, now: float) -> None:
+        """A request of ours was not sent, since `address` is closed to the trunk: the call cannot go on."""
+        self.note_refusal(address)
+        self.hang_up(now, cause=HangupCause.ADDRESS_REFUSED)
+
+    def unusable(self, error: RemoteError, now: float) -> None:
+        """Their answer to our offer cannot be used: the call ends."""
+        if isinstance(error, MediaRefused):
+            self.note_refusal(error.address)
+        self.hang_up(now, cause=cause_of_answer(error))
+
     # For the parts of a call ------------------------------------------------------------------------------
+
+    def note_refusal(self, address: str) -> None:
+        """Tells that `address`, which the far end or the trunk named, is not sent to."""
+        self.refusals += 1
+        self.core.emit(AddressRefused(self, address, self.refusals == 1))
 
     def introduce(self, headers: Headers) -> None:
         """Adds who we are and what we can do."""
@@ -271,11 +295,13 @@ class Invite:
         self.state = InviteState.CONFIRMED
         self.hang_up(now, cause=HangupCause.NO_ACK)
 
-    def _take_late_answer(self, ack: Request) -> bool:
+    def _take_late_answer(self, ack: Request, now: float) -> bool:
+        """False: it cannot be used, and the call has ended."""
         self.offered_late = False
         try:
             plan = self.negotiation.settle(session_description(ack))
-        except RemoteError:
+        except RemoteError as error:
+            self.unusable(error, now)
             return False
         if plan is not None:
             self.core.emit(MediaAgreed(self, plan))

@@ -174,7 +174,9 @@ class Transaction:
         if cell.state is not self.state:
             self._enter(cell.state, now)
         if Act.TRANSMIT in cell.acts:
-            self._wire.transmit(self._last, self.hop, self.key)
+            # Without the key: a repetition that cannot be sent is a lost one. It does not mean that nothing
+            # arrived, so that nobody may be called at another address for it.
+            self._wire.transmit(self._last, self.hop, "")
         return cell.acts
 
     def _enter(self, state: TransactionState, now: float) -> None:
@@ -229,6 +231,7 @@ class ClientTransaction(Transaction):
 
     def __init__(self, wire: Wire, request: Request, *, hop: Hop, user: TransactionUser) -> None:
         self.request = request
+        self.source: Hop | None = None  # where its last response came from
         self._user = user
         invite = request.method == "INVITE"
         first = TransactionState.CALLING if invite else TransactionState.TRYING

@@ -14,11 +14,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from ipaddress import ip_address
 
 from sip.errors import MalformedMessage
 from sip.hop import Hop, Transmission
 from sip.message import Request, Response
+from sip.names import Names
 from sip.stream import PONG, KeepAlive, StreamParser
 
 logger = logging.getLogger(__name__)
@@ -32,18 +32,8 @@ CONNECT_TIMEOUT_S = 5.0
 FIRST_MESSAGE_S = 20.0  # a connection that has not said anything sensible by then is closed
 IDLE_S = 3600.0
 SWEEP_S = 5.0
-NAME_LIFETIME_S = 60.0
 
 Message = Request | Response | MalformedMessage
-
-
-def is_address(host: str) -> bool:
-    """Whether `host` needs no look-up."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class _Datagrams(asyncio.DatagramProtocol):
@@ -127,14 +117,16 @@ class Transport:
         datagram: Callable[[bytes, Hop], None],
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
+        refused: Callable[[Transmission, str], None],
     ) -> None:
         """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
-        could not be sent and belongs to a transaction."""
+        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
         self._datagram = datagram
         self.message_received = message
         self._failed = failed
+        self._refused = refused
         self._client_tls: ssl.SSLContext | None = None
         self._udp: asyncio.DatagramTransport | None = None
         self._servers: list[asyncio.Server] = []
@@ -143,7 +135,7 @@ class Transport:
         self._dialled: dict[tuple[str, str, int], _Connection] = {}
         self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._names: dict[str, tuple[str, float]] = {}
+        self.names = Names(self.loop, self._family)
         self._sweep: asyncio.TimerHandle | None = None
 
     # Opening and closing ----------------------------------------------------------------------------------
@@ -180,7 +172,7 @@ class Transport:
             server.close()
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, self.names.close(), return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
         if self._udp is not None:
@@ -201,41 +193,32 @@ class Transport:
         connection = self._connections.get(hop.connection)
         if connection is None:
             connection = self._dialled.get((hop.transport, hop.host, hop.port))
-        if connection is not None:
-            if not connection.write(transmission.data):
-                self._fail(transmission)
-            return
-        self._enqueue(transmission)
+        if connection is None:
+            self._enqueue(transmission)
+        elif self._allowed(transmission, connection.source.host) and not connection.write(transmission.data):
+            self._fail(transmission)
 
-    async def resolve(self, host: str) -> str:
-        """An address of `host`, remembered for a minute. Raises OSError (socket.gaierror)."""
-        if is_address(host):
-            return host
-        known = self._names.get(host)
-        if known is not None and known[1] > self.loop.time():
-            return known[0]
-        found = await self.loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-        family = self._udp.get_extra_info("socket").family if self._udp is not None else None
-        address = next((each[4][0] for each in found if each[0] == family), found[0][4][0])
-        if len(self._names) >= MAX_CONNECTIONS:
-            self._names.clear()  # names come from peers' contacts: the memory of them is bounded
-        self._names[host] = (str(address), self.loop.time() + NAME_LIFETIME_S)
-        return str(address)
+    def _family(self) -> int | None:
+        return self._udp.get_extra_info("socket").family if self._udp is not None else None
 
-    def known_address(self, host: str) -> str | None:
-        """The address of `host` if no look-up is needed."""
-        if is_address(host):
-            return host
-        known = self._names.get(host)
-        return known[0] if known is not None and known[1] > self.loop.time() else None
+    def _allowed(self, transmission: Transmission, address: str) -> bool:
+        """Whether `address` may be sent to; whoever sends is told if not."""
+        hop = transmission.hop
+        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+            return True
+        # Not from within the stack's own call: it is not to be entered twice.
+        self.loop.call_soon(self._refused, transmission, address)
+        return False
 
     def _send_datagram(self, transmission: Transmission) -> None:
         if self._udp is None:
             self._fail(transmission)
             return
-        address = self.known_address(transmission.hop.host)
+        address = self.names.known(transmission.hop.host)
         if address is None:
             self._enqueue(transmission)
+            return
+        if not self._allowed(transmission, address):
             return
         try:
             self._udp.sendto(transmission.data, (address, transmission.hop.port))
@@ -266,8 +249,10 @@ class Transport:
         reached = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                address = await self.resolve(hop.host)
-                if hop.transport != "udp":
+                address = await self.names.resolve(hop.host)
+                waiting = self._waiting[place]
+                waiting[:] = [each for each in waiting if self._allowed(each, address)]
+                if waiting and hop.transport != "udp":
                     await self._connect(hop, address)
             reached = True
         except (OSError, ValueError, ssl.SSLError):

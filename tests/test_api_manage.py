@@ -431,6 +431,6 @@ async def test_a_trunk_whose_name_is_led_elsewhere_later_is_not_dialled(
     body = {"agentId": agent["id"], "phoneNumber": "+14155550178"}
     _, placed = await ask(client, "POST", "/calls/outbound", body, KEY)
     report = await until_final(client, placed["data"]["callTaskId"])
-    assert (report["status"], report["hangupCause"]) == ("FAILED", "unreachable")
+    assert (report["status"], report["hangupCause"]) == ("FAILED", "address_refused")
     assert report["error"] == "the trunk's address is refused"
     assert (await ask(client, "DELETE", f"/agents/{agent['id']}"))[0] == 200
