@@ -106,6 +106,8 @@ class Path:
         for lane in self._lanes:
             del lane.protocol
         self._lanes.clear()
+        for pair in self.connection._check_list:
+            pair.task = None  # a check that was cancelled keeps the pair that it was of
         self.connection._check_list.clear()
         vars(self.connection).pop("get_component_candidates", None)
 
