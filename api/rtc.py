@@ -168,6 +168,9 @@ class SocketOutlet:
         code, reason = self._goodbye or (WSCloseCode.OK, "")
         with contextlib.suppress(ConnectionError, TimeoutError):
             await self._socket.close(code=code, message=reason.encode()[:120])
+        error = self._socket.exception()
+        if error is not None:
+            error.with_traceback(None)  # the frames in it keep the socket, which keeps the error
 
 
 SEND_S: Final = 10.0

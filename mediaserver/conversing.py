@@ -168,7 +168,10 @@ class LiveConversation(SessionObserver):
             judge=cast.judge,
         )
         self.conversing()
-        return await self._session.run()
+        try:
+            return await self._session.run()
+        finally:
+            self._session = None  # it knows us, as its observer
 
     def conversing(self) -> None:
         """The session is about to run."""

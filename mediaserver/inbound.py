@@ -70,6 +70,7 @@ class Inbound:
         """Takes calls until cancelled."""
         async for call in self._endpoint.incoming():
             await self._admit(call)
+            del call  # it is not kept until the next one comes
 
     async def _admit(self, call: Call) -> None:
         trunk_id = call.trunk.settings.id

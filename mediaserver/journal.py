@@ -93,12 +93,7 @@ class Journal:
         while True:
             await self._noted.wait()
             while self._entries:
-                following = self._following()
-                written = await asyncio.gather(*(self._write(entry) for entry in following))
-                for entry, done in zip(following, written, strict=True):
-                    if done:
-                        self._over(entry)
-                if all(written):
+                if await self._write_some():
                     attempt, self.failing = 0, False
                     continue
                 self.failing = True
@@ -106,6 +101,15 @@ class Journal:
                 attempt += 1
             self._noted.clear()
             self._empty.set()
+
+    async def _write_some(self) -> bool:
+        """Whether everything that was tried was written."""
+        following = self._following()
+        written = await asyncio.gather(*(self._write(entry) for entry in following))
+        for entry, done in zip(following, written, strict=True):
+            if done:
+                self._over(entry)
+        return all(written)
 
     def _following(self) -> list[Entry]:
         """What is written next: the first event of each of some calls, or a single one to see whether the

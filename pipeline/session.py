@@ -107,6 +107,7 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
+        dialogue.answering.leave()  # and is freed with the session, without a garbage collection
         return await self._result(reason)
 
     async def _somebody_is_there(self) -> bool:

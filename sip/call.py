@@ -212,7 +212,8 @@ class Call:
 
     def on_state(self, callback: StateCallback) -> None:
         """`callback(call, state, now)` is called at every change of state; it must not raise."""
-        self._callbacks.append(callback)
+        if self.state is not CallState.ENDED:
+            self._callbacks.append(callback)
 
     # What happens -----------------------------------------------------------------------------------------
 
@@ -306,6 +307,7 @@ class Call:
         self._stream.on_timeout = None
         self._stream.close()
         self._move(CallState.ENDED, now)
+        self._callbacks.clear()  # no state follows; who is told of them often holds the call
         self._tell_listener(now)
         self._up.set()
         self._over.set()

@@ -263,7 +263,7 @@ class Lobby:
             log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
         except Exception:
             log.exception("web call failed", extra={"call_id": opened.room.name})
-        opened.task = None
+        opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
         await self._put_out(opened, LeaveReason.ROOM_CLOSED)
 

@@ -221,8 +221,31 @@ class PeerTransport:
         """Ends it. Again: nothing."""
         self._moved(PeerState.CLOSED)
         if self._closing is None:
-            self._closing = asyncio.create_task(self._pc.close())
+            self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._pc.close()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Everything that calls back is taken off what it was hung on: the connection is then freed at once
+        and waits for no garbage collection; aiortc does so for the events of its outermost object alone."""
+        self.on_state = self.on_message = self.on_channel = None
+        channels, self._channels = list(self._channels.values()), {}
+        transports: list[Any] = [*channels] if self._pc.sctp is None else [*channels, self._pc.sctp]
+        for transceiver in self._pc.getTransceivers():
+            vars(transceiver.receiver).pop("receive", None)
+            vars(transceiver.sender).pop("send", None)
+        if self._link is not None:
+            dtls = self._transport()
+            transports += [dtls, dtls.transport, dtls.transport.iceGatherer]
+        for each in transports:
+            each.remove_all_listeners()
+        if self._path is not None:
+            self._path.let_go()
 
     def local_fragment(self) -> str:
         """Our ICE credentials and candidates, for a client that restarts ICE without a whole description."""
@@ -244,7 +267,7 @@ class PeerTransport:
         state = _STATES[self._pc.connectionState]
         self._moved(state)
         if state is PeerState.CLOSED and self._closing is None:  # it failed by itself: free what it holds
-            self._closing = self._loop.create_task(self._pc.close())
+            self._closing = self._loop.create_task(self._close())
 
     def _moved(self, state: PeerState) -> None:
         if state is self.state or self.state is PeerState.CLOSED:

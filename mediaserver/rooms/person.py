@@ -123,3 +123,4 @@ class Person:
     async def _close_peers(self) -> None:
         await asyncio.gather(*(peer.flush(GOODBYE_S) for peer in self.peers))
         await asyncio.gather(*(peer.close() for peer in self.peers), return_exceptions=True)
+        self.on_media = self.on_hang_up = None

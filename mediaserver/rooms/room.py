@@ -284,6 +284,8 @@ class Room:
         self.state = RoomState.CLOSED
         for participant in self.people:
             self._remove(participant, reason, now)
+        self.on_text = None
+        self.methods.clear()
         observers, self._observers = self._observers, []
         for observer in observers:
             observer.room_closed(reason, now)

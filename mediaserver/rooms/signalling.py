@@ -353,8 +353,9 @@ class Signalling(RoomObserver):
         self._become(SignalState.GONE)
         self._send = None
         self._room.forget(self)
-        if self.on_gone is not None:
-            self.on_gone(reason)
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone(reason)
 
     def _become(self, state: SignalState) -> None:
         if state not in NEXT_STATES[self.state]:

@@ -202,10 +202,20 @@ class DataLink(RoomObserver):
         self._room.forget(self)
         self._waiting.clear()
         self.rpc.close()
+        self._send, self._streams = _unsent, TextStreams(_unread)
 
     def _deliver(self, body: bytes, label: str = RELIABLE) -> None:
         if not self._send(label, body):
             self.dropped += 1
+
+
+def _unsent(label: str, body: bytes) -> bool:
+    """The data channels of a participant who is gone."""
+    return False
+
+
+def _unread(text: str) -> None:
+    """What a participant who is gone has written."""
 
 
 _TAKEN: Final = frozenset(

@@ -324,8 +324,9 @@ class SdkSession:
         outlet, self._outlet = self._outlet, None
         if outlet is not None:
             outlet.close(GOING, reason.value)
-        if self.on_end is not None:
-            self.on_end(self)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
 
     def _fields(self) -> dict[str, object]:
         return {"call_id": self.entry.room.name, "participant": self.entry.person.participant.sid}
