@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from pipeline.audio import silence
 from pipeline.engines.pocketsphinx import PocketSphinx, SphinxListening
 from pipeline.engines.sphinx_free import FreeDictation
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
-from pipeline.speech import Expected, Hypothesis
+from pipeline.speech import Expected
 from tests.support.engines import LINE_HZ, flite, over_the_line, push, word_errors
 
 ANY_PHRASE = Expected(PHRASES)
@@ -152,20 +153,68 @@ async def test_free_dictation_runs_in_another_process_and_comes_back_after_its_d
     await engine.start()
     audio = over_the_line(await flite(SENTENCE, tmp_path), 16000)
     listening = listen(engine, None)
-    pool = engine.free._pool
-    assert pool is not None  # it loads its model while they speak
-    (pid,) = pool._processes
+    pid = await started(engine.free)  # it loads its model while they speak
     push(listening, audio)
     assert len((await listening.result()).text.split()) > 2
-    assert tuple(pool._processes) == (pid,)
+    assert engine.free.pid == pid
     assert pid != os.getpid()
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGSTOP)
     push(listening, audio)
+    asked = asyncio.create_task(listening.result())
+    await asyncio.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineError) as caught:
-        await listening.result()
+        await asked
     assert caught.value.retryable
     assert len((await listening.result()).text.split()) > 2
     await engine.close()
+
+
+async def started(free: FreeDictation) -> int:
+    """The process's id, once there is one."""
+    async with asyncio.timeout(60):
+        while (pid := free.pid) is None:
+            await asyncio.sleep(0.01)
+    return pid
+
+
+DIES_AS_IT_IS_WRITTEN_TO = """
+import asyncio, os, signal
+from pipeline.engines.sphinx_free import FreeDictation
+
+async def main():
+    free = FreeDictation()
+    await free.decode(bytes(3200))
+    process = free.pid
+    os.kill(process, signal.SIGSTOP)
+    story = asyncio.create_task(free.decode(bytes(60 * 32_000)))  # more than a pipe holds
+    await asyncio.sleep(0.5)
+    os.kill(process, signal.SIGKILL)
+    try:
+        await story
+    except Exception as error:
+        print(type(error).__name__, error.retryable)
+    await free.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_server_ends_whose_free_dictation_died_while_it_was_written_to(closed: bool) -> None:
+    program = (
+        DIES_AS_IT_IS_WRITTEN_TO if closed else DIES_AS_IT_IS_WRITTEN_TO.replace("await free.close()", "")
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
+    try:
+        async with asyncio.timeout(60):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert said.decode().split() == ["EngineError", "True"]
+    assert process.returncode == 0
 
 
 async def test_of_many_free_answers_at_once_the_short_ones_are_understood_first(tmp_path: Path) -> None:
@@ -188,50 +237,35 @@ async def test_of_many_free_answers_at_once_the_short_ones_are_understood_first(
     await asyncio.wait(closed)
     assert isinstance(closed[0].exception(), EngineError | None), "its utterance may have been begun"
     assert isinstance(closed[1].exception(), EngineError)
-    assert free._pool is None, "no process is started for those who waited"
-
-
-class Pool:
-    """Processes whose jobs are `outcomes`, in order."""
-
-    def __init__(self, *outcomes: Future[Hypothesis] | Exception) -> None:
-        self.outcomes = list(outcomes)
-
-    def submit(self, *job: object) -> Future[Hypothesis]:
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+    assert free.pid is None, "no process is started for those who waited"
 
 
 async def test_a_process_that_could_not_be_started_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard: Future[Hypothesis] = Future()
-    heard.set_result(Hypothesis("yes"))
-    free, pool = FreeDictation(), Pool(OSError("no memory"), OSError("no memory"), heard)
-    monkeypatch.setattr(free, "_started", lambda: pool)
+    free, python = FreeDictation(), sys.executable
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     free.warm()
-    async with asyncio.timeout(10):
-        with pytest.raises(EngineError) as caught:
-            await free.decode(b"")
-        assert caught.value.retryable
-        assert (await free.decode(b"")).text == "yes"
+    async with asyncio.timeout(60):
+        for _ in range(2):
+            with pytest.raises(EngineError) as caught:
+                await free.decode(b"")
+            assert caught.value.retryable
+        monkeypatch.setattr(sys, "executable", python)
+        assert (await free.decode(bytes(3200))).text == ""
+    await free.close()
 
 
-async def test_whoever_is_cancelled_as_the_process_is_closed_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    job: Future[Hypothesis] = Future()
-    free, pool = FreeDictation(), Pool(job)
-    monkeypatch.setattr(free, "_started", lambda: pool)
-    waiting = asyncio.create_task(free.decode(b""))
+async def test_whoever_is_cancelled_as_the_process_is_closed_is_cancelled() -> None:
+    free = FreeDictation()
+    waiting = asyncio.create_task(free.decode(bytes(3200)))
     await asyncio.sleep(0)
-    job.cancel()
+    closing = asyncio.create_task(free.close())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+    await closing
 
 
 async def test_another_language_is_refused_with_what_to_do(engine: PocketSphinx) -> None:

@@ -10,28 +10,19 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import multiprocessing
+import json
 import os
-import threading
-from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from functools import cache
-from multiprocessing.connection import wait
-from typing import Any
-
-import pocketsphinx
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
 
 from pipeline.boundary import kind_of
 from pipeline.engines.cancelling import is_cancelled
-from pipeline.engines.sphinx_decoder import hypothesis
+from pipeline.engines.sphinx_process import LENGTH
 from pipeline.errors import EngineError
-from pipeline.speech import Hypothesis
+from pipeline.speech import HeardWord, Hypothesis
 
-_SEARCH: Mapping[str, Any] = {"maxhmmpf": 3000, "maxwpf": 5, "fwdflat": False}
-"""Defaults: 30000, no bound, a second pass. 14 sentences of flite's voices over µ-law: 0.085 s for a second
-of audio instead of 0.21, 23 % of the words wrong instead of 17."""
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class _Line:
@@ -71,82 +62,106 @@ class FreeDictation:
     """The process, started with the first request and again after it died."""
 
     def __init__(self) -> None:
-        self._pool: ProcessPoolExecutor | None = None
+        self._process: asyncio.Task[Process] | None = None
+        self._jobs: set[asyncio.Task[Hypothesis]] = set()
         self._line = _Line()
         self._closed = False
 
     async def decode(self, samples: bytes) -> Hypothesis:
         """Decodes int16 at 16 kHz. Raises `EngineError`, retryable when the process died."""
         await self._line.enter(len(samples))
-        pool = None
-        try:
-            pool = self._started()
-            job = asyncio.wrap_future(pool.submit(decode, samples))
-        except Exception as error:  # a machine without memory or handles starts no process either
-            self._line.leave()
-            raise self._failed(pool, error) from error
-        job.add_done_callback(lambda _: self._line.leave())  # not sooner: a process cannot be told to stop
+        job = asyncio.create_task(self._exchange(samples), name="free dictation")
+        self._jobs.add(job)
+        job.add_done_callback(self._done)  # not sooner: a process cannot be told to stop
         try:
             return await asyncio.shield(job)
-        except asyncio.CancelledError as error:
+        except asyncio.CancelledError:
             if job.cancelled() and not is_cancelled():  # by `close`
-                raise self._failed(pool, error) from None
+                raise EngineError("free dictation was closed", retryable=False) from None
             raise
-        except (BrokenProcessPool, RuntimeError) as error:
-            raise self._failed(pool, error) from error
 
-    def _failed(self, pool: ProcessPoolExecutor | None, error: BaseException) -> EngineError:
-        if pool is self._pool:
-            self._pool = None
-        return EngineError(f"free dictation failed ({kind_of(error)})", retryable=not self._closed)
+    def _done(self, job: asyncio.Task[Hypothesis]) -> None:
+        self._jobs.discard(job)
+        self._line.leave()
+        if not job.cancelled():
+            job.exception()  # whoever asked may have gone: a failure that nobody waits for is no event
+
+    async def _exchange(self, samples: bytes) -> Hypothesis:
+        """One utterance to the process and what was understood back. Raises `EngineError`."""
+        started = None
+        try:
+            started = self._started()
+            process = await asyncio.shield(started)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(LENGTH.pack(len(samples)) + samples)
+            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            heard = json.loads(await process.stdout.readexactly(length))
+        except (
+            OSError,
+            EOFError,
+            RuntimeError,
+        ) as error:  # a machine without memory starts no process either
+            if started is not None and started is self._process:
+                self._process = None
+                await _end(started)
+            reason = f"free dictation failed ({kind_of(error)})"
+            raise EngineError(reason, retryable=not self._closed) from error
+        words = tuple(HeardWord(*word) for word in heard["words"])
+        return Hypothesis(heard["text"], heard["confidence"], words)
 
     def warm(self) -> None:
-        """Somebody begins to speak: the process has its model by the time they stop."""
-        if self._pool is None:
-            with suppress(BrokenProcessPool, RuntimeError, OSError):  # `decode` will tell
-                self._started().submit(_decoder_is_made)
+        """Starts the process as somebody begins to speak, so that it has its model when they stop."""
+        if not self._closed:
+            self._started()
 
-    def _started(self) -> ProcessPoolExecutor:
+    @property
+    def pid(self) -> int | None:
+        """The process's id once it is started."""
+        started = self._process
+        return started.result().pid if started is not None and _is_running(started) else None
+
+    def _started(self) -> asyncio.Task[Process]:
         if self._closed:
             raise RuntimeError("closed")
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent)
-        return self._pool
+        if self._process is None or (self._process.done() and not _is_running(self._process)):
+            self._process = asyncio.create_task(_start(), name="free dictation start")
+        return self._process
 
     async def close(self) -> None:
-        """Ends the process when the utterance in it is decoded; those that wait for it fail."""
+        """Kills the process; the utterance in it and those that wait for it fail."""
         self._closed = True
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: pool.shutdown(cancel_futures=True))
+        jobs = tuple(self._jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        started, self._process = self._process, None
+        if started is not None:
+            await _end(started)
 
 
-def decode(samples: bytes) -> Hypothesis:
-    """In the process: one utterance."""
-    decoder = _decoder()
-    decoder.start_utt()
-    decoder.process_raw(samples, full_utt=True)
-    decoder.end_utt()
-    return hypothesis(decoder)
+async def _start() -> Process:
+    """The process. Raises OSError."""
+    environment = {**os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH"))))
+    command = (sys.executable, "-P", "-m", "pipeline.engines.sphinx_process")
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
+    )
 
 
-@cache
-def _decoder() -> pocketsphinx.Decoder:
-    return pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL", **_SEARCH))
+def _is_running(started: asyncio.Task[Process]) -> bool:
+    if not started.done() or started.cancelled() or started.exception() is not None:
+        return False
+    return started.result().returncode is None
 
 
-def _decoder_is_made() -> bool:
-    return _decoder() is not None
-
-
-def _end_with_parent() -> None:
-    """A killed server must not leave its process behind: the pool's own pipes do not tell (bpo-39995)."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            wait([parent.sentinel])
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+async def _end(started: asyncio.Task[Process]) -> None:
+    """Kills the process, also one that is being started, and waits for its end."""
+    (process,) = await asyncio.gather(started, return_exceptions=True)
+    if isinstance(process, BaseException):
+        return
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]  # asyncio leaves the pipes to the collector otherwise
