@@ -56,7 +56,7 @@ class KokoroSettings:
 
 
 class Kokoro(ProcessVoice):
-    """A voice. Voices of one model, device and number of threads share the process."""
+    """A voice. Voices of one directory, model, device and number of threads share the process."""
 
     def __init__(self, settings: KokoroSettings) -> None:
         super().__init__(program(settings))
@@ -115,8 +115,9 @@ def _check(settings: KokoroSettings) -> None:
 
 
 def program(settings: KokoroSettings) -> VoiceProgram:
-    """The process that settings need; equal ones share it."""
+    """The process that settings need; equal ones share it. It reads voices of one directory only."""
     wanted = {name: asdict(settings)[name] for name in ("model", "config", "device", "threads")}
+    wanted["voices"] = str(Path(settings.voice).parent)
     return VoiceProgram(
         "kokoro",
         "pipeline.engines.kokoro_process",
