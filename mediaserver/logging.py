@@ -62,9 +62,14 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     sink.setFormatter(JsonLines() if as_json else PlainLines())
     root = logging.getLogger()
     root.handlers[:] = [sink]
-    root.setLevel(level.upper())
+    set_level(level)
     for name in _NOISY_LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def set_level(level: str) -> None:
+    """Writes lines of this level and above from now on."""
+    logging.getLogger().setLevel(level.upper())
 
 
 def mask(name: str, value: Any) -> Any:
