@@ -51,20 +51,20 @@ class Step(Enum):
     """Where a live call is, as far as hanging it up is concerned."""
 
     WAITING = auto()  # not armed
-    RETURNED = auto()  # was not armed when this node stopped taking calls: back to the queue
-    PLACING = auto()  # armed, and the INVITE about to leave
-    ABANDONED = auto()  # no INVITE had left when its end was asked for
+    PLACING = auto()  # armed, and the INVITE about to leave; or theirs is there, to be answered
+    ABANDONED = auto()  # its end was asked for before there was a `Call`
     CONNECTED = auto()  # there is a `Call`
     TALKING = auto()  # there is a `Session`
     OVER = auto()
 
 
 class LiveCall(LiveConversation):
-    """One call that this node holds. `dial` or `take` run it; both return when its outcome is written."""
+    """One call that this node holds. `dial` or (begun at PLACING) `take` run it; both return when its outcome
+    is written."""
 
-    def __init__(self, claim: Claim, part: Part, floor: Floor) -> None:
+    def __init__(self, claim: Claim, part: Part, floor: Floor, *, step: Step = Step.WAITING) -> None:
         super().__init__(claim, part, floor)
-        self._step = Step.WAITING
+        self._step = step
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
         self._stopped = False  # the node gave it up
@@ -74,16 +74,16 @@ class LiveCall(LiveConversation):
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
         objection = await self.prepare("outbound")
-        if self._returned():
-            return
+        if self._over():
+            return  # given back meanwhile
         if objection:
             self._finish(Outcome(status=CallStatus.FAILED, cause=OBJECTED, error=objection))
             await self.written
             return
         if not await self._arm():
             return
-        if self._returned():
-            return
+        if self._over():
+            return  # given back meanwhile
         if self._step is Step.ABANDONED:
             self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
         else:
@@ -112,26 +112,21 @@ class LiveCall(LiveConversation):
     def give_back(self) -> None:
         """The node takes no more calls: one that is not armed goes back to the queue, others go on."""
         if self._step is Step.WAITING:
-            self._step = Step.RETURNED
+            self._release("this node takes no more calls")
 
     async def give_up(self) -> None:
         """The node goes: like `hang_up`, but for a call that we place and that nobody has answered. It is
         cancelled as if it had rung out, so that with the far end's final answer it counts as an attempt, and
         the agent's retry rules decide."""
         self._stopped = True
-        if self._step is Step.WAITING:
-            self._step = Step.RETURNED
-        elif self._call is not None and self._step is Step.CONNECTED and self._unanswered_yet(self._call):
+        self.give_back()
+        if self._call is not None and self._step is Step.CONNECTED and self._unanswered_yet(self._call):
             await self._call.hang_up(HangupCause.NO_ANSWER)
         else:
             await self.hang_up()
 
-    def _returned(self) -> bool:
-        """Whether the node stopped taking calls meanwhile: then the call has gone back to the queue."""
-        if self._step is Step.RETURNED:
-            self._release("this node takes no more calls")
-            return True
-        return False
+    def _over(self) -> bool:
+        return self._step is Step.OVER
 
     @staticmethod
     def _unanswered_yet(call: Call) -> bool:
@@ -238,7 +233,7 @@ class LiveCall(LiveConversation):
         return Outcome(
             status=status,
             cause=failure.cause.value,
-            sip_status=failure.code,
+            sip_status=failure.code if status is not CallStatus.UNKNOWN else 0,
             ended_by=call.ended_by or "",
             ended_at_ms=self.now_ms(),
             error=STOPPED if outbound and self._stopped else "",

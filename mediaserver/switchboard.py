@@ -10,7 +10,7 @@ from typing import Any
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
-from mediaserver.live import LiveCall
+from mediaserver.live import LiveCall, Step
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings
 from mediaserver.wiring import caller_id
@@ -85,7 +85,7 @@ class Switchboard:
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""
-        live = LiveCall(claim, self._part(agent, None), self._floor)
+        live = LiveCall(claim, self._part(agent, None), self._floor, step=Step.PLACING)
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
