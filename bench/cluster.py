@@ -73,7 +73,7 @@ class Cluster:
 
     def crash(self) -> None:
         """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
-        postmaster = int((self.folder / "data/postmaster.pid").read_text().split()[0])
+        postmaster = self._postmaster()
         os.kill(postmaster, signal.SIGSTOP)  # so that it has no more children than are listed now
         children = _children(postmaster)
         for pid in (*children, postmaster):
@@ -83,6 +83,13 @@ class Cluster:
         # Where nobody takes note of the dead, its number still looks alive to the next server.
         for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):
             (self.folder / lock).unlink(missing_ok=True)
+
+    def processes(self) -> list[int]:
+        """The postmaster and its children."""
+        return [self._postmaster(), *_children(self._postmaster())]
+
+    def _postmaster(self) -> int:
+        return int((self.folder / "data/postmaster.pid").read_text().split()[0])
 
     def remove(self) -> None:
         """Stops the server and takes everything away."""

@@ -54,6 +54,8 @@ class Directory:
 
     def __init__(self, file: Settings, vault: Vault | None = None) -> None:
         self.revision = -1
+        self.confirmed_at = 0.0
+        """When the database last said that this is how things are, on the loop's clock."""
         self._vault = vault
         self._shown: list[tuple[ManagedRow, Any]] = []
         self.reread(file)

@@ -103,16 +103,24 @@ class Dispatch:
     async def renew_once(self) -> None:
         """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
         try:
-            listed = await self._ledger.held(self._node)
-            unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
-            renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
-            self._database_answered()
-            await self._reap()
-            await self._observe()
+            async with asyncio.timeout(self._lease_ms / 3000):
+                renewals = await self._renew()
+        except TimeoutError:
+            self._database_failed("it does not answer")
+            return
         except StoreError as error:
-            self._database_failed(error)
+            self._database_failed(str(error))
             return
         await self._calls.hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _renew(self) -> list[Renewal]:
+        listed = await self._ledger.held(self._node)
+        unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
+        renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
+        self._database_answered()
+        await self._reap()
+        await self._observe()
+        return renewals
 
     async def _reap(self) -> None:
         """Leases that ran out while the database was away say nothing about their nodes, which have the rest
@@ -130,7 +138,7 @@ class Dispatch:
         try:
             wanted = await self._ledger.wishes(self._node)
         except StoreError as error:
-            self._database_failed(error)
+            self._database_failed(str(error))
             return
         if wanted:
             await self._calls.hang_up(wanted)
@@ -142,7 +150,7 @@ class Dispatch:
         try:
             claims = await self._ledger.claim(self._node, limit, self._lease_ms)
         except StoreError as error:
-            self._database_failed(error)
+            self._database_failed(str(error))
             return 0
         self._database_answered()
         for claim in claims:
@@ -156,10 +164,10 @@ class Dispatch:
         except TimeoutError:
             return
 
-    def _database_failed(self, error: StoreError) -> None:
+    def _database_failed(self, reason: str) -> None:
         if not self.database_missing:
-            log.error("database away", extra={"reason": str(error)})
-        self.database_missing = str(error)
+            log.error("database away", extra={"reason": reason})
+        self.database_missing = reason
         self._trusts_leases_at = asyncio.get_running_loop().time() + self._lease_ms / 1000
 
     def _database_answered(self) -> None:

@@ -99,6 +99,7 @@ class Metrics:
         self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))
         self.journal_backlog = self._gauge("journal_backlog", "Call events not yet in the database")
         self.journal_dropped = self._counter("journal_dropped", "Call events given up for want of a database")
+        self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:

@@ -12,14 +12,18 @@ the others: the server ends transactions that have been idle for `IDLE_S`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import re
+import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
@@ -30,6 +34,8 @@ from mediaserver.errors import LocalError, StoreError, StoreUnavailable
 from mediaserver.storable import storable
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 """Each attempt to connect that fails is an error of the work that waited for it: told there, and once."""
@@ -45,6 +51,9 @@ WAITING_LIMIT = 10_000
 
 CONNECT_S = 5.0
 """How long a piece of work waits for a connection before the database counts as away."""
+
+CLOSE_S = 5.0
+"""How long `close` waits for what is under way."""
 
 IDLE_S = 5
 LOCK_S = 10
@@ -138,7 +147,8 @@ class Postgres:
         self._name = _named(url)
         self._clock = clock
         self._closed = False
-        self._waiting = 0
+        self._work: set[Future[Any]] = set()
+        self._connections: WeakSet[psycopg.Connection[DictRow]] = WeakSet()
         self._threads = ThreadPoolExecutor(connections, "postgres")
         self._pool: ConnectionPool[psycopg.Connection[DictRow]] = ConnectionPool(
             url,
@@ -149,6 +159,7 @@ class Postgres:
             max_idle=60.0,
             reconnect_timeout=0.0,  # the next piece of work asks again: nothing is retried behind its back
             kwargs={"row_factory": dict_row, "options": _OPTIONS, **_NETWORK},
+            configure=self._connections.add,
             check=ConnectionPool.check_connection,
         )
 
@@ -179,19 +190,37 @@ class Postgres:
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
+        self._threads.shutdown(wait=False)
+        if not await self._idle():
+            log.error("database given up", extra={"work": len(self._work)})
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._cut()
+            await self._idle()
         await asyncio.to_thread(self._pool.close)
+
+    async def _idle(self) -> bool:
+        """Waits until nothing is under way; False where that takes longer than `CLOSE_S`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CLOSE_S
+        while self._work and loop.time() < until:  # noqa: ASYNC110  # once, and from threads
+            await asyncio.sleep(0.01)
+        return not self._work
+
+    def _cut(self) -> None:
+        """Ends the wait of threads for a server that says nothing and does not go away either."""
+        for connection in tuple(self._connections):
+            with contextlib.suppress(psycopg.Error, OSError), _wire(connection) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailable(f"{self._name}: the database is closed")
-        if self._waiting >= WAITING_LIMIT:
+        if len(self._work) >= WAITING_LIMIT:
             raise StoreUnavailable(f"{self._name}: too much is waiting to be written")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-        finally:
-            self._waiting -= 1
+        work = self._threads.submit(function)
+        self._work.add(work)
+        work.add_done_callback(self._work.discard)
+        return await asyncio.wrap_future(work)
 
     # On a thread --------------------------------------------------------------------------------------------
 
@@ -225,11 +254,17 @@ class Postgres:
         """psycopg's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
         if isinstance(error, errors.InvalidCatalogName | errors.InvalidAuthorizationSpecification):
             return StoreError(f"{self._name}: {_first_line(error)}")
-        if isinstance(error, errors.ReadOnlySqlTransaction | errors.InsufficientPrivilege):
+        if isinstance(error, errors.ReadOnlySqlTransaction):  # a standby, until it is promoted
+            return StoreUnavailable(f"{self._name} may not be written: {_first_line(error)}")
+        if isinstance(error, errors.InsufficientPrivilege):
             return StoreError(f"{self._name} may not be written: {_first_line(error)}")
         if isinstance(error, _CALLERS_FAULT):
             return LocalError(f"{self._name} refused the work: {_first_line(error)}")
         return StoreUnavailable(f"{self._name} is away: {_first_line(error)}")
+
+
+def _wire(connection: psycopg.Connection[DictRow]) -> socket.socket:
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def _first_line(error: Exception) -> str:

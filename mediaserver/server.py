@@ -22,11 +22,12 @@ from typing import TypeVar
 from mediaserver.administration import Administration
 from mediaserver.conversing import Floor
 from mediaserver.directory import Directory
+from mediaserver.disk import Disk
 from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.engines import Engines
 from mediaserver.errors import LocalError
 from mediaserver.held import Held
-from mediaserver.inbound import Inbound, NumberPlan
+from mediaserver.inbound import Inbound
 from mediaserver.journal import Journal
 from mediaserver.key_ring import KeyRing
 from mediaserver.lines import Lines
@@ -112,6 +113,7 @@ class Server:
         self._switchboard: Switchboard | None = None
         self._lobby: Lobby | None = None
         self._held = Held()
+        self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
         self._watching: Watching | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
@@ -149,6 +151,8 @@ class Server:
         missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
         if self._dispatch is not None and self._dispatch.database_missing:
             missing.append(f"database: {self._dispatch.database_missing}")
+        if self._disk.missing:
+            missing.append(f"disk: {self._disk.missing}")
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
             missing.append("draining")
         return missing
@@ -190,7 +194,8 @@ class Server:
             await self._switchboard.empty(WRITE_S)
             await self._switchboard.close()
         if self._journal is not None and not await self._journal.flush(WRITE_S):
-            log.error("call events lost: the database is away", extra={"events": len(self._journal)})
+            lost = {"events": len(self._journal), "calls": self._journal.calls()}
+            log.error("call events lost: the database is away", extra=lost)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -257,6 +262,7 @@ class Server:
         self.directory = Directory(self.settings, vault)
         snapshot = await store.managed()
         self.directory.show(snapshot.rows, snapshot.revision)
+        self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
         self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
         self._store = store
@@ -283,10 +289,11 @@ class Server:
             room_made=store.queue_filled.set,
         )
         inbound = Inbound(
-            NumberPlan(self.directory),
+            self.directory,
             endpoint=self.endpoint,
             store=store,
             switchboard=board,
+            journal=journal,
             node=self.node,
             lease_ms=LEASE_MS,
         )
@@ -335,7 +342,7 @@ class Server:
             wake=store.queue_filled,
             observe=watching.observe,
         )
-        self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases)
+        self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
 
     def _run_webhooks(self, http: SafeHttp) -> None:
         secrets = self.directory.secrets()

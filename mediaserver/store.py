@@ -207,7 +207,8 @@ class Store(Queue, Managed):
         return released
 
     async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
-        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`."""
+        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`.
+        Again: nothing."""
         claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
         self._filled()
         return claim

@@ -56,6 +56,10 @@ class Switchboard:
         """How many more calls this node takes."""
         return self._directory.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
 
+    def held_for(self, company_id: str) -> int:
+        """How many calls of a company this node has."""
+        return sum(live.claim.company_id == company_id for live in self._live.values())
+
     def find(self, call_id: str) -> LiveCall | None:
         """The live call of that id, if this node has it."""
         return self._live.get(call_id)

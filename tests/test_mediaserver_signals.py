@@ -69,7 +69,7 @@ def rewrite(site: Site, *changes: tuple[str, str]) -> None:
 @asynccontextmanager
 async def server_of(site: Site) -> AsyncIterator[ServerProcess]:
     with serving(site) as server:
-        await asyncio.to_thread(server.wait_ready)
+        await asyncio.to_thread(server.wait_ready, 180.0)  # the first one compiles
         yield server
 
 
