@@ -1,4 +1,4 @@
-"""The command line: `mediaserver serve | check | doctor | call | keys | models | demo`.
+"""The command line: `mediaserver serve | check | doctor | call | keys | restore | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "mediaserver.cli_doctor:doctor",
     "call": "mediaserver.cli_admin:place",
     "keys": "mediaserver.cli_admin:keys",
+    "restore": "mediaserver.cli_admin:restore",
     "models": "mediaserver.cli_models:models",
     "demo": "mediaserver.__main__:demo",
 }

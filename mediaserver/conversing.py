@@ -51,6 +51,7 @@ class Floor:
     public_url: str = ""  # what links to this server begin with
     node_url: str = ""  # where the other nodes reach this one's recordings
     lines: Lines | None = None  # to people; without them, nobody is handed on
+    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
 
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
-from mediaserver import batches, decisions, rules
+from mediaserver import batches, decisions, history, rules
 from mediaserver.cancelling import cancel_orphans
 from mediaserver.db import Row, Tx
 from mediaserver.decisions import Rule, Verdict
@@ -169,6 +169,7 @@ def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
     delays nobody else's."""
     if limit <= 0:
         return []
+    history.check(tx)
     shares = _shares(tx, tx.rows(_LANES, limit=limit), limit)
     claims: list[list[Claim]] = []
     for trunk_id, room in shares.items():
@@ -330,7 +331,8 @@ def wishes(tx: Tx, *, node: str) -> list[str]:
 
 def reap(tx: Tx) -> Reaped:
     """See `Store.reap`."""
-    expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)]
+    # Whether a claim was armed is not known while the database may have forgotten it.
+    expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []
     requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
     unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))
     for call_id in unknown:

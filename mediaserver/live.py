@@ -160,10 +160,22 @@ class LiveCall(LiveConversation):
             # It may have been committed all the same; nobody but us knows that nothing left.
             self._release(f"database away: {error}")
             return False
+        if armed and not await self._noted():
+            return False
         if armed and loop.time() - asked > self.floor.lease_ms / 2000:
             self._release("this process stood still")
             return False
         return armed
+
+    async def _noted(self) -> bool:
+        """Whether the attempt is noted beside the database, which may forget it."""
+        try:
+            if self.floor.note_dial is not None:
+                await self.floor.note_dial(self.claim)
+        except OSError as error:
+            self._release(f"the attempt cannot be noted: {error}")
+            return False
+        return True
 
     def _release(self, reason: str) -> None:
         """Nothing has left for the wire: the call goes back to the queue."""

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from mediaserver.administration import Administration
 from mediaserver.conversing import Floor
+from mediaserver.dial_log import DialLog
 from mediaserver.directory import Directory
 from mediaserver.disk import Disk
 from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
@@ -34,6 +35,7 @@ from mediaserver.lines import Lines
 from mediaserver.loops import forever
 from mediaserver.metrics import Metrics
 from mediaserver.orders import Live, Orders
+from mediaserver.recollection import Recollection
 from mediaserver.records import KeyRow
 from mediaserver.refusals import NotConfigured, Unavailable
 from mediaserver.reloading import Reloading
@@ -115,6 +117,7 @@ class Server:
         self._held = Held()
         self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
         self._watching: Watching | None = None
+        self._recollection: Recollection | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
 
@@ -149,10 +152,8 @@ class Server:
         """What is missing for taking calls, one line each; [] when nothing is."""
         missing = list(self._pending)
         missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
-        if self._dispatch is not None and self._dispatch.database_missing:
-            missing.append(f"database: {self._dispatch.database_missing}")
-        if self._disk.missing:
-            missing.append(f"disk: {self._disk.missing}")
+        missing += self._dispatch.missing() if self._dispatch is not None else []
+        missing += [f"disk: {self._disk.missing}"] if self._disk.missing else []
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
             missing.append("draining")
         return missing
@@ -265,6 +266,9 @@ class Server:
         self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
         self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
+        self._recollection = Recollection(store, DialLog(self._data_dir / "dialled"))
+        await self._recollection.open()
+        self._open_things.push_async_callback(self._recollection.close)
         self._store = store
         self._pending.remove("database")
 
@@ -324,10 +328,12 @@ class Server:
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
             lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
+            note_dial=_up(self._recollection).note,
         )
 
     def _run_dispatch(self, store: Store, board: Switchboard) -> None:
-        self._watching = watching = Watching(self.metrics, store, _up(self._keys))
+        recollection = _up(self._recollection)
+        self._watching = watching = Watching(self.metrics, store, _up(self._keys), recollection)
         self._open_things.callback(watching.close)
         self._dispatch = Dispatch(
             store,
@@ -341,6 +347,7 @@ class Server:
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
             observe=watching.observe,
+            compare=recollection.compare,
         )
         self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
 

@@ -45,6 +45,7 @@ BUSY_MS = 5000
 
 _TOKENS = {
     "{now}": "now_ms()",
+    "{identity}": "''",
     "{lock}": "",
     "{skip_locked}": "",
     "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",

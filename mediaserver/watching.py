@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mediaserver.key_ring import KeyRing
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from mediaserver.recollection import Recollection
 from mediaserver.store import Store
 from sip.endpoint import EndpointStats
 
@@ -11,10 +12,11 @@ from sip.endpoint import EndpointStats
 class Watching:
     """Begins to measure when it is made, until `close`."""
 
-    def __init__(self, metrics: Metrics, store: Store, keys: KeyRing) -> None:
+    def __init__(self, metrics: Metrics, store: Store, keys: KeyRing, recollection: Recollection) -> None:
         self._metrics = metrics
         self._store = store
         self._keys = keys
+        self._recollection = recollection
         self._pauses = GcPauses(metrics.gc_pause.observe)
         self._lag = LoopLag(metrics.loop_lag.observe)
 
@@ -24,7 +26,8 @@ class Watching:
         self._lag.close()
 
     async def observe(self) -> None:
-        """What the metrics show of the database, each time the leases are renewed. Raises `StoreError`."""
+        """What is seen of the database, each time the leases are renewed. Raises `StoreError`."""
+        await self._recollection.look()
         await self._keys.note_use()
         counts = await self._store.counts()
         self._metrics.show_ledger(counts.stages)
