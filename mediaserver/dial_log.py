@@ -32,7 +32,7 @@ CHUNK = 500
 BLOCK_BYTES = 65_536
 
 GONE = "gone"
-"""Begins the line of a call that the database has no row of, and that needs not be told again."""
+"""Begins a line of calls that the database has no row of, and that need not be told again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class DialLog:
 
     async def note_gone(self, call_ids: Sequence[str]) -> None:
         """That the database has no row of these calls. Raises OSError."""
-        await self._put("".join(f"{GONE} {call_id}\n" for call_id in call_ids))
+        await self._put(" ".join([GONE, *call_ids]) + "\n")
 
     async def remember(self, witness: Witness | None, others: Sequence[str]) -> None:
         """Keeps what was seen of the database. Raises OSError."""
@@ -156,22 +156,31 @@ class DialLog:
     def _append(self, text: str) -> None:
         day = datetime.now(UTC).strftime("%Y-%m-%d")
         if day != self._day:
-            self._close()
-            self._file = os.open(
-                self._folder / f"{day}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, mode=0o600
-            )
-            self._day = day
-            self._sync_folder()
-            self._forget_old()
+            self._begin(day)
         size = os.fstat(self._file).st_size
-        data = text.encode()
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            self._write_all(text.encode())
             os.fdatasync(self._file)
         except OSError:
             os.ftruncate(self._file, size)  # half a line would spoil the next one
             raise
+
+    def _begin(self, day: str) -> None:
+        """Opens the file of the day, behind what a crash has left of its last line."""
+        self._close()
+        path = self._folder / f"{day}.log"
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, mode=0o600)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            self._write_all(b"\n")
+        self._sync_folder()
+        self._day = day
+        for old in self._days()[KEPT_DAYS:]:
+            old.unlink(missing_ok=True)
+
+    def _write_all(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
 
     def _sync_folder(self) -> None:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -179,10 +188,6 @@ class DialLog:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-    def _forget_old(self) -> None:
-        for path in self._days()[KEPT_DAYS:]:
-            path.unlink(missing_ok=True)
 
     def _days(self) -> list[Path]:
         """The files, the last one first."""

@@ -28,6 +28,8 @@ class Recollection:
     """Compares `notes` with `store`."""
 
     def __init__(self, store: Store, notes: DialLog) -> None:
+        self.refused = False
+        """Whether the last note could not be written: nothing is dialled until one can be."""
         self._store = store
         self._notes = notes
 
@@ -45,7 +47,12 @@ class Recollection:
 
     async def note(self, claim: Claim) -> None:
         """Notes that this node is about to dial. Raises OSError: it must not."""
-        await self._notes.note(Note(claim.call_id, claim.epoch, claim.node, int(time.time() * 1000)))
+        note = Note(claim.call_id, claim.epoch, claim.node, int(time.time() * 1000))
+        try:
+            await self._notes.note(note)
+        except OSError:
+            self.refused = True
+            raise
 
     async def compare(self) -> None:
         """Tells the database what it has forgotten, and joins it. Raises `StoreError`."""
@@ -63,6 +70,10 @@ class Recollection:
 
     async def look(self) -> None:
         """Says that this node is there, and keeps what it sees. Raises `StoreError`."""
+        if self.refused:
+            with contextlib.suppress(OSError):
+                await self._notes.note_gone(())
+                self.refused = False
         if not await self._remember():  # it was silent for so long that it was taken off
             await self.compare()
 

@@ -339,7 +339,7 @@ class Server:
             store,
             self.node,
             calls=Calls(
-                room=self._room,
+                room=lambda: 0 if recollection.refused else self._room(),
                 start=board.dial,
                 holds=self._held.holds,
                 hang_up=self._held.hang_up,

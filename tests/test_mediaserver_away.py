@@ -25,6 +25,8 @@ from tests.support.raw_call import RawCall
 from tests.support.server import (
     ASKING_NUMBER,
     KEY,
+    NUMBER,
+    OUTBOUND,
     REAL_ENGINES,
     ServerProcess,
     Site,
@@ -34,6 +36,7 @@ from tests.support.server import (
     write_site,
 )
 from tests.support.small_disk import fill, small_disk
+from tests.support.trap import trap_at
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -229,6 +232,26 @@ async def test_a_call_whose_disk_fills_keeps_what_was_recorded(tmp_path: Path, d
             assert any("No space left" in row["body"] for row in events)
             filler.unlink(missing_ok=True)
             await until(lambda: server.get("/readyz")[0] == 200)
+
+
+async def test_nobody_is_dialled_while_the_disk_takes_no_note_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    site = site_on(cluster, tmp_path, engines=REAL_ENGINES)
+    with small_disk(site.data_dir, 16) as disk:
+        async with trap_at(site.carrier) as trap, server_of(site) as server:
+            filler = await asyncio.to_thread(fill, disk)
+            for path in (site.data_dir / "dialled").glob("*.log"):
+                path.unlink()
+            body = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
+            assert server.ask("POST", "/api/v1/calls/outbound", body, KEY)[0] == 200
+            await until(lambda: "cannot be noted" in server.log.read_text())
+            await asyncio.sleep(3)
+            assert not trap.invites
+            attempts = await rows_of(site, "SELECT cause FROM attempts")
+            assert attempts == [{"cause": "not_dialled"}]  # and is not tried over and over
+            filler.unlink()
+            await until(lambda: trap.invites)
+            await asyncio.sleep(1)
+            assert len(trap.invites[NUMBER]) == 1
 
 
 async def ended(server: ServerProcess) -> dict[str, Any]:
