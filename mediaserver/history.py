@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mediaserver.db import Row, Tx, among
 from mediaserver.endings import end
@@ -72,13 +73,26 @@ _HAND_BACK = """
 UPDATE calls SET owner = :node, epoch = CASE WHEN epoch > :epoch THEN epoch ELSE :epoch END WHERE id = :id
 """
 
-_UNSURE = """
-SELECT id FROM calls WHERE direction = 'outbound'
-    AND (stage IN ('CLAIMED', 'ARMED') OR (stage IN ('QUEUED', 'HELD') AND not_before_ms <= {now}))
-ORDER BY position LIMIT :limit {lock}
+_DUE = """
+SELECT id FROM calls
+WHERE stage = 'QUEUED' AND trunk_id IN (SELECT t.id FROM trunks t) AND not_before_ms <= {now}
+LIMIT :limit {lock}
 """
 
-_LAST = "SELECT position, event_id FROM outbox ORDER BY position DESC LIMIT 1"
+_PAUSED = """
+SELECT id FROM calls WHERE batch_id IN (SELECT b.id FROM batches b WHERE b.status = 'PAUSED')
+    AND batch_id <> '' AND stage = 'HELD' AND not_before_ms <= {now}
+LIMIT :limit {lock}
+"""
+
+_CLAIMED = "SELECT id FROM calls WHERE stage = 'CLAIMED' AND lease_until_ms >= 0 LIMIT :limit {lock}"
+
+_ARMED = """
+SELECT id FROM calls WHERE stage = 'ARMED' AND lease_until_ms >= 0 AND direction = 'outbound'
+LIMIT :limit {lock}
+"""
+
+_LAST = "SELECT position, event_id FROM outbox WHERE position = (SELECT MAX(position) FROM outbox)"
 
 
 class HistoryChanged(StoreError):
@@ -242,7 +256,8 @@ def leave(tx: Tx, *, node_id: str) -> None:
 
 def doubt(tx: Tx, *, limit: int) -> int:
     """See `History.doubt`."""
-    rows = tx.rows(_UNSURE, limit=limit)
+    statements = (_DUE, _PAUSED, _CLAIMED, _ARMED)
+    rows = list(chain.from_iterable(tx.rows(statement, limit=limit) for statement in statements))
     for row in rows:
         end(tx, row["id"], Outcome(status=CallStatus.UNKNOWN, cause=RESTORED))
     if not rows:
