@@ -68,6 +68,10 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def calls(self) -> list[str]:
+        """The calls of which something is not written yet."""
+        return list(dict.fromkeys(entry.call_id for entry in self._entries))
+
     def note(
         self,
         call_id: str,

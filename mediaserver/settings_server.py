@@ -33,7 +33,7 @@ class ServerSettings(Table):
     trusted_proxies: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
-    drain_s: float = Field(default=30.0, ge=0, le=3600)
+    drain_s: float = Field(default=3600.0, ge=0, le=86_400)
 
     @field_validator("node_url", mode="before")
     @classmethod

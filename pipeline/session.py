@@ -233,7 +233,7 @@ class Session:
             return await self._recording.close()
         except RecordingError as error:
             self._minutes.fault_now("recording", str(error))
-            return None
+            return error.path
 
 
 def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> Ears:

@@ -77,6 +77,7 @@ class Call:
 
     `status` is the SIP code that ended it: of the refusal, 487 after a CANCEL, 200 after a BYE; 0 before.
     `early_media`: one side can be heard before the answer. `held`: either side has put the call on hold.
+    `definite`: the far end gave a final response to our INVITE; without one it may ring on.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Call:
         self.status = 0
         self.ended_by: Literal["local", "remote"] | None = None
         self.retry_after_s: int | None = None
+        self.definite = False
         self.early_media = False
         self._phone = phone
         self._invite = invite
@@ -302,7 +304,7 @@ class Call:
 
     def _end(self, event: InviteEnded, now: float) -> None:
         self.cause, self.status, self.ended_by = event.cause, event.status, event.by
-        self.retry_after_s = event.retry_after_s
+        self.retry_after_s, self.definite = event.retry_after_s, event.definite
         self._stream.attach(None, None)
         self._stream.on_timeout = None
         self._stream.close()

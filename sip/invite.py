@@ -61,6 +61,8 @@ class Invite:
 
     outgoing: bool
     state: InviteState
+    definite = False
+    """Whether the far end has given a final response to our INVITE."""
 
     def __init__(self, core: Core, settings: InviteSettings, *, call_id: str, peer: str = "") -> None:
         self.core = core
@@ -255,7 +257,7 @@ class Invite:
                 change.abandon(now)
         self._waiting = None
         self.close_dialogs()
-        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s))
+        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s, self.definite))
 
     def close_dialogs(self) -> None:
         """Stops listening for requests within the call."""

@@ -103,6 +103,7 @@ class OutgoingInvite(Invite):
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
+        self.definite = self.definite or response.status >= 200
         if response.status >= 300:
             self._refused(response, now)
         elif response.status >= 200:
@@ -144,6 +145,7 @@ class OutgoingInvite(Invite):
     # Within -----------------------------------------------------------------------------------------------
 
     def _send_invite(self, offer: bytes, now: float) -> None:
+        self.definite = False
         invitation = self._invitation
         target = invitation.targets[self._target]
         hop = self.egress.hop_of(target)
