@@ -15,6 +15,7 @@ from aiohttp import web
 from api.auth import SERVER
 from mediaserver.refusals import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
+from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.whip import Whip
 
 WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
@@ -40,7 +41,7 @@ REFUSALS: Mapping[type[Exception], type[Refused]] = {
     BadOffer: InvalidRequest,
     RoomError: InvalidRequest,
 }
-"""What a room says no with, as the API says it; the first that fits."""
+"""The first that fits."""
 
 _TOKEN_LIMIT = 32 * 1024
 _T = TypeVar("_T")
@@ -64,8 +65,8 @@ async def start(request: web.Request) -> web.Response:
     response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
     response.headers["Location"] = f"/rtc/whip/{session.id}"
     response.headers["ETag"] = f'"{session.id[:8]}"'
-    for url in server.settings.rooms.ice_servers:
-        response.headers.add("Link", f'<{url}>; rel="ice-server"')
+    for each in server.settings.rooms.ice_servers:
+        response.headers.add("Link", IceServer.parse(each).link())
     return response
 
 
@@ -98,12 +99,13 @@ async def _asked(work: Awaitable[_T]) -> _T:
     try:
         return await work
     except RoomError as error:
-        raise _refusal(error) from error
+        raise refusal_of(error) from error
     except BadOffer as error:
-        raise _refusal(error) from error
+        raise refusal_of(error) from error
 
 
-def _refusal(error: Exception) -> Refused:
+def refusal_of(error: Exception) -> Refused:
+    """What a room says no with, as the API says it."""
     kind = next(refused for ours, refused in REFUSALS.items() if isinstance(error, ours))
     return kind(str(error))
 

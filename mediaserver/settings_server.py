@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
+from mediaserver.settings_values import Address, Host, HttpUrl, IceServerText, Network, Ports, Secret, Table
 
 
 class ServerSettings(Table):
@@ -76,7 +76,7 @@ class RoomsSettings(Table):
     addresses: tuple[Host, ...] = ()
     public_address: Host | None = None
     max_calls: int = Field(default=100, ge=1, le=10_000)
-    ice_servers: tuple[str, ...] = ()
+    ice_servers: tuple[IceServerText, ...] = ()
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None
 
