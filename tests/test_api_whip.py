@@ -117,6 +117,19 @@ async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with rtc_client() as rtc:
+        url = await join(client, rtc, ticket.token)
+        await rtc.event("message")
+        await rtc.end()  # closes the connection; a browser's DELETE is overtaken like this
+        async with client.delete(url) as answer:
+            assert answer.status in (200, 404)
+        call = await report_of(client, ticket.room_name)
+    assert (call["endedBy"], call["hangupCause"]) == ("remote", "normal")
+
+
 async def test_the_api_hangs_a_web_call_up(web: Web) -> None:
     server, client = web
     ticket = invite(server)

@@ -93,7 +93,7 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
         report = await client.end()
     assert report["loudest"] > 1000
     assert ann.audio.stats.packets_sent == 25
-    await until(lambda: peer.state is PeerState.CLOSED)
+    await until(lambda: peer.state is PeerState.LEFT)
     await ann.hang_up()
     await ann.hang_up()
     assert listener.ends == ["hung_up"]

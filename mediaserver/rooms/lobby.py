@@ -101,7 +101,7 @@ class Lobby:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
         `InvalidRequest`, `Unavailable`."""
         self.check_open()
-        name = self._check(company_id, request)
+        name = _checked(self._directory, self._engines, company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
         room = Room(str(uuid.uuid4()), agent=agent, now=now)
@@ -122,11 +122,9 @@ class Lobby:
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
-    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
-        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving.
-
-        Raises `TokenRefused`, `RoomClosed`, `RoomFull`, `Unavailable`.
-        """
+    def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
+        """Where the bearer of `token` may come in now. Raises `TokenRefused`, `RoomClosed`, `RoomFull`,
+        `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
         if opened is None:
@@ -135,6 +133,12 @@ class Lobby:
             raise Unavailable("The server is draining")
         if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
+        return grant, opened
+
+    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
+        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
+        does, and `RoomFull` for a room with too many participants."""
+        grant, opened = self.admit(token)
         participant = Participant(
             grant.identity,
             name=grant.name,
@@ -241,7 +245,8 @@ class Lobby:
         if not up:
             opened.room.media_lost(person.participant, now)
             if not resumable:
-                self._goodbye(self._leave(opened, person, LeaveReason.MEDIA_FAILURE))
+                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, person, reason))
             return
         opened.room.active(person.participant, now)
         if person not in [seat.leg for seat in opened.bridge.seats]:
@@ -337,25 +342,25 @@ class Lobby:
         task.add_done_callback(self._goodbyes.discard)
         return task
 
-    # What a request is checked against ----------------------------------------------------------------------
-
-    def _check(self, company_id: str, request: WebCallRequest) -> str:
-        company = self._directory.company(company_id)
-        if company is None or not company.web_calls:
-            raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(request.agent_id)
-        if agent is None or agent.company != company_id:
-            raise NotFound(UNKNOWN_AGENT)
-        try:
-            self._engines.cast(agent.id)
-        except EngineMissing as missing:
-            raise Unavailable(f"Agent's engine is not available: {missing}") from None
-        check_agent(self._engines, agent, request.variables, request.metadata)
-        return agent.name
-
     def server_url(self) -> str:
         """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
+
+
+def _checked(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
+    """The name of the agent that is asked for."""
+    company = directory.company(company_id)
+    if company is None or not company.web_calls:
+        raise ScopeMissing(NO_WEB_CALLS)
+    agent = directory.agent(request.agent_id)
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    try:
+        engines.cast(agent.id)
+    except EngineMissing as missing:
+        raise Unavailable(f"Agent's engine is not available: {missing}") from None
+    check_agent(engines, agent, request.variables, request.metadata)
+    return agent.name
 
 
 def _new_call(opened: OpenRoom, agent_id: str) -> NewWebCall:

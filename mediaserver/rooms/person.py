@@ -64,6 +64,11 @@ class Person:
         """See `Leg`: a browser puts nobody on hold."""
         return False
 
+    @property
+    def left(self) -> bool:
+        """The far end has closed its connection: nobody lost anything."""
+        return any(peer.state is PeerState.LEFT for peer in self.peers)
+
     def new_peer(self) -> PeerTransport:
         """A peer connection of this person's; the first one carries the media's life."""
         stream, track = self._ids
