@@ -31,7 +31,7 @@ serve: .venv/.demo
 	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
 
 test: .venv/.dev
-	@.ci/system-packages sipp=sip-tester baresip chromium npm pg_ctlcluster=postgresql sox flite
+	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite
 	$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.dev

@@ -187,3 +187,16 @@ async def test_the_same_identity_from_elsewhere_takes_the_place(web: Web) -> Non
             await second.event("sound")
             await second.end()
         await first.end()
+
+
+async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token, encrypt=True) as sdk:
+        assert (await sdk.event("disconnected"))["reason"] == models.JOIN_FAILURE
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
+            await asyncio.sleep(0.05)
+    async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
+        call = await response.json()
+    assert (call["hangupCause"], call["endedBy"]) == ("incompatible", "remote")

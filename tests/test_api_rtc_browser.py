@@ -113,6 +113,22 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+async def test_an_application_that_encrypts_end_to_end_is_told(web: Web, version: str) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_page(version) as page:
+        told = await page.join_encrypted(url(client), ticket.token)
+        gone = await page.event("disconnected", timeout_s=1)
+        closes = await page.page.run("closed")
+    assert "publication" in told
+    assert gone["reason"] == models.JOIN_FAILURE
+    assert closes == ["end-to-end encryption is on in this client: the agent could not hear it"]
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
+            await asyncio.sleep(0.05)
+
+
 async def test_the_example_page_talks(web: Web, tmp_path: Path) -> None:
     server, client = web
     ticket = invite(server)

@@ -53,6 +53,7 @@ REASONS: Final[Mapping[LeaveReason, models.DisconnectReason]] = {
     LeaveReason.JOIN_FAILURE: models.JOIN_FAILURE,
     LeaveReason.SIGNAL_CLOSE: models.SIGNAL_CLOSE,
     LeaveReason.MEDIA_FAILURE: models.MEDIA_FAILURE,
+    LeaveReason.ENCRYPTED: models.JOIN_FAILURE,
 }
 
 
