@@ -8,6 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from api.auth import SERVER
+from api.whip import asked, token_of
 from mediaserver.refusals import UnknownKey
 from mediaserver.rooms.webcall import WebCallRequest
 
@@ -60,6 +61,13 @@ async def session(request: web.Request) -> web.Response:
             "agentName": agent.name,
         }
     )
+
+
+@routes.delete("/talk/{agent}/session")
+async def give_back(request: web.Request) -> web.Response:
+    """The visitor has thought better of it before joining: nothing is kept open for them."""
+    await asked(request.app[SERVER].lobby.withdraw(token_of(request)))
+    return web.Response(status=204)
 
 
 def _agent_id(text: str) -> str:

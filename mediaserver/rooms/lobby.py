@@ -35,7 +35,7 @@ from mediaserver.rooms.opus import RATE_HZ
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
-from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
+from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room, RoomState
 from mediaserver.rooms.speakers import LOOK_S
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
@@ -111,6 +111,12 @@ class Lobby:
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
         return Invitation(self.server_url(), room.name, self.mint(grant), identity)
+
+    async def withdraw(self, token: str) -> None:
+        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        opened = self._rooms.get(self.verify(token).room)
+        if opened is not None and opened.room.state is RoomState.EMPTY:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
 
     def mint(self, grant: tokens.Grant) -> str:
         """A token for one more participant of a room: a supervisor, somebody's second device."""
