@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from livekit.protocol import models
 
 from api.rtc import SESSIONS
+from mediaserver.rooms.tokens import Grant
 from mediaserver.server import Server
 from tests.support.chromium import chromium
 from tests.support.livekit_page import NEWEST, OLDER, SdkPage, livekit_client, recognised, sdk_page
@@ -111,6 +112,15 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -
     async with asyncio.timeout(30):
         while app[SESSIONS]._sessions:
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+async def test_an_application_is_told_that_the_room_is_over(web: Web, version: str) -> None:
+    server, client = web
+    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    async with sdk_page(version) as page:
+        told = await page.outcome(f"join({url(client)!r}, {over!r})")
+    assert told.endswith("requested room does not exist: the room is over, or was never opened here")
 
 
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
