@@ -308,6 +308,21 @@ async def test_a_room_that_nobody_joins_is_given_up(web: Web) -> None:
     assert lobby.rooms == 0
 
 
+async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_there(web: Web) -> None:
+    server, client = web
+    unvisited, visited = invite(server), invite(server)
+    url = f"/talk/{AGENT}/session"
+    async with client.delete(url) as answer:
+        assert answer.status == 401
+    async with rtc_client() as rtc:
+        await join(client, rtc, visited.token)
+        await rtc.event("message")
+        for ticket in (unvisited, visited, unvisited):
+            async with client.delete(url, headers=bearer(ticket.token)) as answer:
+                assert answer.status == 204
+        assert list(server.lobby._rooms) == [visited.room_name]
+
+
 async def test_the_talk_page_is_served_whole_and_gives_no_token_away(web: Web) -> None:
     _, client = web
     async with client.get(f"/talk/{AGENT}") as answer:
