@@ -55,6 +55,8 @@ class DataLink(RoomObserver):
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
         """Packets for the client that its channel did not take."""
+        self.on_encrypted: Callable[[], None] = lambda: None
+        """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
         self._room = room
         self._participant = participant
@@ -108,7 +110,9 @@ class DataLink(RoomObserver):
 
     def _for_agent(self, packet: models.DataPacket, now: float) -> None:
         kind = packet.WhichOneof("value")
-        if kind == "stream_header" and packet.stream_header.topic == CHAT:
+        if kind == "encrypted_packet":
+            self.on_encrypted()
+        elif kind == "stream_header" and packet.stream_header.topic == CHAT:
             self._streams.begin(packet.stream_header, now)
         elif kind == "stream_chunk":
             self._streams.add(packet.stream_chunk, now)
