@@ -117,12 +117,15 @@ class Dispatch:
 
     async def renew_once(self) -> None:
         """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
+        asking = asyncio.create_task(self._renew(), name="renewal")
         try:
-            async with asyncio.timeout(self._lease_ms / 3000):
-                renewals = await self._renew()
-        except TimeoutError:
-            self._database_failed("it does not answer")
-            return
+            await asyncio.wait({asking}, timeout=self._lease_ms / 2000)
+            if not asking.done():  # it may yet: what was asked stays asked
+                self._database_failed("it does not answer")
+            renewals = await asking
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
         except StoreError as error:
             self._database_failed(str(error))
             return
