@@ -72,6 +72,18 @@ class _EngineFigures(Collector):
         yield from (requests, failures, breakers)
 
 
+class _LostLines(Collector):
+    """Log lines that nobody will read."""
+
+    def __init__(self, lost: Callable[[], int]) -> None:
+        self._lost = lost
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`."""
+        text = "Log lines lost for want of a reader"
+        yield CounterMetricFamily("mediaserver_log_lines_lost", text, value=self._lost())
+
+
 class Metrics:
     """Every metric of one server; `exposition()` is the body of `GET /metrics`."""
 
@@ -124,6 +136,10 @@ class Metrics:
     def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
         """Shows how the engines do, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))
+
+    def watch_log(self, lost: Callable[[], int]) -> None:
+        """Shows how many lines of the log were lost, whenever somebody looks."""
+        self.registry.register(_LostLines(lost))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
         """Shows how many calls the ledger holds in each stage."""

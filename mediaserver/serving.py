@@ -30,7 +30,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 async def run(settings: Settings, build: BuildApp) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
-    logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
+    lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
+    logs.take_over()
     stop, now = asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:
@@ -42,6 +43,7 @@ async def run(settings: Settings, build: BuildApp) -> int:
         loop.add_signal_handler(number, signalled)
     try:
         server = Server(settings)
+        server.metrics.watch_log(lambda: lines.lost)
         await _live(server, build, stop, now)
     except (MediaServerError, SipError, OSError, ValueError) as error:
         log.critical("server cannot run", extra={"reason": str(error)})

@@ -287,16 +287,19 @@ async def until_final(
 
 
 class ServerProcess:
-    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file."""
+    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file, or
+    goes to the descriptor `output`."""
 
-    def __init__(self, site: Site, *arguments: str, cwd: Path | None = None) -> None:
+    def __init__(
+        self, site: Site, *arguments: str, cwd: Path | None = None, output: int | None = None
+    ) -> None:
         self.site = site
         self.log = site.path.with_suffix(".log")
         command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
         with self.log.open("wb") as log:
             environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
+                command, stdout=output or log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
             )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -347,9 +350,11 @@ def _body(content: bytes) -> Any:
 
 
 @contextmanager
-def serving(site: Site, *arguments: str, cwd: Path | None = None) -> Iterator[ServerProcess]:
+def serving(
+    site: Site, *arguments: str, cwd: Path | None = None, output: int | None = None
+) -> Iterator[ServerProcess]:
     """A server process that is gone when the block ends."""
-    server = ServerProcess(site, *arguments, cwd=cwd)
+    server = ServerProcess(site, *arguments, cwd=cwd, output=output)
     try:
         yield server
     finally:
