@@ -111,6 +111,8 @@ class Metrics:
         self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))
         self.journal_backlog = self._gauge("journal_backlog", "Call events not yet in the database")
         self.journal_dropped = self._counter("journal_dropped", "Call events given up for want of a database")
+        self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
+        self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:
@@ -125,6 +127,14 @@ class Metrics:
     def webhook_attempted(self, outcome: str, duration_ms: int) -> None:
         """Counts one webhook request: "delivered", "retried" or "dead"."""
         self.webhook_attempts.labels(outcome).inc()
+
+    def http_refused(self, reason: str) -> None:
+        """Counts a connection that was not taken: "all", "address" or "descriptors"."""
+        self._http_refused.labels(reason).inc()
+
+    def http_late(self, what: str) -> None:
+        """Counts a "head", a "body" or the reading of an "answer" that took too long."""
+        self._http_late.labels(what).inc()
 
     def show_sip(self, stats: Any) -> None:
         """Shows the SIP endpoint's own counters (a dataclass of numbers) as they stand."""

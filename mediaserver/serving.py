@@ -10,8 +10,10 @@ from typing import Any
 
 from aiohttp import web
 
+from mediaserver import descriptors
 from mediaserver import logging as logs
 from mediaserver.errors import MediaServerError
+from mediaserver.http_server import HttpServer
 from mediaserver.server import Server
 from mediaserver.settings import Settings, split_address
 from sip.errors import SipError
@@ -22,9 +24,6 @@ BuildApp = Callable[[Server], web.Application]
 
 EXIT_START = 1
 
-URL_LIMIT = 64 * 1024
-"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,6 +31,7 @@ async def run(settings: Settings, build: BuildApp) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
+    log.info("open files", extra={"limit": descriptors.raise_limit()})
     stop, now = asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:
@@ -54,28 +54,23 @@ async def run(settings: Settings, build: BuildApp) -> int:
 
 async def _live(server: Server, build: BuildApp, stop: asyncio.Event, now: asyncio.Event) -> None:
     """The server's life: HTTP answers before everything else is up, and until everything else is down."""
-    http = web.AppRunner(
+    settings, metrics = server.settings, server.metrics
+    http = HttpServer(
         build(server),
-        access_log=None,
-        shutdown_timeout=2.0,
-        max_line_size=URL_LIMIT,
-        max_field_size=URL_LIMIT,
+        settings.server,
+        ceiling=descriptors.http_ceiling(settings.sip.max_calls, descriptors.limit()),
+        refused=metrics.http_refused,
+        late=metrics.http_late,
     )
     try:
-        await http.setup()
-        await _listen(http, server.settings.server.http)
+        listening = await http.start(*split_address(settings.server.http))
+        log.info("http listening", extra={"address": listening})
         await _until(server.start(), stop)
         await stop.wait()
         await _until(server.drain(), now)
     finally:
         await server.close()
-        await http.cleanup()
-
-
-async def _listen(http: web.AppRunner, address: str) -> None:
-    host, port = split_address(address)
-    await web.TCPSite(http, host, port).start()
-    log.info("http listening", extra={"address": [f"{bound[0]}:{bound[1]}" for bound in http.addresses]})
+        await http.close()
 
 
 async def _until(work: Coroutine[Any, Any, object], stop: asyncio.Event) -> None:
