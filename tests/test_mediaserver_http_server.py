@@ -13,12 +13,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from resource import RLIMIT_NOFILE, prlimit
 
+import aiohttp
 import pytest
+from livekit.protocol import rtc
 
 from mediaserver.http_deadlines import CLOSING_S, HttpDeadlines, HttpPatience, Overdue, Progress
+from tests.support.api_site import WEB_KEY, write_api_site
 from tests.support.half_sent import BODY, CHUNKS, HEAD, Client, closed, error, several, status
 from tests.support.raw_call import RawCall
-from tests.support.server import REAL_ENGINES, SPEECH_KEY, ServerProcess, Site, serving, write_site
+from tests.support.server import (
+    OUTBOUND,
+    REAL_ENGINES,
+    SPEECH_KEY,
+    ServerProcess,
+    Site,
+    serving,
+    write_site,
+)
 from tests.support.stalling import packets_heard
 from tests.test_mediaserver_hostile import LONG, STORYTELLER, TELLS
 
@@ -140,6 +151,34 @@ async def test_a_client_that_leaves_is_no_failure(server: ServerProcess) -> None
     log = server.log.read_text()
     assert "Traceback" not in log
     assert len(log.splitlines()) < 20
+
+
+@pytest.mark.peer
+async def test_a_websocket_is_not_timed(tmp_path: Path) -> None:
+    site = write_api_site(tmp_path, engines=REAL_ENGINES, more="http_head_s = 1\nhttp_body_s = 1\n")
+    with serving(site) as server:
+        await asyncio.to_thread(server.wait_ready, 90)
+        body = {"agentId": OUTBOUND, "metadata": {"promptVariables": {"name": "Bo"}}}
+        _, told = await asyncio.to_thread(server.ask, "POST", "/api/v1/web-calls/connect", body, WEB_KEY)
+        async with (
+            aiohttp.ClientSession(f"http://127.0.0.1:{site.http}") as http,
+            http.ws_connect("/rtc", params={"access_token": told["participantToken"]}) as room,
+        ):
+            assert await told_of(room, "join")
+            await asyncio.sleep(5)
+            await room.send_bytes(rtc.SignalRequest(ping_req=rtc.Ping(timestamp=1)).SerializeToString())
+            assert await told_of(room, "pong_resp")
+
+
+async def told_of(room: aiohttp.ClientWebSocketResponse, what: str) -> bool:
+    """Reads until the server says `what`; False: it closed."""
+    async with asyncio.timeout(20):
+        async for message in room:
+            response = rtc.SignalResponse()
+            response.ParseFromString(message.data)
+            if response.WhichOneof("message") == what:
+                return True
+    return False
 
 
 # Caps -----------------------------------------------------------------------------------------------------
