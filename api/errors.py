@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+import aiohttp
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from mediaserver.errors import CalledTooRecently, RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
@@ -22,6 +24,7 @@ from mediaserver.refusals import (
     ScopeMissing,
     TooLarge,
     TooMany,
+    TooSlow,
     Unavailable,
     UnknownKey,
     Unprocessable,
@@ -35,6 +38,7 @@ STATUS: Mapping[type[Exception], int] = {
     ScopeMissing: 403,
     Forbidden: 403,
     NotFound: 404,
+    TooSlow: 408,
     Conflict: 409,
     RepeatedDifferently: 409,
     RuleBroken: 400,
@@ -49,6 +53,9 @@ STATUS: Mapping[type[Exception], int] = {
 }
 
 _STORE_RETRY_S = 5
+
+UNREADABLE = (web.RequestPayloadError, aiohttp.ClientPayloadError, HttpProcessingError)
+"""What aiohttp makes of a body that is none."""
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -90,10 +97,18 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return error_response(error.status, error.reason, keep)
     except Exception as error:
         answer = refusal(error)
+        if isinstance(error, UNREADABLE) or _left(request, error):
+            return error_response(400, "The body of the request cannot be read")
         if answer is None:
             log.exception("request failed", extra={"method": request.method, "route": _route(request)})
             return error_response(500, "Internal server error")
         return answer
+
+
+def _left(request: web.Request, error: Exception) -> bool:
+    """Whether the client is gone, which is no failure of ours; what it is answered, nobody reads."""
+    transport = request.transport
+    return isinstance(error, ConnectionError) and (transport is None or transport.is_closing())
 
 
 def _route(request: web.Request) -> str:

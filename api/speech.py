@@ -22,7 +22,7 @@ from api.parsing import complaint, json_object
 from api.peer import neighbourhood
 from mediaserver.errors import SpeechFailed
 from mediaserver.limits import RateLimit
-from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, UnknownKey, Unprocessable
+from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, TooSlow, UnknownKey, Unprocessable
 from mediaserver.speech.service import Speaker, SpeechRequest, SpokenFile, Upload
 
 log = logging.getLogger(__name__)
@@ -217,6 +217,8 @@ async def _uploaded(request: web.Request, *, limit: int) -> AsyncIterator[Form]:
         try:
             async for part in _parts(request):
                 await _take(form, part)
+        except TooSlow:
+            raise
         except UNREADABLE:
             raise InvalidRequest("The form cannot be read") from None
         yield form

@@ -20,6 +20,9 @@ STATIC = Path(__file__).parent / "static"
 TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
 """Where an application keeps how many visitors there are."""
 
+_PARTS = frozenset(path.name for path in (STATIC / "talk").iterdir())
+"""Known before the first request: the event loop does not look at the disk."""
+
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
@@ -43,10 +46,10 @@ async def page(request: web.Request) -> web.StreamResponse:
 @routes.get("/static/talk/{name:[a-z]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
     """A module or the style of the page."""
-    path = STATIC / "talk" / request.match_info["name"]
-    if not path.is_file():
+    name = request.match_info["name"]
+    if name not in _PARTS:
         raise web.HTTPNotFound
-    return web.FileResponse(path, headers=_HEADERS)
+    return web.FileResponse(STATIC / "talk" / name, headers=_HEADERS)
 
 
 @routes.post("/talk/{agent}/session")

@@ -41,6 +41,7 @@ def load_or_exit(
         if writes:
             make_data_dir(config, settings)
         cache_kernels(Path(settings.server.data_dir))
+        os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
         if engines:
             load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
     except SettingsError as error:

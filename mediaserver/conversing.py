@@ -186,12 +186,7 @@ class LiveConversation(SessionObserver):
         if not self.part.records:
             return None
         path = self.floor.recordings / f"{self.call_id}.wav"
-        try:
-            return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
-        except OSError as error:
-            log.error("call goes on unrecorded", extra={**self.fields(), "reason": str(error)})
-            self.unrecorded(error)
-            return None
+        return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
 
     def unrecorded(self, error: Exception) -> None:
         """Some of the call is not in its recording, or none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import shutil
 import socket
 import statistics
@@ -16,7 +15,7 @@ from typing import Any
 from av.codec import Codec
 from av.error import FFmpegError
 
-from mediaserver import private
+from mediaserver import descriptors, private
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
 from mediaserver.rooms.errors import RoomError
@@ -255,14 +254,13 @@ def disk_finding(settings: Settings) -> Finding:
 
 
 def limits_finding(settings: Settings) -> Finding:
-    """Open files: two sockets and a recording for each call."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.sip.max_calls * 3 + 200
-    if soft < needed and soft != resource.RLIM_INFINITY:
-        return Finding(
-            "open files", False, f"limit {soft}, {needed} for sip.max_calls: raise it (ulimit -n {needed})"
-        )
-    return Finding("open files", True, f"limit {soft}, {needed} needed")
+    """Open files: what calls and connections may need, and the limit that the server raises its own to."""
+    most = descriptors.highest()
+    needed = descriptors.needed(settings.sip.max_calls, settings.server.http_connections)
+    if most < needed:
+        text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
+        return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
+    return Finding("open files", True, f"limit {most}, {needed} needed")
 
 
 async def clock_finding() -> Finding:

@@ -6,6 +6,9 @@ the one place that every line passes; `MASKED_FIELDS` is the list. Of an excepti
 raised and of which kind it is: the texts of foreign ones quote the values they are about. So do the lines of
 libraries (aioice tells every client's address): they count from warnings on, with addresses and numbers
 masked.
+
+Nobody waits for who reads the log (`mediaserver.line_writer`), and Python's own words go the same way
+(`take_over`).
 """
 
 from __future__ import annotations
@@ -17,12 +20,16 @@ import logging
 import os
 import re
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from types import TracebackType
+from typing import Any, Final, cast
 
 from mediaserver.errors import StoreError
+from mediaserver.line_writer import LineWriter
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -62,13 +69,20 @@ _ADDRESS = re.compile(
 _OURS = ("api", "mediaserver", "pipeline", "sip")
 
 
-def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | None = None) -> None:
-    """Sends every log line of the process to `stream` (standard error), as JSON objects or as plain text."""
-    sink = logging.StreamHandler(stream or sys.stderr)
-    sink.setFormatter(JsonLines() if as_json else PlainLines())
+STDERR: Final = 2
+
+
+def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) -> LineWriter:
+    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text. What is
+    waiting at the end of the process is written then, as far as its reader takes it."""
     root = logging.getLogger()
+    for each in root.handlers:
+        if isinstance(each, LineHandler):
+            each.close()
+    sink = LineHandler(fd, JsonLines() if as_json else PlainLines())
     root.handlers[:] = [sink]
     set_level(level)
+    return sink.writer
 
 
 def set_level(level: str) -> None:
@@ -76,6 +90,46 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level.upper())))
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
+
+
+def take_over() -> None:
+    """Makes lines of what Python itself would write to standard error, and wait for: for a process of ours,
+    once."""
+    warnings.showwarning = cast(Any, _warned)  # takes where to write as well, which is ours to know
+    sys.excepthook = _ended
+    sys.unraisablehook = _not_raised
+    threading.excepthook = _thread_ended
+
+
+class LineHandler(logging.Handler):
+    """Writes lines by a `LineWriter`, `writer`, which ends with the handler."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.writer = LineWriter(fd, told=self._told)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler.emit`."""
+        try:
+            line = self.format(record)
+        except Exception:  # of a field's own `str`: whoever logs must not fail for it
+            line = self.format(_record(logging.ERROR, "line cannot be written", logger=record.name))
+        self.writer.write(line)
+
+    def close(self) -> None:
+        """See `logging.Handler.close`; waits for the reader for `line_writer.CLOSE_S` at most."""
+        self.writer.close()
+        super().close()
+
+    def _told(self, count: int) -> str:
+        return self.format(_record(logging.ERROR, "log lines lost", lines=count))
+
+
+def _record(level: int, message: str, **extra: Any) -> logging.LogRecord:
+    record = log.makeRecord(log.name, level, "", 0, message, (), None)
+    vars(record).update(extra)
+    return record
 
 
 def mask(name: str, value: Any) -> Any:
@@ -185,6 +239,25 @@ def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> No
         log.error("unhandled exception", exc_info=error, extra={"task": name})
     else:
         log.error("event loop complains", extra={"task": name, "what": sorted(context)})
+
+
+def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
+    """What `warnings.showwarning` is replaced by."""
+    extra = {"kind": category.__name__, "place": f"{filename}:{lineno}", "reason": str(message)}
+    log.warning("python warns", extra=extra)
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    log.critical("process ends", exc_info=(kind, error, trace))
+
+
+def _thread_ended(args: threading.ExceptHookArgs) -> None:
+    name = args.thread.name if args.thread is not None else ""
+    log.error("thread ended", exc_info=args.exc_value, extra={"thread_name": name})
+
+
+def _not_raised(args: sys.UnraisableHookArgs) -> None:
+    log.error("unhandled exception", exc_info=args.exc_value, extra={"task": ""})
 
 
 def _time(record: logging.LogRecord) -> str:

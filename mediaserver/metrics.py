@@ -72,6 +72,18 @@ class _EngineFigures(Collector):
         yield from (requests, failures, breakers)
 
 
+class _LostLines(Collector):
+    """Log lines that nobody will read."""
+
+    def __init__(self, lost: Callable[[], int]) -> None:
+        self._lost = lost
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`."""
+        text = "Log lines lost for want of a reader"
+        yield CounterMetricFamily("mediaserver_log_lines_lost", text, value=self._lost())
+
+
 class Metrics:
     """Every metric of one server; `exposition()` is the body of `GET /metrics`."""
 
@@ -108,6 +120,8 @@ class Metrics:
             ("by", "standing"),
         )
         self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
+        self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
+        self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:
@@ -123,6 +137,14 @@ class Metrics:
         """Counts one webhook request: "delivered", "retried" or "dead"."""
         self.webhook_attempts.labels(outcome).inc()
 
+    def http_refused(self, reason: str) -> None:
+        """Counts a connection that was not taken: "all", "address" or "descriptors"."""
+        self._http_refused.labels(reason).inc()
+
+    def http_late(self, what: str) -> None:
+        """Counts a "head", a "body" or the reading of an "answer" that took too long."""
+        self._http_late.labels(what).inc()
+
     def show_sip(self, stats: Any) -> None:
         """Shows the SIP endpoint's own counters (a dataclass of numbers) as they stand."""
         for field in dataclasses.fields(stats):
@@ -133,6 +155,10 @@ class Metrics:
     def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
         """Shows how the engines do, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))
+
+    def watch_log(self, lost: Callable[[], int]) -> None:
+        """Shows how many lines of the log were lost, whenever somebody looks."""
+        self.registry.register(_LostLines(lost))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
         """Shows how many calls the ledger holds in each stage."""

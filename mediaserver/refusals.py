@@ -24,6 +24,10 @@ class TooLarge(Refused):
     """More was sent than is taken: octets, or seconds of audio."""
 
 
+class TooSlow(Refused, TimeoutError):
+    """The body of a request did not come in time. It ends whatever reads the body as a time-out does."""
+
+
 class UnknownKey(Refused):
     """No key, or one that this server does not know."""
 

@@ -15,8 +15,10 @@ from typing import Any
 
 from aiohttp import web
 
+from mediaserver import descriptors
 from mediaserver import logging as logs
 from mediaserver.errors import MediaServerError, SettingsError
+from mediaserver.http_server import HttpServer
 from mediaserver.server import Server
 from mediaserver.settings import Settings, split_address
 from sip.errors import SipError
@@ -29,9 +31,6 @@ Reread = Callable[[], Settings]
 """Reads the configuration again. Raises `SettingsError`."""
 
 EXIT_START = 1
-
-URL_LIMIT = 64 * 1024
-"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -51,7 +50,9 @@ class Signals:
 
 async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
-    logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
+    lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
+    logs.take_over()
+    log.info("open files", extra={"limit": descriptors.raise_limit()})
     signals = Signals()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(logs.unhandled)
@@ -60,6 +61,7 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
     loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
     try:
         server = Server(settings)
+        server.metrics.watch_log(lambda: lines.lost)
         await _live(server, build, signals, reread)
     except (MediaServerError, SipError, OSError, ValueError) as error:
         log.critical("server cannot run", extra={"reason": str(error)})
@@ -70,28 +72,23 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
 
 async def _live(server: Server, build: BuildApp, signals: Signals, reread: Reread) -> None:
     """The server's life: HTTP answers before everything else is up, and until everything else is down."""
-    http = web.AppRunner(
+    settings, metrics = server.settings, server.metrics
+    http = HttpServer(
         build(server),
-        access_log=None,
-        shutdown_timeout=2.0,
-        max_line_size=URL_LIMIT,
-        max_field_size=URL_LIMIT,
+        settings.server,
+        ceiling=descriptors.http_ceiling(settings.sip.max_calls, descriptors.limit()),
+        refused=metrics.http_refused,
+        late=metrics.http_late,
     )
     try:
-        await http.setup()
-        await _listen(http, server.settings.server.http)
+        listening = await http.start(*split_address(settings.server.http))
+        log.info("http listening", extra={"address": listening})
         await _until(server.start(), signals.stop)
         await _until(_reload_when_asked(server, signals.reload, reread), signals.stop)
         await _until(server.drain(), signals.now)
     finally:
         await server.close()
-        await http.cleanup()
-
-
-async def _listen(http: web.AppRunner, address: str) -> None:
-    host, port = split_address(address)
-    await web.TCPSite(http, host, port).start()
-    log.info("http listening", extra={"address": [f"{bound[0]}:{bound[1]}" for bound in http.addresses]})
+        await http.close()
 
 
 async def _reload_when_asked(server: Server, asked: asyncio.Event, reread: Reread) -> None:

@@ -28,6 +28,11 @@ class ServerSettings(Table):
     admin_key: Secret | None = None
     secret_key: Secret | None = None
     requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
+    http_connections: int = Field(default=4096, ge=1, le=1_000_000)
+    http_connections_per_address: int = Field(default=512, ge=1, le=1_000_000)
+    http_head_s: float = Field(default=15.0, gt=0, le=3600)
+    http_body_s: float = Field(default=20.0, gt=0, le=3600)
+    http_body_bytes_per_s: int = Field(default=500, ge=1, le=1_000_000)
     allow_networks: tuple[Network, ...] = ()
     metrics_networks: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()

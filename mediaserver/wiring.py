@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mediaserver import descriptors
 from mediaserver.engines import AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
@@ -92,6 +93,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         max_calls=settings.max_calls,
         user_agent=settings.user_agent,
         tls_server=_tls_context(settings),
+        descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
     )
 
 

@@ -27,7 +27,7 @@ class EndpointSettings:
     """`udp`, `tcp`, `tls` are "host:port" to bind (port 0: any free one) or None. `rtp_ports`: first and
     last. `public_address` is what others are told instead of our own (static NAT). `tls` needs
     `tls_server`, the context with our certificate; trunks over TLS are checked with `tls_client`, by default
-    against the system's authorities."""
+    against the system's authorities. Connections of peers get no descriptor from `descriptor_ceiling` on."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -36,6 +36,7 @@ class EndpointSettings:
     public_address: str | None = None
     max_calls: int = 1000
     user_agent: str = "openline-mediaserver"
+    descriptor_ceiling: int | None = None
     tls_server: ssl.SSLContext | None = None
     tls_client: ssl.SSLContext | None = None
 
@@ -50,6 +51,7 @@ class Driver:
             message=self._message,
             failed=self._transmission_failed,
             refused=self._transmission_refused,
+            ceiling=settings.descriptor_ceiling,
         )
         self.local = LocalAddresses(
             self.transport.addresses,

@@ -12,11 +12,13 @@ import itertools
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from sip.errors import MalformedMessage
 from sip.hop import Hop, Transmission
+from sip.listening import StreamListener, bind_streams
 from sip.message import Request, Response
 from sip.names import Names
 from sip.stream import PONG, KeepAlive, StreamParser
@@ -108,6 +110,38 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+class _StreamDoor:
+    """Where connections of one listener go (`sip.listening.Door`): TLS is shaken hands on first."""
+
+    def __init__(self, owner: Transport, transport_name: str, tls: ssl.SSLContext | None) -> None:
+        self._owner = owner
+        self._name = transport_name
+        self._tls = tls
+
+    def refusal(self, host: str) -> str:
+        """See `Door`."""
+        return self._owner.refusal(host)
+
+    def take(self, connection: socket.socket, host: str) -> None:
+        """See `Door`."""
+        self._owner.run(self._connect(connection))
+
+    def turn_away(self, connection: socket.socket, reason: str) -> None:
+        """See `Door`: without a word, which a client of SIP would not look for."""
+
+    async def _connect(self, connection: socket.socket) -> None:
+        owner = self._owner
+        try:
+            await owner.loop.connect_accepted_socket(
+                lambda: owner.accepted(self._name),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else CONNECT_TIMEOUT_S,
+            )
+        except OSError:  # ssl.SSLError and TimeoutError are ones
+            connection.close()
+
+
 class Transport:
     """Sends `Transmission`s and hands over what arrives. Must be used from the loop's thread."""
 
@@ -118,9 +152,11 @@ class Transport:
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
         refused: Callable[[Transmission, str], None],
+        ceiling: int | None = None,
     ) -> None:
         """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
-        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address."""
+        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address.
+        Peers' connections get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
         self._datagram = datagram
@@ -129,7 +165,8 @@ class Transport:
         self._refused = refused
         self._client_tls: ssl.SSLContext | None = None
         self._udp: asyncio.DatagramTransport | None = None
-        self._servers: list[asyncio.Server] = []
+        self._ceiling = ceiling
+        self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
         self._connections: dict[int, _Connection] = {}
         self._dialled: dict[tuple[str, str, int], _Connection] = {}
@@ -152,13 +189,11 @@ class Transport:
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds "tcp", or "tls" with its context. Raises OSError."""
-
-        def accepted() -> _Connection:
-            return _Connection(self, name, next(self._numbers), dialled=False)
-
-        server = await self.loop.create_server(accepted, host, port, ssl=tls, backlog=512)
-        self._servers.append(server)
-        self.addresses[name] = server.sockets[0].getsockname()[:2]
+        for bound in await bind_streams(host, port):
+            door = _StreamDoor(self, name, tls)
+            listener = StreamListener(name, bound, door, ceiling=self._ceiling)
+            self._listeners.append(listener)
+            self.addresses.setdefault(name, listener.address)
 
     def use_tls(self, context: ssl.SSLContext) -> None:
         """The context of connections that we open; without one TLS destinations fail."""
@@ -168,8 +203,8 @@ class Transport:
         """Closes everything; what was handed over before has left where the peer reads it."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, self.names.close(), return_exceptions=True)
@@ -239,9 +274,7 @@ class Transport:
             self._fail(transmission)
             return
         self._waiting[place] = [transmission]
-        task = self.loop.create_task(self._reach(hop))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.run(self._reach(hop))
 
     async def _reach(self, hop: Hop) -> None:
         """Looks up a name or opens a connection, then sends what has waited for it."""
@@ -290,11 +323,26 @@ class Transport:
 
     # Connections ------------------------------------------------------------------------------------------
 
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work`, which ends with the transport at the latest."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def accepted(self, transport_name: str) -> _Connection:
+        """A connection that a peer has opened."""
+        return _Connection(self, transport_name, next(self._numbers), dialled=False)
+
+    def refusal(self, host: str) -> str:
+        """Why a connection of `host` is too many; "" for one that is not."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            return "all"
+        same = sum(each.source.host == host for each in self._connections.values())
+        return "address" if same >= MAX_CONNECTIONS_PER_HOST else ""
+
     def connection_opened(self, connection: _Connection) -> bool:
         """False: there are too many, in all or of that host."""
-        host = connection.source.host
-        same = sum(each.source.host == host for each in self._connections.values())
-        if len(self._connections) >= MAX_CONNECTIONS or same >= MAX_CONNECTIONS_PER_HOST:
+        if self.refusal(connection.source.host):
             return False
         self._connections[connection.number] = connection
         if self._sweep is None:

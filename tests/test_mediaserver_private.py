@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -111,13 +110,15 @@ def test_a_link_among_the_recordings_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    """What is logged by a server that was told to log at `info`."""
-    root, stream = logging.getLogger(), io.StringIO()
+def written(tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Gives, once, what is logged by a server that was told to log at `info`."""
+    root, path = logging.getLogger(), tmp_path / "log"
     loggers = [root, *(logging.getLogger(name) for name in ("api", "mediaserver", "pipeline", "sip"))]
     before = root.handlers[:], [each.level for each in loggers]
-    logs.configure(level="info", stream=stream)
-    yield stream
+    with path.open("wb") as file:
+        writer = logs.configure(level="info", fd=file.fileno())
+        yield lambda: path.read_text() if writer.close() else ""
+        writer.close()
     root.handlers[:] = before[0]
     for logger, level in zip(loggers, before[1], strict=True):
         logger.setLevel(level)
@@ -127,13 +128,13 @@ def written() -> Iterator[io.StringIO]:
     "library", ["aioice.ice", "aioice.turn", "aiortc.rtcpeerconnection", "livekit", "mcp"]
 )
 def test_a_library_is_heard_from_warnings_on_and_tells_nobodys_address(
-    written: io.StringIO, library: str
+    written: Callable[[], str], library: str
 ) -> None:
     said = "Check ('%s', 5060) -> ('%s', 9) for %s at 12:34:56"
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
         logging.getLogger(library).log(level, said, "203.0.113.9", "2001:db8::7", "+14155550123")
     logging.getLogger("mediaserver.serving").info("server stopped")
-    warning, own = (json.loads(line) for line in written.getvalue().splitlines())
+    warning, own = (json.loads(line) for line in written().splitlines())
     masked = "Check ('(address)', 5060) -> ('(address)', 9) for …23 at 12:34:56"
     assert (warning["level"], warning["message"]) == ("warning", masked)
     assert own["message"] == "server stopped"

@@ -140,30 +140,33 @@ async def test_closing_twice_is_closing_once(writer: RecordingWriter, tmp_path: 
     assert len(read(tmp_path / "a.wav")) == 0
 
 
-async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path) -> None:
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Path]:
+    """A path whose disk hangs until `freed`."""
+    path = tmp_path / "hanging.wav"
+    os.mkfifo(path)
+    yield path
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+async def freed(path: Path) -> None:
+    """The disk is back, as soon as the writer waits for it; a pipe takes no recording, though."""
+    os.close(await asyncio.to_thread(os.open, path, os.O_RDONLY))
+
+
+async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path, hanging: Path) -> None:
     writer = RecordingWriter(max_waiting=2)
     writer.start()
-    gate = threading.Event()
-    blocking = writer.open(tmp_path / "b.wav", rate_hz=RATE_HZ, now=0.0)
-    append = writer._files[blocking].append
+    blocking = writer.open(hanging, rate_hz=RATE_HZ, now=0.0)
     recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
-    file = writer._files[blocking]
-    writer._files[blocking] = type(  # the disk hangs while this file is written
-        "Hanging",
-        (),
-        {
-            "append": lambda self, block: (gate.wait(10), append(block)),
-            "close": file.close,
-            "failure": file.failure,
-        },
-    )()
     for tick in range(110):
         blocking.agent(frame(1), tick * 0.02)
     for tick in range(500):
         recording.agent(frame(7), tick * 0.02)
     assert recording.lost_blocks > 0
-    gate.set()
-    await blocking.close()
+    await freed(hanging)
+    with pytest.raises(RecordingError, match=r"hanging\.wav"):
+        await blocking.close()
     stereo = read(await recording.close())[:, 1]
     assert len(stereo) == 500 * FRAME
     silent = int((stereo == 0).sum())
@@ -172,16 +175,35 @@ async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path) 
     await writer.close()
 
 
+@pytest.mark.parametrize("what", ["call", "server"])
+async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(
+    hanging: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    monkeypatch.setattr("pipeline.recording.CLOSE_S", 0.05)
+    writer = RecordingWriter()
+    writer.start()
+    recording = writer.open(hanging, rate_hz=RATE_HZ, now=0.0)
+    recording.agent(frame(1), 0.0)
+    recording.end()
+    if what == "call":
+        with pytest.raises(RecordingError, match="does not answer"):
+            await recording.close()
+    else:
+        await writer.close()
+        assert "recordings are not written to their end" in caplog.text
+    await freed(hanging)
+    with pytest.raises(RecordingError, match=r"hanging\.wav"):
+        await recording.done
+    await writer.close()
+
+
 async def test_a_full_disk_is_told_at_the_end_and_does_not_stop_the_call(
     writer: RecordingWriter, tmp_path: Path
 ) -> None:
-    target = tmp_path / "full.wav"
-    recording = writer.open(target, rate_hz=RATE_HZ, now=0.0)
-    file = writer._files[recording]
-    os.dup2(os.open("/dev/full", os.O_WRONLY), file._file.fileno())
+    recording = writer.open(Path("/dev/full"), rate_hz=RATE_HZ, now=0.0)
     for tick in range(500):
         recording.agent(frame(1), tick * 0.02)
-    with pytest.raises(RecordingError, match=r"full\.wav"):
+    with pytest.raises(RecordingError, match="full"):
         await recording.close()
     fine = writer.open(tmp_path / "fine.wav", rate_hz=RATE_HZ, now=0.0)
     fine.agent(frame(1), 0.0)
@@ -238,9 +260,41 @@ async def test_a_recording_goes_on_at_its_time_when_there_is_room_again(
     assert RATE_HZ * 2 <= len(silent) <= RATE_HZ * 4
 
 
-async def test_a_path_that_cannot_be_is_refused_at_once(writer: RecordingWriter, tmp_path: Path) -> None:
+async def test_a_path_that_cannot_be_is_told_at_the_end(writer: RecordingWriter, tmp_path: Path) -> None:
+    recording = writer.open(tmp_path / "missing" / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    recording.agent(frame(1), 0.0)
+    with pytest.raises(RecordingError, match="missing"):
+        await recording.close()
+
+
+async def test_a_recording_goes_on_where_it_stood(writer: RecordingWriter, tmp_path: Path) -> None:
+    first = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=100.0)
+    first.agent(frame(1), 100.0)
+    path = await first.close(100.5)
+    second = await writer.resume(path, rate_hz=RATE_HZ, now=100.0)
+    second.agent(frame(2), 101.0)
+    stereo = read(await second.close())[:, 1]
+    assert stereo[0] == 1
+    assert stereo[RATE_HZ] == 2
+    assert len(stereo) == RATE_HZ + FRAME
     with pytest.raises(OSError, match="missing"):
-        writer.open(tmp_path / "missing" / "a.wav", rate_hz=RATE_HZ, now=0.0)
+        await writer.resume(tmp_path / "missing.wav", rate_hz=RATE_HZ, now=0.0)
+
+
+async def test_a_recording_goes_on_when_the_disk_has_written_its_end(
+    writer: RecordingWriter, tmp_path: Path, hanging: Path
+) -> None:
+    writer.open(hanging, rate_hz=RATE_HZ, now=100.0).end()
+    first = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=100.0)
+    first.agent(frame(1), 100.0)
+    first.end()
+    going_on = asyncio.create_task(writer.resume(first.path, rate_hz=RATE_HZ, now=100.0))
+    await asyncio.sleep(0)
+    await freed(hanging)
+    second = await going_on
+    second.agent(frame(2), 101.0)
+    stereo = read(await second.close())[:, 1]
+    assert (stereo[0], stereo[RATE_HZ]) == (1, 2)
 
 
 async def test_a_writer_that_was_not_started_is_a_bug(tmp_path: Path) -> None:

@@ -287,16 +287,27 @@ async def until_final(
 
 
 class ServerProcess:
-    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file."""
+    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file, or
+    goes to the descriptor `output`. `open_files`: its soft and hard limit."""
 
-    def __init__(self, site: Site, *arguments: str, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *arguments: str,
+        cwd: Path | None = None,
+        output: int | None = None,
+        open_files: tuple[int, int] | None = None,
+    ) -> None:
         self.site = site
         self.log = site.path.with_suffix(".log")
         command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
+        if open_files is not None:
+            limit = 'ulimit -Sn "$0" && ulimit -Hn "$1" && shift && exec "$@"'
+            command = ["/bin/sh", "-c", limit, *map(str, open_files), *command]
         with self.log.open("wb") as log:
             environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
+                command, stdout=output or log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
             )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -348,9 +359,15 @@ def _body(content: bytes) -> Any:
 
 
 @contextmanager
-def serving(site: Site, *arguments: str, cwd: Path | None = None) -> Iterator[ServerProcess]:
+def serving(
+    site: Site,
+    *arguments: str,
+    cwd: Path | None = None,
+    output: int | None = None,
+    open_files: tuple[int, int] | None = None,
+) -> Iterator[ServerProcess]:
     """A server process that is gone when the block ends."""
-    server = ServerProcess(site, *arguments, cwd=cwd)
+    server = ServerProcess(site, *arguments, cwd=cwd, output=output, open_files=open_files)
     try:
         yield server
     finally:
