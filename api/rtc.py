@@ -20,7 +20,7 @@ from livekit.protocol import rtc
 
 from api.auth import SERVER
 from api.whip import CORS
-from mediaserver.refusals import InvalidRequest, UnknownKey
+from mediaserver.refusals import InvalidRequest, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadSignal, RoomError
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.signalling_messages import leave, parse_join
@@ -114,7 +114,7 @@ async def _admitted(
             return await sessions.resume(server.lobby, token, hello.request.participant_sid, outlet)
         ice_servers = server.settings.rooms.ice_servers
         return await sessions.join(server.lobby, token, hello, outlet, ice_servers=ice_servers)
-    except RoomError as error:
+    except (RoomError, Unavailable) as error:
         log.info("participant refused", extra={"reason": str(error), "resumes": resumes})
         reason = LeaveReason.STATE_MISMATCH if resumes else reason
         outlet.send(leave(reason, again=resumes).SerializeToString())

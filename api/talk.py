@@ -50,6 +50,7 @@ async def session(request: web.Request) -> web.Response:
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
+    await server.web_calls.check_vacancy(company.id)
     invitation = server.lobby.invite(company.id, WebCallRequest(agent_id=agent.id, name="Visitor"))
     return web.json_response(
         {

@@ -6,7 +6,7 @@ import logging
 import uuid
 
 from mediaserver.directory import Directory
-from mediaserver.errors import InvalidNumber, StoreError
+from mediaserver.errors import InvalidNumber, RuleBroken, StoreError
 from mediaserver.numbers import normalise
 from mediaserver.records import NewInboundCall
 from mediaserver.settings import AgentSettings
@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 """Lets a carrier try its next route (RFC 3261 21.5.4)."""
+
+_BUSY = 486
+"""To a caller whose company or trunk is at its limit: no other route would help, and after a 503 the carrier
+would leave this server alone for a while, with everybody's calls."""
 
 
 class NumberPlan:
@@ -90,6 +94,8 @@ class Inbound:
             self._switchboard.check(agent)
             claim = await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms)
             self._switchboard.take(claim, agent, call)
+        except RuleBroken as full:
+            await self._turn_away(call, _BUSY, full.rule)
         except (StoreError, EngineMissing) as error:
             await self._turn_away(call, _UNAVAILABLE, str(error))
 

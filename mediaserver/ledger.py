@@ -339,6 +339,7 @@ def reap(tx: Tx) -> Reaped:
 
 def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> Claim:
     """See `Store.record_inbound`."""
+    rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
     row = tx.row(
         _INBOUND,
         id=str(uuid4()),

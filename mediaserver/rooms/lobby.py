@@ -21,10 +21,9 @@ from typing import Any
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
-from mediaserver.errors import StoreError
+from mediaserver.errors import RuleBroken, StoreError
 from mediaserver.lines import Lines
 from mediaserver.placing import check_agent
-from mediaserver.records import NewWebCall
 from mediaserver.refusals import NotFound, ScopeMissing, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.bridge import Bridge
@@ -37,6 +36,7 @@ from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
 from mediaserver.rooms.speakers import LOOK_S
+from mediaserver.rooms.vacancy import give_place_back, hold_place
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
@@ -101,7 +101,7 @@ class Lobby:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
         `InvalidRequest`, `Unavailable`."""
         self.check_open()
-        name = self._check(company_id, request)
+        name = _agent_name(self._directory, self._engines, company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
         room = Room(str(uuid.uuid4()), agent=agent, now=now)
@@ -131,10 +131,8 @@ class Lobby:
         opened = self._rooms.get(grant.room)
         if opened is None:
             raise RoomClosed("the room is over, or was never opened here")
-        if self._draining and opened.task is None:
-            raise Unavailable("The server is draining")
-        if opened.task is None and len(self) >= self._directory.rooms.max_calls:
-            raise RoomFull("this server takes no more web calls at the moment")
+        if opened.task is None:
+            await self._check_room(opened, takes_part=grant.permissions.publish)
         participant = Participant(
             grant.identity,
             name=grant.name,
@@ -155,6 +153,19 @@ class Lobby:
             opened.bridge.remove(evicted)
             await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
         return Entry(room, person, evicted)
+
+    async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
+        """Whether a conversation may begin in a room, and holds its place where one is about to."""
+        if self._draining:
+            raise Unavailable("The server is draining")
+        if len(self) >= self._directory.rooms.max_calls:
+            raise RoomFull("this server takes no more web calls at the moment")
+        if not takes_part:
+            return
+        await hold_place(self._floor, opened)
+        if self._rooms.get(opened.room.name) is not opened:
+            give_place_back(self._floor, opened)
+            raise RoomClosed("the room is over")
 
     async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
         """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
@@ -258,8 +269,9 @@ class Lobby:
         try:
             opened.call = await self._start(opened)
             await opened.call.run()
-        except (StoreError, EngineMissing) as error:
+        except (StoreError, EngineMissing, RuleBroken) as error:
             log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
+            give_place_back(self._floor, opened)
         except Exception:
             log.exception("web call failed", extra={"call_id": opened.room.name})
         opened.task = None
@@ -278,9 +290,8 @@ class Lobby:
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
         )
-        new = _new_call(opened, agent.id)
         floor = self._floor
-        claim = await floor.store.record_web_call(new, node=self._node, ttl_ms=floor.lease_ms)
+        claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
         return opened.conversation(claim, part, floor)
 
     async def _leave(
@@ -312,6 +323,7 @@ class Lobby:
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
+            give_place_back(self._floor, opened)
         await self._put_out(opened, reason)
 
     async def _put_out(self, opened: OpenRoom, reason: LeaveReason) -> None:
@@ -337,38 +349,25 @@ class Lobby:
         task.add_done_callback(self._goodbyes.discard)
         return task
 
-    # What a request is checked against ----------------------------------------------------------------------
-
-    def _check(self, company_id: str, request: WebCallRequest) -> str:
-        company = self._directory.company(company_id)
-        if company is None or not company.web_calls:
-            raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(request.agent_id)
-        if agent is None or agent.company != company_id:
-            raise NotFound(UNKNOWN_AGENT)
-        try:
-            self._engines.cast(agent.id)
-        except EngineMissing as missing:
-            raise Unavailable(f"Agent's engine is not available: {missing}") from None
-        check_agent(self._engines, agent, request.variables, request.metadata)
-        return agent.name
-
     def server_url(self) -> str:
         """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
-def _new_call(opened: OpenRoom, agent_id: str) -> NewWebCall:
-    request = opened.request
-    return NewWebCall(
-        call_id=opened.room.name,
-        company_id=opened.company_id,
-        agent_id=agent_id,
-        webhook_id=str(uuid.uuid4()),
-        user_ref=request.user_ref,
-        variables=request.variables,
-        metadata=request.metadata,
-    )
+def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
+    """The name of the agent that is asked for. Raises what `Lobby.invite` does."""
+    company = directory.company(company_id)
+    if company is None or not company.web_calls:
+        raise ScopeMissing(NO_WEB_CALLS)
+    agent = directory.agent(request.agent_id)
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    try:
+        engines.cast(agent.id)
+    except EngineMissing as missing:
+        raise Unavailable(f"Agent's engine is not available: {missing}") from None
+    check_agent(engines, agent, request.variables, request.metadata)
+    return agent.name
 
 
 def open_lobby(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import dataclass, field
 
 from mediaserver.conversing import Floor, Part
-from mediaserver.records import Claim
+from mediaserver.records import Claim, NewWebCall
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.guests import Guest
 from mediaserver.rooms.participant import Participant
@@ -53,6 +54,19 @@ class OpenRoom:
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
         if changes:
             self.room.speaking(changes, now)
+
+    def new_call(self) -> NewWebCall:
+        """What is written of the conversation that begins here."""
+        request = self.request
+        return NewWebCall(
+            call_id=self.room.name,
+            company_id=self.company_id,
+            agent_id=request.agent_id,
+            webhook_id=str(uuid.uuid4()),
+            user_ref=request.user_ref,
+            variables=request.variables,
+            metadata=request.metadata,
+        )
 
     def conversation(self, claim: Claim, part: Part, floor: Floor) -> WebCall:
         """The agent's conversation with whoever is here."""
