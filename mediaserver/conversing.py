@@ -52,6 +52,7 @@ class Floor:
     node_url: str = ""  # where the other nodes reach this one's recordings
     lines: Lines | None = None  # to people; without them, nobody is handed on
     wall_clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from mediaserver.inbound import Inbound, NumberPlan
 from mediaserver.journal import Journal
 from mediaserver.key_ring import KeyRing
 from mediaserver.lines import Lines
+from mediaserver.load import OVERLOADED, Load
 from mediaserver.loops import forever
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.orders import Live, Orders
@@ -83,6 +84,7 @@ class Server:
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
+        self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
         voices, ears = speech_choices(settings.speech)
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
@@ -146,6 +148,8 @@ class Server:
         missing += self.engines.missing({agent.id for agent in self.settings.agents})
         if self._dispatch is not None and self._dispatch.database_missing:
             missing.append(f"database: {self._dispatch.database_missing}")
+        if self.load.pause_s():
+            missing.append(OVERLOADED)
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
             missing.append("draining")
         return missing
@@ -274,6 +278,7 @@ class Server:
             recordings=recordings,
             lease_ms=LEASE_MS,
             http=http,
+            check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
             lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
@@ -297,8 +302,7 @@ class Server:
             self.directory, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
         )
         live = Live(find=self._find_live, hang_up=self._hang_up_live)
-        check = self._check_taking_calls
-        self._orders = Orders(self.directory, self.engines, store, live=live, check=check)
+        self._orders = Orders(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
         self._keep(journal=self._journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 
@@ -307,7 +311,7 @@ class Server:
             store,
             self.node,
             calls=Calls(
-                room=self._room,
+                room=lambda: 0 if self.load.pause_s() else self._room(),
                 start=board.dial,
                 holds=lambda call_id: self._find_live(call_id) is not None,
                 hang_up=self._hang_up_live,
@@ -340,7 +344,7 @@ class Server:
     def _watch(self) -> None:
         self._gc_pauses = GcPauses(self.metrics.gc_pause.observe)
         self._open_things.callback(self._gc_pauses.close)
-        self._open_things.callback(LoopLag(self.metrics.loop_lag.observe).close)
+        self._open_things.callback(LoopLag(self.load.observe).close)
 
     def _find_live(self, call_id: str) -> LiveConversation | None:
         for holder in (self._switchboard, self._lobby):

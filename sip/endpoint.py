@@ -23,7 +23,7 @@ from sip.media import MediaStream
 from sip.negotiation import Capabilities
 from sip.ports import NoPortsLeft, PortRange
 from sip.registration import Registration
-from sip.states import Direction, HangupCause
+from sip.states import CallState, Direction, HangupCause
 from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
 from sip.uri import Uri
 
@@ -37,7 +37,8 @@ GOODBYE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start."""
+    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start.
+    `shed`: refused before they were parsed, for want of time or room."""
 
     calls: int
     transactions: int
@@ -46,6 +47,7 @@ class EndpointStats:
     received: int
     transmitted: int
     refused: int
+    shed: int
     malformed: int
     strays: int
 
@@ -74,6 +76,7 @@ class Endpoint:
         self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
         # Bounded by max_calls, which bounds the calls that can be in it.
         self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._undecided: dict[Call, float] = {}  # offered, and neither answered nor refused, since when
         self._open = False
 
     @property
@@ -276,7 +279,36 @@ class Endpoint:
         )
         call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
+        self._undecided[call] = now
+        call.on_state(self._decided)
         self._offered.put_nowait(call)
+
+    def _decided(self, call: Call, state: CallState, now: float) -> None:
+        self._undecided.pop(call, None)
+
+    # How busy it is ---------------------------------------------------------------------------------------
+
+    @property
+    def overload(self) -> Callable[[], int]:
+        """After how many seconds whoever wants something new is to ask again, as there is no time for it; 0:
+        there is. Calls that are up never hear of it."""
+        return self._gate.overload
+
+    @overload.setter
+    def overload(self, overload: Callable[[], int]) -> None:
+        self._gate.overload = overload
+
+    def backlog_s(self) -> float:
+        """How long a message has waited for its turn since this was asked last, at the most, be it in the
+        kernel or here."""
+        transport, inflow = self._driver.transport, self._driver.inflow
+        unread_s, transport.unread_s = transport.unread_s, 0.0
+        return unread_s + inflow.longest_wait_s(self._driver.loop.time())
+
+    def undecided_s(self) -> float:
+        """For how long the application has left a caller without a word, 0 where nobody waits."""
+        since = next(iter(self._undecided.values()), None)
+        return 0.0 if since is None else self._driver.loop.time() - since
 
     # What is bound and what was counted -------------------------------------------------------------------
 
@@ -307,6 +339,7 @@ class Endpoint:
             received=counts.received,
             transmitted=counts.transmitted,
             refused=counts.refused,
+            shed=self._driver.inflow.shed,
             malformed=counts.malformed,
             strays=counts.strays,
         )

@@ -156,8 +156,7 @@ class Lobby:
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
         """Whether a conversation may begin in a room, and holds its place where one is about to."""
-        if self._draining:
-            raise Unavailable("The server is draining")
+        self.check_open()
         if len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
         if not takes_part:
@@ -197,6 +196,7 @@ class Lobby:
         """Raises `Unavailable` where nobody new is taken."""
         if self._draining:
             raise Unavailable("The server is draining")
+        self._floor.check()
 
     async def put_out(self, opened: OpenRoom, person: Person) -> None:
         """Somebody has to leave; returns when they are gone."""
