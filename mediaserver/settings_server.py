@@ -87,7 +87,7 @@ class OverloadSettings(Table):
 
     lag_ms: float = Field(default=10.0, ge=0, le=10_000)
     backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
-    set_up_ms: float = Field(default=2000.0, ge=0, le=60_000)
+    set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
 
 
 def reveal(secret: SecretStr | None) -> str:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
 MAX_DATAGRAM = 65_535
 
-BURST = 64
-BURST_S = 0.004
+BURST = 256
+BURST_S = 0.008
 """How much is read in one turn of the loop at the most: audio has a turn every few milliseconds."""
 
 SO_TIMESTAMPNS = 35

@@ -1,10 +1,11 @@
 """What comes in, in the order in which it is dealt with: calls that are up, then new ones, one at a time.
 
-What belongs to a transaction or a dialog goes to the stack at once and is never refused. A new call costs a
-hundred times a packet of audio: of those that arrive together each has a turn of the event loop of its own.
-Where too many wait for theirs, or the node is overloaded, further ones are refused as they arrive (503 with
-Retry-After), before they are parsed. A refusal keeps nothing but the key of its transaction, for the caller
-who did not get it and asks again: also when there is room by then, since who has been told no has hung up.
+What belongs to a transaction or a dialog is never refused; where much of it comes at once, it is dealt with
+over a few turns of the event loop. A new call costs a hundred times a packet of audio: of those that arrive
+together each has a turn of its own. Where the wait for that would be too long, or the node is overloaded,
+further ones are refused as they arrive (503 with Retry-After), before they are parsed. Of a refusal a key is
+kept, for the caller who did not hear it and asks again: also when there is room by then, since who has been
+told no has hung up.
 
 Without I/O: whoever owns it calls `turn` once in each turn of the loop while `waiting`.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,10 +27,28 @@ from sip.stack import Stack, server_key
 from sip.timers import GIVE_UP_S
 
 MAX_WAITING = 100
-"""New calls that wait for their turn: half a second where each turn has a call to set up."""
+WAIT_S = 0.5
+"""New calls that wait for their turn, and how long the last of them would, by the pace of those before."""
 
 PATIENCE_S = 1.0
 """A caller whose turn comes later than that has sent the INVITE three times."""
+
+PLACE_S = 0.01
+PLACES = 4
+"""A turn has a place for one new call, and where it came late one for each of these seconds, up to so many:
+who talks takes the rest of the time."""
+
+FIRST_PACE_S = 0.005
+PACE_MEMORY = 0.8
+FORGET_PACE_S = 1.0
+"""From one new call to the next where several wait: what is assumed, how much of it stays with each, and
+after how long a pause it is assumed again."""
+
+AT_ONCE = 2
+EACH_TURN = 8
+SHARE = 4
+"""Of messages of calls that are up: so many as they are read, since what comes behind may have to be refused;
+then so many in a turn, or a fourth of what waits where that is more."""
 
 RETRY_AFTER_S = 2
 """To who is refused for want of a turn."""
@@ -86,7 +106,11 @@ class Inflow:
         self._busy = busy
         self._full = full
         self._waiting: dict[str, _Newcomer] = {}
+        self._known: deque[Act] = deque()
+        self._done = 0
         self._served = False
+        self._turned_at = 0.0
+        self._pace_s = FIRST_PACE_S
         self._longest_s = 0.0
         self._refusals = Refusals()
         self._secret = secrets.token_bytes(16)
@@ -95,7 +119,7 @@ class Inflow:
     @property
     def waiting(self) -> bool:
         """Whether `turn` is wanted in the next turn of the loop."""
-        return self._served or bool(self._waiting)
+        return self._served or bool(self._done) or bool(self._waiting) or bool(self._known)
 
     def longest_wait_s(self, now: float) -> float:
         """How long a new call has waited at the most since this was asked last."""
@@ -107,7 +131,7 @@ class Inflow:
         """Takes one datagram."""
         seen, act = glance(data), partial(self._stack.receive, data, source)
         if seen is None:
-            act(now)
+            self._pass(act, now)
         elif seen.method == "ACK" and self._refusals.known(seen.key, now):
             return  # it is of a refusal of ours, and there is nothing to it any more
         else:
@@ -122,9 +146,23 @@ class Inflow:
         self._sort(asks, key, act, refuse, now)
 
     def turn(self, now: float) -> None:
-        """The next turn of the loop has come: one new call is let in."""
-        self._served = False
-        while self._waiting and not self._served:
+        """The next turn of the loop has come: some of what is known, then one new call."""
+        self._done = 0
+        for _ in range(min(len(self._known), max(EACH_TURN, len(self._known) // SHARE))):
+            self._done += 1
+            self._known.popleft()(now)
+        began_at, self._turned_at = self._turned_at, now
+        again, self._served = self._served, False
+        places = max(1, min(PLACES, int((now - began_at) / PLACE_S))) if again else 1
+        let_in = self._let_in(places, now)
+        if again and let_in:
+            pace_s = (now - began_at) / let_in
+            self._pace_s += (1 - PACE_MEMORY) * (pace_s - self._pace_s)
+
+    def _let_in(self, places: int, now: float) -> int:
+        """As many of those who wait as there are places; how many."""
+        taken = 0
+        while self._waiting and taken < places:
             key = next(iter(self._waiting))
             newcomer = self._waiting.pop(key)
             waited_s = now - newcomer.since
@@ -132,9 +170,19 @@ class Inflow:
             if waited_s > PATIENCE_S:
                 self._turn_away(key, newcomer.refuse, now)
                 continue
+            taken += 1
             self._served = True
             for act in newcomer.messages:
                 act(now)
+        return taken
+
+    def _pass(self, act: Act, now: float) -> None:
+        """What is known: at once, unless there has been enough of it in this turn."""
+        if self._known or self._done >= AT_ONCE:
+            self._known.append(act)
+        else:
+            self._done += 1
+            act(now)
 
     def _sort(self, asks: str, key: str, act: Act, refuse: Refuse, now: float) -> None:
         """What a request outside any dialog `asks` for, "" for everything else."""
@@ -143,14 +191,14 @@ class Inflow:
         elif asks == "CANCEL" and key in self._waiting:
             self._waiting[key].messages.append(act)
         elif asks in ("", "CANCEL", "ACK") or (not self._busy() and self._token(now)):
-            act(now)
+            self._pass(act, now)
         else:
             self.shed += 1
             refuse(self._busy() or RETRY_AFTER_S)
 
     def _invited(self, key: str, act: Act, refuse: Refuse, now: float) -> None:
         if self._stack.serves(key):
-            act(now)
+            self._pass(act, now)
         elif key in self._waiting:
             return  # the same again: it is answered when it has its turn
         elif self._closed() or self._refusals.known(key, now):
@@ -158,7 +206,9 @@ class Inflow:
         elif self._served or self._waiting:
             self._waiting[key] = _Newcomer(now, refuse, [act])
         else:
-            self._served = True
+            if now - self._turned_at > FORGET_PACE_S:
+                self._pace_s = FIRST_PACE_S
+            self._served, self._turned_at = True, now
             act(now)
 
     def _turn_away(self, key: str, refuse: Refuse, now: float) -> None:
@@ -168,8 +218,9 @@ class Inflow:
 
     def _closed(self) -> int:
         """For how many seconds no new call is let in; 0: they are."""
-        crowded = RETRY_AFTER_S if len(self._waiting) >= MAX_WAITING else 0
-        return self._busy() or self._full() or crowded
+        many = len(self._waiting)
+        crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
+        return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
 
     def _token(self, now: float) -> bool:
         self._tokens = min(ASKED_PER_S, self._tokens + (now - self._filled) * ASKED_PER_S)

@@ -8,7 +8,7 @@ import pytest
 
 from sip.glance import glance
 from sip.hop import Hop, Transmission
-from sip.inflow import ASKED_PER_S, MAX_WAITING, PATIENCE_S, Inflow
+from sip.inflow import ASKED_PER_S, MAX_WAITING, PATIENCE_S, PLACES, Inflow
 from sip.message import Request, Response, parse
 from sip.stack import Stack, server_key
 from tests.support.sip_world import OpenGate
@@ -83,18 +83,45 @@ def test_what_waits_is_waited_for_only_so_long_and_only_so_much_of_it(site: Site
     answers = told(site.take(*many))
     assert answers == [("0", 100), (str(MAX_WAITING + 1), 503), (str(MAX_WAITING + 2), 503)]
     assert site.inflow.longest_wait_s(site.now) == 0
-    assert told(site.turn(PATIENCE_S / 2)) == [("1", 100)]
+    assert told(site.turn(PATIENCE_S / 2)) == [(str(number), 100) for number in range(1, 1 + PLACES)]
     assert site.inflow.longest_wait_s(site.now) == pytest.approx(PATIENCE_S / 2)
     late = site.turn(PATIENCE_S)
     assert {each.status for each in late} == {503}
-    assert len(late) == MAX_WAITING - 1
+    assert len(late) == MAX_WAITING - PLACES
+
+
+def test_nobody_is_let_wait_longer_than_the_pace_of_the_last_ones_allows(site: Site) -> None:
+    site.take(*(asked("INVITE", f"first-{number}") for number in range(1 + 2 * PLACES)))
+    for seconds in (0.4, 0.4, 0.01):
+        site.turn(seconds)
+    answers = told(site.take(*(asked("INVITE", str(number)) for number in range(20))))
+    assert answers[0] == ("0", 100)
+    assert {status for _, status in answers[1:]} == {503}
+    assert 5 <= len(answers[1:]) <= 10
+
+
+def test_what_is_up_is_dealt_with_in_order_however_much_comes_at_once(site: Site) -> None:
+    names = [str(number) for number in range(100)]
+    answers = site.take(*(asked("BYE", name, tag=";tag=x") for name in names))
+    assert len(answers) < 20
+    assert told(site.take(asked("INVITE", "new"))) == [("new", 100)]  # and waits for none of them
+    site.busy = 2
+    assert told(site.take(asked("INVITE", "late"))) == [("late", 503)]
+    turns = 0
+    while site.inflow.waiting:
+        answers += site.turn()
+        turns += 1
+    assert 5 < turns < 30
+    assert told(answers) == [(name, 481) for name in names]
 
 
 @pytest.mark.parametrize("why", ["busy", "full"])
 def test_new_calls_are_refused_and_what_is_up_goes_on(site: Site, why: str) -> None:
     (trying,) = site.take(asked("INVITE", "up"))
+    site.turn()
     setattr(site, why, 7)
     refused, *others = site.take(asked("INVITE", "new"), asked("INVITE", "up"), asked("CANCEL", "up"))
+    site.turn()
     assert (refused.status, refused.header("Retry-After")) == (503, "7")
     assert refused.to.tag
     assert {each.call_id for each in others} == {"up"}
