@@ -62,7 +62,7 @@ class Driver:
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
-        self.inflow = Inflow(self.stack, busy=gate.busy, full=gate.full)
+        self.inflow = Inflow(self.stack, busy=gate.busy, full=gate.full, undecided=gate.undecided)
         self._settings = settings
         self._take = take
         self._timer: asyncio.TimerHandle | None = None

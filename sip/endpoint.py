@@ -77,6 +77,7 @@ class Endpoint:
         # Bounded by max_calls, which bounds the calls that can be in it.
         self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
         self._undecided: dict[Call, float] = {}  # offered, and neither answered nor refused, since when
+        self._gate.undecided = lambda: len(self._undecided)
         self._open = False
 
     @property

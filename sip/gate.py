@@ -36,6 +36,8 @@ class TrunkGate:
         self.draining = False
         self.overload: Callable[[], int] = lambda: 0
         """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+        self.undecided: Callable[[], int] = lambda: 0
+        """Calls that the application has been given and has not looked at."""
         self._trunks = trunks
         self._room = room
         self._verifier = Verifier(realm)

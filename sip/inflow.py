@@ -28,7 +28,8 @@ from sip.timers import GIVE_UP_S
 
 MAX_WAITING = 100
 WAIT_S = 0.5
-"""New calls that wait for their turn, and how long the last of them would, by the pace of those before."""
+"""New calls that wait, for their turn and then for the application, and how long the last of them would, by
+the pace of those before."""
 
 PATIENCE_S = 1.0
 """A caller whose turn comes later than that has sent the INVITE three times."""
@@ -97,14 +98,22 @@ class Refusals:
 
 class Inflow:
     """Stands before a stack. `busy` says for how many seconds nobody new is to come, 0: they may; `full` the
-    same of new calls alone."""
+    same of new calls alone; `undecided` how many the application has been given and not looked at."""
 
-    def __init__(self, stack: Stack, *, busy: Callable[[], int], full: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        *,
+        busy: Callable[[], int],
+        full: Callable[[], int],
+        undecided: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.shed = 0
         """Refused here since the start, repetitions included."""
         self._stack = stack
         self._busy = busy
         self._full = full
+        self._undecided = undecided
         self._waiting: dict[str, _Newcomer] = {}
         self._known: deque[Act] = deque()
         self._done = 0
@@ -218,7 +227,7 @@ class Inflow:
 
     def _closed(self) -> int:
         """For how many seconds no new call is let in; 0: they are."""
-        many = len(self._waiting)
+        many = len(self._waiting) + self._undecided()
         crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
         return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
 

@@ -164,11 +164,14 @@ async def until(status: int, ask: Callable[[], Awaitable[tuple[Any, ...]]]) -> t
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_server_that_is_too_busy_refuses_what_is_new_and_keeps_what_is_up(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES, more=LONG_TALK)
+    site.path.write_text(site.path.read_text().replace("lag_ms = 0", "lag_ms = 40"))
     speech = {"text": "Hello.", "format": "wav", "chunk_size": 100}
     with serving(site) as server:
-        await asyncio.to_thread(server.wait_ready)
+        await asyncio.to_thread(server.wait_ready, 120.0)
         async with RawCall(site.sip, FRONT_DESK) as talker, asyncio.timeout(100):
             await talker.answered()
             with too_busy(server.process.pid):

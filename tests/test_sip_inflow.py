@@ -36,9 +36,11 @@ class Site:
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.busy = self.full = 0
+        self.busy = self.full = self.undecided = 0
         self.stack = Stack(OpenGate(), lambda hop: ("192.0.2.9", 5060))
-        self.inflow = Inflow(self.stack, busy=lambda: self.busy, full=lambda: self.full)
+        self.inflow = Inflow(
+            self.stack, busy=lambda: self.busy, full=lambda: self.full, undecided=lambda: self.undecided
+        )
 
     def take(self, *messages: bytes) -> list[Response]:
         """What is answered to datagrams that come in one turn of the loop."""
@@ -98,6 +100,13 @@ def test_nobody_is_let_wait_longer_than_the_pace_of_the_last_ones_allows(site: S
     assert answers[0] == ("0", 100)
     assert {status for _, status in answers[1:]} == {503}
     assert 5 <= len(answers[1:]) <= 10
+
+
+def test_calls_that_the_application_has_not_looked_at_wait_as_well(site: Site) -> None:
+    site.undecided = MAX_WAITING
+    assert told(site.take(asked("INVITE", "a"))) == [("a", 503)]
+    site.undecided = MAX_WAITING - 1
+    assert told(site.take(asked("INVITE", "b"))) == [("b", 100)]
 
 
 def test_what_is_up_is_dealt_with_in_order_however_much_comes_at_once(site: Site) -> None:
