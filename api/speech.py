@@ -70,6 +70,7 @@ def set_up(app: web.Application) -> None:
 )
 async def generate(request: web.Request) -> web.StreamResponse:
     """Speaks a text."""
+    request.app[SERVER].load.check()
     speaker = await speaker_of(request)
     body = await _speech_body(request)
     wanted = SpeechRequest(
@@ -176,6 +177,7 @@ class Form:
 )
 async def transcribe(request: web.Request) -> web.Response:
     """Understands an audio file."""
+    request.app[SERVER].load.check()
     caller = caller_of(request)
     speech = request.app[SERVER].speech
     async with _uploaded(request, limit=speech.settings.upload_mb * 1024 * 1024) as form:

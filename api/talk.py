@@ -63,6 +63,7 @@ async def session(request: web.Request) -> web.Response:
     talks, address = request.app[TALKS], neighbourhood(request)
     lobby = server.lobby
     talks.check(address, asyncio.get_running_loop().time())
+    await server.web_calls.check_vacancy(company.id)
     visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
     invitation = lobby.invite(company.id, visitor)
     talks.opened(address, invitation.room_name)

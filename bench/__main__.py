@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rooms": "bench.rooms:main",
     "store": "bench.store:main",
     "post": "bench.post:main",
+    "overload": "bench.overload:main",
     "conversation": "bench.conversation:main",
     "turn-weights": "bench.turn_weights:main",
     "turn-wording": "bench.turn_wording:main",

@@ -14,6 +14,7 @@ SHORT: Final = {
     "rooms": ["--short"],
     "store": ["--short"],
     "post": ["--short"],
+    "overload": ["--short"],
     "conversation": ["--short"],
     "fuzz": ["--cases", "4000"],
 }

@@ -53,6 +53,7 @@ class Floor:
     lines: Lines | None = None  # to people; without them, nobody is handed on
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

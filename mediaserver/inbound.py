@@ -13,7 +13,7 @@ import time
 import uuid
 
 from mediaserver.directory import Directory
-from mediaserver.errors import InvalidNumber, MediaServerError, StoreError
+from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
 from mediaserver.journal import Journal
 from mediaserver.ledger import inbound_claim
 from mediaserver.managed import Kind
@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 """Lets a carrier try its next route (RFC 3261 21.5.4)."""
+
+_BUSY = 486
+"""To a caller whose company or trunk is at its limit: no other route would help, and after a 503 the carrier
+would leave this server alone for a while, with everybody's calls."""
 
 PATIENCE_S = 1.0
 """How long a caller waits for the database: a hundred times what it needs."""
@@ -127,6 +131,8 @@ class Inbound:
             self._switchboard.check(agent)
             claim = await self._recorded(new)
             self._switchboard.take(claim, agent, call)
+        except RuleBroken as full:
+            await self._turn_away(call, _BUSY, full.rule)
         except (EngineMissing, Unknown) as error:
             await self._turn_away(call, _UNAVAILABLE, str(error))
 
@@ -142,11 +148,11 @@ class Inbound:
                 log.error("inbound calls are answered without the database", extra={"reason": reason})
                 self._away_until = loop.time() + AWAY_S
         self._check_known(new)
-        self._journal.note(new.call_id, "ringing", lambda: self._write(new), essential=True)
+        self._journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
         return inbound_claim(new, self._node)
 
-    async def _write(self, new: NewInboundCall) -> Claim:
-        return await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms)
+    async def _write(self, new: NewInboundCall, *, is_up: bool = False) -> Claim:
+        return await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms, is_up=is_up)
 
     def _check_known(self, new: NewInboundCall) -> None:
         """What the database would have been asked, of what this node knows by itself. Raises `Unknown`."""

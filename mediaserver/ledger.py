@@ -340,8 +340,10 @@ def reap(tx: Tx) -> Reaped:
     return Reaped(requeued, unknown, cancel_orphans(tx, limit=REAP_LIMIT))
 
 
-def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> Claim:
+def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int, is_up: bool = False) -> Claim:
     """See `Store.record_inbound`."""
+    if not is_up:
+        rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
     row = tx.row(
         _INBOUND,
         id=call.call_id,

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
 
-LAG_PROBE_S = 0.1
+LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
 
 _LATENCY_BUCKETS_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0)
@@ -122,6 +122,7 @@ class Metrics:
         self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
         self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
         self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
+        self.overloaded = self._gauge("overloaded", "1: nothing new is begun for want of processor time")
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:

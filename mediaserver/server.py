@@ -33,6 +33,7 @@ from mediaserver.inbound import Inbound
 from mediaserver.journal import Journal
 from mediaserver.key_ring import KeyRing
 from mediaserver.lines import Lines
+from mediaserver.load import OVERLOADED, Load
 from mediaserver.loops import forever
 from mediaserver.metrics import Metrics
 from mediaserver.orders import Live, Orders
@@ -90,6 +91,7 @@ class Server:
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
+        self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
         voices, ears = speech_choices(settings.speech)
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
@@ -154,6 +156,7 @@ class Server:
         missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
         missing += self._dispatch.missing() if self._dispatch is not None else []
         missing += [f"disk: {self._disk.missing}"] if self._disk.missing else []
+        missing += [OVERLOADED] if self.load.pause_s() else []
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
             missing.append("draining")
         return missing
@@ -326,6 +329,7 @@ class Server:
             recordings=recordings,
             lease_ms=LEASE_MS,
             http=http,
+            check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
             lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
@@ -333,14 +337,14 @@ class Server:
         )
 
     def _run_dispatch(self, store: Store, board: Switchboard) -> None:
-        recollection = _up(self._recollection)
-        self._watching = watching = Watching(self.metrics, store, _up(self._keys), recollection)
+        recollection, keys = _up(self._recollection), _up(self._keys)
+        self._watching = watching = Watching(self.metrics, store, keys, recollection, load=self.load)
         self._open_things.callback(watching.close)
         self._dispatch = Dispatch(
             store,
             self.node,
             calls=Calls(
-                room=lambda: 0 if recollection.refused else self._room(),
+                room=lambda: 0 if recollection.refused or self.load.pause_s() else self._room(),
                 start=board.dial,
                 holds=self._held.holds,
                 hang_up=self._held.hang_up,

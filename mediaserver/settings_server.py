@@ -104,6 +104,15 @@ class RoomsSettings(Table):
     api_secret: Secret | None = None
 
 
+class OverloadSettings(Table):
+    """[overload]: from which figures on the node begins nothing new (`mediaserver.overload`), 0: whatever the
+    figure."""
+
+    lag_ms: float = Field(default=10.0, ge=0, le=10_000)
+    backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
+    set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
+
+
 def reveal(secret: SecretStr | None) -> str:
     """What a secret says, "" for none: the one way out, easy to find."""
     return secret.get_secret_value() if secret is not None else ""

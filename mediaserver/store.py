@@ -208,15 +208,20 @@ class Store(Queue, Managed, History):
         self._filled(queue=True)
         return released
 
-    async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
+    async def record_inbound(
+        self, call: NewInboundCall, *, node: str, ttl_ms: int, is_up: bool = False
+    ) -> Claim:
         """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`.
-        Again: nothing."""
-        claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
+        Again: nothing. `is_up`: the call was taken while the database was away, and is written whatever the
+        limits say. Raises `RuleBroken` where its company or its trunk is at the limit of concurrent calls."""
+        work = partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms, is_up=is_up)
+        claim = await self._db.write(work)
         self._filled()
         return claim
 
     async def record_web_call(self, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
-        """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`."""
+        """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`. It
+        takes the place that was held for it, if one was. Raises `RuleBroken` where its company is full."""
         claim = await self._db.write(partial(store_web.record, call=call, node=node, ttl_ms=ttl_ms))
         self._filled()
         return claim

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mediaserver.key_ring import KeyRing
+from mediaserver.load import Load
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.recollection import Recollection
 from mediaserver.store import Store
@@ -12,13 +13,15 @@ from sip.endpoint import EndpointStats
 class Watching:
     """Begins to measure when it is made, until `close`."""
 
-    def __init__(self, metrics: Metrics, store: Store, keys: KeyRing, recollection: Recollection) -> None:
+    def __init__(
+        self, metrics: Metrics, store: Store, keys: KeyRing, recollection: Recollection, *, load: Load
+    ) -> None:
         self._metrics = metrics
         self._store = store
         self._keys = keys
         self._recollection = recollection
         self._pauses = GcPauses(metrics.gc_pause.observe)
-        self._lag = LoopLag(metrics.loop_lag.observe)
+        self._lag = LoopLag(load.observe)
 
     def close(self) -> None:
         """Stops measuring."""

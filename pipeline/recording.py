@@ -298,7 +298,7 @@ class _WavFile:
         self._file: BinaryIO | None = None
 
     def open(self) -> None:
-        """Creates the file, or finds what is there. Where that is refused, `append` tries again, and tells."""
+        """Creates the file, or finds what is there. Where that is refused, `append` tries again."""
         with suppress(OSError):
             self._patch(self._opened())
 

@@ -8,10 +8,11 @@ import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sip.admission import Gate
 from sip.errors import LocalError, MalformedMessage
 from sip.events import Event
+from sip.gate import TrunkGate
 from sip.hop import Hop, Transmission
+from sip.inflow import Inflow
 from sip.local import LocalAddresses
 from sip.stack import Stack
 from sip.transport import Message, Transport
@@ -44,7 +45,9 @@ class EndpointSettings:
 class Driver:
     """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
 
-    def __init__(self, settings: EndpointSettings, gate: Gate, take: Callable[[Event, float], None]) -> None:
+    def __init__(
+        self, settings: EndpointSettings, gate: TrunkGate, take: Callable[[Event, float], None]
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = Transport(
             datagram=self._datagram,
@@ -65,10 +68,12 @@ class Driver:
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
+        self.inflow = Inflow(self.stack, busy=gate.busy, full=gate.full, undecided=gate.undecided)
         self._settings = settings
         self._take = take
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
+        self._turning = False
 
     async def open(self) -> None:
         """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
@@ -141,15 +146,30 @@ class Driver:
 
     def _datagram(self, data: bytes, source: Hop) -> None:
         try:
-            self.stack.receive(data, source, self.loop.time())
+            self.inflow.datagram(data, source, self.loop.time())
         finally:
             self.flush()
+            self._keep_turning()
 
     def _message(self, message: Message, source: Hop) -> None:
         try:
-            self.stack.receive_message(message, source, self.loop.time())
+            self.inflow.message(message, source, self.loop.time())
         finally:
             self.flush()
+            self._keep_turning()
+
+    def _keep_turning(self) -> None:
+        if self.inflow.waiting and not self._turning:
+            self._turning = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        try:
+            self.inflow.turn(self.loop.time())
+        finally:
+            self.flush()
+            self._keep_turning()
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())

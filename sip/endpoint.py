@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Self
 
 from pipeline.pacer import Pacer
 from sip.call import Call, CallFailed, Parties
@@ -22,6 +22,7 @@ from sip.invite import Invite, InviteSettings
 from sip.invite_client import Invitation, OutgoingInvite
 from sip.media import MediaStream
 from sip.negotiation import Capabilities
+from sip.offered import OfferedCalls
 from sip.ports import NoPortsLeft, PortRange
 from sip.registration import Registration
 from sip.states import Direction, HangupCause
@@ -39,7 +40,8 @@ GOODBYE_S = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
     """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start:
-    messages as in `sip.counts`; `blocked`, what was not sent because its address is closed to its trunk."""
+    messages as in `sip.counts`; `blocked`, what was not sent because its address is closed to its trunk.
+    `shed`: refused before they were parsed, for want of time or room."""
 
     calls: int
     transactions: int
@@ -48,10 +50,30 @@ class EndpointStats:
     received: int
     transmitted: int
     refused: int
+    shed: int
     malformed: int
     strays: int
     foreign: int
     blocked: int
+
+    @classmethod
+    def of(cls, driver: Driver, *, calls: int, rtp_ports_used: int, blocked: int) -> Self:
+        """What an endpoint on `driver` has counted."""
+        counts = driver.stack.counts
+        return cls(
+            calls=calls,
+            transactions=driver.stack.transactions,
+            dialogs=driver.stack.dialogs,
+            rtp_ports_used=rtp_ports_used,
+            received=counts.received,
+            transmitted=counts.transmitted,
+            refused=counts.refused,
+            shed=driver.inflow.shed,
+            malformed=counts.malformed,
+            strays=counts.strays,
+            foreign=counts.foreign,
+            blocked=blocked,
+        )
 
 
 class Endpoint:
@@ -61,7 +83,6 @@ class Endpoint:
             trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
             call = await trunk.call("+15551234")
 
-    `serves(number, trunk)` says whether the application answers a called number; None: every number.
     Everything must be used from the thread of the loop that it was started in.
     """
 
@@ -76,8 +97,8 @@ class Endpoint:
         self._calls: dict[str, Call] = {}
         self._by_invite: dict[Invite, Call] = {}
         self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
-        # Bounded by max_calls, which bounds the calls that can be in it.
-        self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._offered = OfferedCalls()
+        self._gate.undecided = self._offered.__len__
         self._open = False
         self._blocked = 0
 
@@ -122,7 +143,7 @@ class Endpoint:
             invite.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
-        self._offered.put_nowait(None)
+        self._offered.end()
 
     def drain(self) -> None:
         """From now on new calls are refused (503 with Retry-After); those in progress go on."""
@@ -197,14 +218,10 @@ class Endpoint:
         """Calls that have not ended, by their id."""
         return MappingProxyType(self._calls)
 
-    async def incoming(self) -> AsyncIterator[Call]:
+    def incoming(self) -> AsyncIterator[Call]:
         """Admitted calls in state OFFERED, until the endpoint closes. Whoever takes one must answer or reject
         it; it is refused (480) after three minutes."""
-        while (call := await self._offered.get()) is not None:
-            if call.cause is None:
-                yield call
-            del call  # while the next is waited for, nothing keeps this one
-        self._offered.put_nowait(None)  # for the next one who asks
+        return self._offered.taken()
 
     async def place(
         self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
@@ -300,7 +317,29 @@ class Endpoint:
         )
         call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
-        self._offered.put_nowait(call)
+        self._offered.put(call, now)
+
+    # How busy it is ---------------------------------------------------------------------------------------
+
+    @property
+    def overload(self) -> Callable[[], int]:
+        """After how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
+        return self._gate.overload
+
+    @overload.setter
+    def overload(self, overload: Callable[[], int]) -> None:
+        self._gate.overload = overload
+
+    def backlog_s(self) -> float:
+        """How long a message has waited for its turn since this was asked last, at the most, be it in the
+        kernel or here."""
+        transport, inflow = self._driver.transport, self._driver.inflow
+        unread_s, transport.unread_s = transport.unread_s, 0.0
+        return unread_s + inflow.longest_wait_s(self._driver.loop.time())
+
+    def undecided_s(self) -> float:
+        """For how long the application has left a caller without a word, 0 where nobody waits."""
+        return self._offered.longest_wait_s(self._driver.loop.time())
 
     # What is bound and what was counted -------------------------------------------------------------------
 
@@ -322,20 +361,8 @@ class Endpoint:
     @property
     def stats(self) -> EndpointStats:
         """A snapshot."""
-        counts = self._driver.stack.counts
-        return EndpointStats(
-            calls=len(self._calls),
-            transactions=self._driver.stack.transactions,
-            dialogs=self._driver.stack.dialogs,
-            rtp_ports_used=self._ports.in_use,
-            received=counts.received,
-            transmitted=counts.transmitted,
-            refused=counts.refused,
-            malformed=counts.malformed,
-            strays=counts.strays,
-            foreign=counts.foreign,
-            blocked=self._blocked,
-        )
+        calls, ports = len(self._calls), self._ports.in_use
+        return EndpointStats.of(self._driver, calls=calls, rtp_ports_used=ports, blocked=self._blocked)
 
     def _block(self, trunk: Trunk, address: str) -> None:
         self._blocked += 1

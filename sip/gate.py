@@ -19,7 +19,6 @@ Network = IPv4Network | IPv6Network
 RETRY_AFTER_S = 10
 UNKNOWN = Refused(404)
 """To a stranger, and for a number that nobody answers: the same, so that neither can be probed for."""
-NO_ROOM = Refused(503, (("Retry-After", str(RETRY_AFTER_S)),))
 
 
 class TrunkGate:
@@ -35,6 +34,10 @@ class TrunkGate:
     def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
         self.serves: Callable[[str, Trunk], bool] | None = None
         self.draining = False
+        self.overload: Callable[[], int] = lambda: 0
+        """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+        self.undecided: Callable[[], int] = lambda: 0
+        """Calls that the application has been given and has not looked at."""
         self._trunks = trunks
         self._room = room
         self._verifier = Verifier(realm)
@@ -52,6 +55,14 @@ class TrunkGate:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
 
+    def busy(self) -> int:
+        """What `overload` says."""
+        return self.overload()
+
+    def full(self) -> int:
+        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
+        return RETRY_AFTER_S if self.draining or not self._room() else 0
+
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """See `Gate`."""
         trunks = self._at(source.host)
@@ -64,8 +75,8 @@ class TrunkGate:
             return UNKNOWN
         if request.method != "INVITE":
             return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
-        if self.draining or not self._room():
-            return NO_ROOM
+        if pause_s := self.busy() or self.full():
+            return Refused(503, (("Retry-After", str(pause_s)),))
         number = request.uri.user
         trunk = next((each for each in trunks if self.serves is None or self.serves(number, each)), None)
         return UNKNOWN if trunk is None else Admitted(trunk.settings.id, trunk.invite_settings)

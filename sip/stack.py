@@ -77,6 +77,7 @@ class Stack:
         self._secret = secrets.token_bytes(16)
         self._clients: dict[str, ClientTransaction] = {}
         self._servers: dict[str, ServerTransaction] = {}
+        self.serves: Callable[[str], bool] = self._servers.__contains__  # a transaction by its `server_key`
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
         self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
         self._dialogs = Dialogs(addresses_of, self.counts)
@@ -276,7 +277,7 @@ class Stack:
 
     def _request(self, request: Request, source: Hop, now: float) -> None:
         via = _stamp(request, source)
-        key = _server_key(request, via)
+        key = server_key(request, via)
         if request.method == "ACK":
             self._ack(request, key, source, now)
             return
@@ -296,7 +297,7 @@ class Stack:
 
     def _serve(self, request: Request, source: Hop) -> ServerTransaction:
         via = request.via
-        key = _server_key(request, via)
+        key = server_key(request, via)
         server = ServerTransaction(self, request, hop=response_hop(via, source), key=key, source=source)
         self._servers[key] = server
         return server
@@ -313,7 +314,7 @@ class Stack:
             self.counts.strays += 1
 
     def _cancel(self, request: Request, source: Hop, now: float) -> Refused | None:
-        key = _server_key(request, request.via, method="INVITE")
+        key = server_key(request, request.via, method="INVITE")
         cancelled = self._servers.get(key)
         if cancelled is None:
             return NO_DIALOG
@@ -368,7 +369,7 @@ def _stamp(request: Request, source: Hop) -> Via:
     return via
 
 
-def _server_key(request: Request, via: Via, *, method: str = "") -> str:
+def server_key(request: Request, via: Via, *, method: str = "") -> str:
     """What finds the transaction of a request (17.2.3); the ACK of a 3xx-6xx finds that of its INVITE."""
     method = method or ("INVITE" if request.method == "ACK" else request.method)
     branch = via.branch or ""

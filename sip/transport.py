@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from sip.datagrams import DatagramSocket
 from sip.errors import MalformedMessage
 from sip.hop import Hop, Transmission
 from sip.listening import StreamListener, bind_streams
@@ -25,7 +26,6 @@ from sip.stream import PONG, KeepAlive, StreamParser
 
 logger = logging.getLogger(__name__)
 
-RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
 MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read its answers is cut off
 MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_HOST = 128
@@ -36,19 +36,6 @@ IDLE_S = 3600.0
 SWEEP_S = 5.0
 
 Message = Request | Response | MalformedMessage
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    """The UDP socket."""
-
-    def __init__(self, received: Callable[[bytes, Hop], None]) -> None:
-        self._received = received
-
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self._received(data, Hop("udp", addr[0], addr[1]))
-
-    def error_received(self, exc: Exception) -> None:
-        """ICMP errors: the transaction's own timer finds out."""
 
 
 class _Connection(asyncio.Protocol):
@@ -164,7 +151,9 @@ class Transport:
         self._failed = failed
         self._refused = refused
         self._client_tls: ssl.SSLContext | None = None
-        self._udp: asyncio.DatagramTransport | None = None
+        self._udp: DatagramSocket | None = None
+        self.unread_s = 0.0
+        """The longest that a datagram has waited to be read; set back by who looks at it."""
         self._ceiling = ceiling
         self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
@@ -179,13 +168,12 @@ class Transport:
 
     async def listen_udp(self, host: str, port: int) -> None:
         """Binds UDP. Raises OSError."""
-        bound, _ = await self.loop.create_datagram_endpoint(
-            lambda: _Datagrams(self._datagram), local_addr=(host, port)
-        )
-        self._udp = bound
-        raw: socket.socket = bound.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        self.addresses["udp"] = raw.getsockname()[:2]
+        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self.addresses["udp"] = self._udp.address
+
+    def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
+        self.unread_s = max(self.unread_s, waited_s)
+        self._datagram(data, Hop("udp", sender[0], sender[1]))
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds "tcp", or "tls" with its context. Raises OSError."""
@@ -234,7 +222,7 @@ class Transport:
             self._fail(transmission)
 
     def _family(self) -> int | None:
-        return self._udp.get_extra_info("socket").family if self._udp is not None else None
+        return self._udp.family if self._udp is not None else None
 
     def _allowed(self, transmission: Transmission, address: str) -> bool:
         """Whether `address` may be sent to; whoever sends is told if not."""
