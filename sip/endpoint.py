@@ -77,13 +77,11 @@ class EndpointStats:
 
 
 class Endpoint:
-    """A SIP endpoint.
+    """A SIP endpoint, to be used from the thread of the loop that it was started in.
 
-        async with Endpoint(EndpointSettings(udp="0.0.0.0:5060")) as phone:
-            trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
-            call = await trunk.call("+15551234")
-
-    Everything must be used from the thread of the loop that it was started in.
+    async with Endpoint(EndpointSettings(udp="0.0.0.0:5060")) as phone:
+        trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
+        call = await trunk.call("+15551234")
     """
 
     _driver: Driver
@@ -323,7 +321,7 @@ class Endpoint:
 
     @property
     def overload(self) -> Callable[[], int]:
-        """After how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
+        """In how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
         return self._gate.overload
 
     @overload.setter
