@@ -317,8 +317,6 @@ class Endpoint:
         self._enlist(call, invite)
         self._offered.put(call, now)
 
-    # How busy it is ---------------------------------------------------------------------------------------
-
     @property
     def overload(self) -> Callable[[], int]:
         """In how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
