@@ -66,7 +66,9 @@ class StreamListener:
         self._listen()
 
     def close(self) -> None:
-        """Takes nobody any more."""
+        """Takes nobody any more. Again: nothing."""
+        if self._bound.fileno() < 0:
+            return
         for timer in (self._report, self._retry):
             if timer is not None:
                 timer.cancel()
