@@ -163,6 +163,7 @@ class HttpServer:
         )
         self._most = settings.http_connections
         self._most_per_address = settings.http_connections_per_address
+        self._proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
         self._ceiling = ceiling
         self._tell_refused, self._tell_late = refused, late
         self._runner = web.AppRunner(
@@ -215,7 +216,9 @@ class HttpServer:
         """See `sip.listening.Door`."""
         if len(self._connections) >= self._most:
             return "all"
-        return "address" if self._hosts[_subscriber(host)] >= self._most_per_address else ""
+        if self._hosts[_subscriber(host)] < self._most_per_address or self._is_proxy(host):
+            return ""
+        return "address"
 
     def take(self, connection: socket.socket, host: str) -> None:
         """See `sip.listening.Door`."""
@@ -254,6 +257,11 @@ class HttpServer:
             if not self._hosts[connection.host]:
                 del self._hosts[connection.host]
 
+    def _is_proxy(self, host: str) -> bool:
+        """Whether `host` brings the connections of many."""
+        address = _address(host)
+        return any(address in network for network in self._proxies)
+
     async def _connect(self, made: Connection, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -271,12 +279,16 @@ def _ours(record: logging.LogRecord) -> bool:
 
 def _subscriber(host: str) -> str:
     """What counts as one address: an IPv4 address, or the /64 that an IPv6 subscriber has whole."""
-    address = ipaddress.ip_address(host.partition("%")[0])
+    address = _address(host)
     if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
+        return str(address)
     return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address of a peer as the kernel tells it."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _answer(status: str, error: str, headers: str = "") -> bytes:

@@ -207,6 +207,30 @@ async def test_an_address_has_so_many_connections_and_another_its_own(tmp_path: 
         assert server.log.read_text().count("connections refused") == 1
 
 
+@pytest.mark.peer
+async def test_a_trusted_proxy_has_as_many_connections_as_there_are(tmp_path: Path) -> None:
+    site = a_site(
+        tmp_path, http_connections_per_address=10, http_connections=20, trusted_proxies='["127.0.0.1/32"]'
+    )
+    with serving(site) as server:
+        server.wait_ready(90)
+        clients = await several(15, site.http, HEAD)
+        assert status(await get(site.http, "/healthz")) == 200
+        more = [await Client.connect(site.http, address="127.0.0.2") for _ in range(5)]
+        refused = await get(site.http, "/healthz")
+        assert error(refused) == "The server has too many connections"
+        for client in clients:
+            await client.close()
+        async with asyncio.timeout(10):
+            while status(await get(site.http, "/healthz")) != 200:
+                await asyncio.sleep(0.05)
+        rest = [await Client.connect(site.http, address="127.0.0.2") for _ in range(5)]
+        refused = await get(site.http, "/healthz", address="127.0.0.2")
+        assert error(refused) == "Too many connections from this address"
+        for client in (*more, *rest):
+            await client.close()
+
+
 # Descriptors ----------------------------------------------------------------------------------------------
 
 OPEN_FILES = 300
