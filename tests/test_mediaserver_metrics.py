@@ -14,6 +14,7 @@ import pytest
 
 from mediaserver import logging as logs
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from tests.support.kept_logging import kept_logging
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,10 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Written]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    written = Written(tmp_path / "log")
-    yield written
-    written.close()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with kept_logging():
+        written = Written(tmp_path / "log")
+        yield written
+        written.close()
 
 
 def test_a_line_is_json_with_its_fields(written: Written) -> None:

@@ -15,6 +15,7 @@ from aiohttp import ClientSession
 
 from mediaserver import logging as logs
 from mediaserver import private
+from tests.support.kept_logging import kept_logging
 from tests.support.rooms import AGENT, bearing, write_web_site
 from tests.support.rtc import rtc_client
 from tests.support.server import FAKE_ENGINES, REAL_ENGINES, ServerProcess, Site, serving
@@ -112,16 +113,11 @@ def test_a_link_among_the_recordings_is_not_followed(tmp_path: Path) -> None:
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Callable[[], str]]:
     """Gives, once, what is logged by a server that was told to log at `info`."""
-    root, path = logging.getLogger(), tmp_path / "log"
-    loggers = [root, *(logging.getLogger(name) for name in ("api", "mediaserver", "pipeline", "sip"))]
-    before = root.handlers[:], [each.level for each in loggers]
-    with path.open("wb") as file:
+    path = tmp_path / "log"
+    with kept_logging(), path.open("wb") as file:
         writer = logs.configure(level="info", fd=file.fileno())
         yield lambda: path.read_text() if writer.close() else ""
         writer.close()
-    root.handlers[:] = before[0]
-    for logger, level in zip(loggers, before[1], strict=True):
-        logger.setLevel(level)
 
 
 @pytest.mark.parametrize(

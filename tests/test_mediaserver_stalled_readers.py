@@ -16,6 +16,7 @@ import pytest
 from mediaserver import logging as logs
 from mediaserver.demo.run import Screen
 from mediaserver.line_writer import LineWriter
+from tests.support.kept_logging import kept_logging
 from tests.support.raw_call import RawCall
 from tests.support.server import REAL_ENGINES, ServerProcess, serving, write_site
 from tests.support.stalling import StallingPipe, packets_heard
@@ -85,23 +86,21 @@ async def test_a_demo_whose_screen_stands_still_goes_on(pipe: StallingPipe) -> N
 
 
 @pytest.fixture
-def root() -> Iterator[logging.Logger]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield root
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def log() -> Iterator[logging.Logger]:
+    """A logger of ours."""
+    with kept_logging():
+        yield logging.getLogger("mediaserver.test")
 
 
-async def test_lines_that_do_not_fit_are_counted_and_told(pipe: StallingPipe, root: logging.Logger) -> None:
+async def test_lines_that_do_not_fit_are_counted_and_told(pipe: StallingPipe, log: logging.Logger) -> None:
     writer = logs.configure(fd=pipe.output)
     pipe.stall()
     for number in range(20_000):
-        root.info("line", extra={"number_of_it": number})
+        log.info("line", extra={"number_of_it": number})
     lost = writer.lost
     assert 0 < lost < 20_000
     await pipe.wait_for("log lines lost")
-    root.info("after")
+    log.info("after")
     await pipe.wait_for("after")
     lines = [json.loads(line) for line in pipe.text.splitlines()]
     told = [line for line in lines if line["message"] == "log lines lost"]
@@ -134,14 +133,14 @@ def test_a_descriptor_that_somebody_made_non_blocking_is_waited_for(pipe: Stalli
     assert writer.lost == 0
 
 
-def test_a_field_that_cannot_be_written_costs_its_line_only(pipe: StallingPipe, root: logging.Logger) -> None:
+def test_a_field_that_cannot_be_written_costs_its_line_only(pipe: StallingPipe, log: logging.Logger) -> None:
     class Odd:
         def __str__(self) -> str:
             raise ValueError("odd")
 
     writer = logs.configure(fd=pipe.output)
-    root.info("one", extra={"odd": Odd()})
-    root.info("two")
+    log.info("one", extra={"odd": Odd()})
+    log.info("two")
     assert writer.close()
     assert [json.loads(line)["message"] for line in pipe.read().splitlines()] == [
         "line cannot be written",
