@@ -267,6 +267,28 @@ async def test_a_path_that_cannot_be_is_told_at_the_end(writer: RecordingWriter,
         await recording.close()
 
 
+async def test_a_file_that_could_not_be_created_is_created_when_it_can_be(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    path = tmp_path / "missing" / "a.wav"
+    recording = writer.open(path, rate_hz=RATE_HZ, now=0.0)
+    for tick in range(150):
+        recording.agent(frame(1), tick * 0.02)
+    while writer._taken < writer._put:
+        await asyncio.sleep(0.01)
+    path.parent.mkdir()
+    for tick in range(150, 300):
+        recording.agent(frame(1), tick * 0.02)
+    with pytest.raises(RecordingError) as refused:
+        await recording.close()
+    assert refused.value.path == path
+    assert path.stat().st_mode & 0o777 == 0o600
+    stereo = read(path)[:, 1]
+    assert len(stereo) == 300 * FRAME
+    assert not stereo[:RATE_HZ].any()
+    assert stereo[2 * RATE_HZ :].all()
+
+
 async def test_a_recording_goes_on_where_it_stood(writer: RecordingWriter, tmp_path: Path) -> None:
     first = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=100.0)
     first.agent(frame(1), 100.0)
