@@ -298,11 +298,7 @@ class _WavFile:
         self._file: BinaryIO | None = None
 
     def open(self) -> None:
-<<<<<<< ours
-        """Creates the file, or finds what is there. Where that is refused, `append` tries again."""
-=======
         """Creates the file, or finds what is there. Where that is refused, `append` tries again and tells."""
->>>>>>> theirs
         with suppress(OSError):
             self._patch(self._opened())
 

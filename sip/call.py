@@ -272,7 +272,7 @@ class Call:
             return
         self._plan = plan
         if new and not sends:
-            self._invite.note_refusal(plan.remote_host)
+            self._invite.refusals.note(plan.remote_host)
         if answered:
             self._up.set()
 

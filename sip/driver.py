@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sip.errors import LocalError, MalformedMessage
-from sip.events import Event
+from sip.events import AddressRefused, Event
 from sip.gate import TrunkGate
 from sip.hop import Hop, Transmission
 from sip.inflow import Inflow
@@ -127,7 +127,8 @@ class Driver:
         try:
             self._take(event, self.loop.time())
         except Exception:  # the boundary to the application's callbacks: other calls go on
-            logger.exception("event of a call was not taken", extra={"sip_call_id": event.invite.call_id})
+            call_id = event.call_id if isinstance(event, AddressRefused) else event.invite.call_id
+            logger.exception("event of a call was not taken", extra={"sip_call_id": call_id})
 
     def _arm(self) -> None:
         at = self.stack.timer_at()

@@ -290,7 +290,7 @@ class Endpoint:
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call
         self._by_invite[invite] = call
-        invite.name = call.id
+        invite.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
         invite, trunk = event.invite, self._trunks.get(event.trunk_id)
@@ -371,7 +371,7 @@ class Endpoint:
         if isinstance(event, AddressRefused):
             self._blocked += 1
             if event.first:
-                named = {"call_id": event.invite.name, "sip_call_id": event.invite.call_id}
+                named = {"call_id": event.name, "sip_call_id": event.call_id}
                 logger.warning("call may not send there", extra={**named, "address": event.address})
             return
         call = self._by_invite.get(event.invite)

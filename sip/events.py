@@ -83,9 +83,11 @@ class InviteEnded:
 @dataclass(frozen=True, slots=True)
 class AddressRefused:
     """Something of the call was not sent, because `address` is closed to its trunk. `first`: for the first
-    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent."""
+    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent. So it
+    names the call (`name` in logs, `call_id` of SIP) and does not keep it."""
 
-    invite: Invite
+    name: str
+    call_id: str
     address: str
     first: bool
 

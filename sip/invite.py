@@ -56,6 +56,22 @@ class InviteSettings:
     egress: EgressRule = ANY_ADDRESS
 
 
+class Refusals:
+    """What a call was not allowed to send to, told to `core`. It outlives the call, whose BYE may be what was
+    not sent, and does not keep it. `name` is the call's in logs."""
+
+    def __init__(self, core: Core, call_id: str) -> None:
+        self.name = ""
+        self._core = core
+        self._call_id = call_id
+        self._count = 0
+
+    def note(self, address: str, now: float = 0.0) -> None:
+        """`address`, which the far end or the trunk named, is not sent to."""
+        self._count += 1
+        self._core.emit(AddressRefused(self.name, self._call_id, address, self._count == 1))
+
+
 class Invite:
     """One call. Verbs and messages come in with `now`; what comes of them goes to `core`."""
 
@@ -68,9 +84,8 @@ class Invite:
         self.core = core
         self.settings = settings
         self.call_id = call_id
-        self.name = ""  # of the call, in logs
+        self.refusals = Refusals(core, call_id)
         self.egress = Egress(settings.egress, peer=peer, on_refused=self.address_refused)
-        self.refusals = 0
         self.dialog: Dialog | None = None
         self.peer_updates = False
         self.session = SessionTimer(
@@ -158,21 +173,16 @@ class Invite:
 
     def address_refused(self, address: str, now: float) -> None:
         """A request of ours was not sent, since `address` is closed to the trunk: the call cannot go on."""
-        self.note_refusal(address)
+        self.refusals.note(address)
         self.hang_up(now, cause=HangupCause.ADDRESS_REFUSED)
 
     def unusable(self, error: RemoteError, now: float) -> None:
         """Their answer to our offer cannot be used: the call ends."""
         if isinstance(error, MediaRefused):
-            self.note_refusal(error.address)
+            self.refusals.note(error.address)
         self.hang_up(now, cause=cause_of_answer(error))
 
     # For the parts of a call ------------------------------------------------------------------------------
-
-    def note_refusal(self, address: str) -> None:
-        """Tells that `address`, which the far end or the trunk named, is not sent to."""
-        self.refusals += 1
-        self.core.emit(AddressRefused(self, address, self.refusals == 1))
 
     def introduce(self, headers: Headers) -> None:
         """Adds who we are and what we can do."""
@@ -247,6 +257,7 @@ class Invite:
         if self.ended:
             return
         self.state = InviteState.ENDED
+        self.egress.refused = self.refusals.note  # what is still to be sent does not keep the call
         for name in list(self._alarms):
             self.disarm(name)
         if self._accepted is not None:

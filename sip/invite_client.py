@@ -125,7 +125,7 @@ class OutgoingInvite(Invite):
         """See `Invite`. An INVITE that was refused an address may still go to the next one."""
         if self.state is InviteState.INVITING and not self._rings:
             self._unsent = True
-            self.note_refusal(address)
+            self.refusals.note(address)
         else:
             super().address_refused(address, now)
 

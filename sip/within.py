@@ -104,7 +104,7 @@ def refuse_body(invite: Invite, transaction: ServerTransaction, error: RemoteErr
     """A body that cannot be read, or an offer that cannot be answered: the session stays as it was."""
     headers: tuple[tuple[str, str], ...] = ()
     if isinstance(error, MediaRefused):
-        invite.note_refusal(error.address)
+        invite.refusals.note(error.address)
     if isinstance(error, UnsupportedBody):
         headers = (("Accept", error.accept),)
     elif isinstance(error, MalformedSdp):

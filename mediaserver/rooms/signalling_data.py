@@ -55,7 +55,7 @@ class DataLink(RoomObserver):
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
         """Packets for the client that its channel did not take."""
-        self.on_encrypted: Callable[[], None] = lambda: None
+        self.on_encrypted = _unheard
         """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
         self._room = room
@@ -207,10 +207,15 @@ class DataLink(RoomObserver):
         self._waiting.clear()
         self.rpc.close()
         self._send, self._streams = _unsent, TextStreams(_unread)
+        self.on_encrypted = _unheard
 
     def _deliver(self, body: bytes, label: str = RELIABLE) -> None:
         if not self._send(label, body):
             self.dropped += 1
+
+
+def _unheard() -> None:
+    """Nobody is told any more, or not yet."""
 
 
 def _unsent(label: str, body: bytes) -> bool:
