@@ -73,8 +73,11 @@ HELD = """
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Web]:
+    there = write_web_site(tmp_path, public=True)
+    often = "[rooms]\npublic_talk_per_minute_each = 600\n"  # a visitor begins more than people do
+    there.path.write_text(there.path.read_text().replace("[rooms]\n", often))
     with fake_models():
-        async with running(write_web_site(tmp_path, public=True)) as both:
+        async with running(there) as both:
             yield both
 
 
