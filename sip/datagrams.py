@@ -74,6 +74,8 @@ class DatagramSocket:
 
     def close(self) -> None:
         """Nothing is received any more."""
+        if self._socket.fileno() < 0:  # closed before
+            return
         self._loop.remove_reader(self._socket)
         self._socket.close()
 

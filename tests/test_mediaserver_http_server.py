@@ -186,7 +186,7 @@ async def told_of(room: aiohttp.ClientWebSocketResponse, what: str) -> bool:
 
 @pytest.mark.peer
 async def test_an_address_has_so_many_connections_and_another_its_own(tmp_path: Path) -> None:
-    site = a_site(tmp_path, http_connections_per_address=10, http_connections=15)
+    site = a_site(tmp_path, http_connections_per_address=10, http_connections=15, http_head_s=60)
     with serving(site) as server:
         server.wait_ready(90)
         clients = await several(10, site.http, HEAD)
