@@ -62,8 +62,9 @@ async def session(request: web.Request) -> web.Response:
         raise UnknownKey("This agent needs a participant token")
     talks, address = request.app[TALKS], neighbourhood(request)
     lobby = server.lobby
-    talks.check(address, asyncio.get_running_loop().time())
+    talks.take(address, asyncio.get_running_loop().time())
     await server.web_calls.check_vacancy(company.id)
+    talks.check(address)  # nothing is awaited between this and `opened`
     visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
     invitation = lobby.invite(company.id, visitor)
     talks.opened(address, invitation.room_name)

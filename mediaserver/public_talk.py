@@ -27,11 +27,14 @@ class PublicTalk:
         self._is_open = is_open
         self._rooms: dict[str, str] = {}  # room to address: at most `public_talk_at_once`
 
-    def check(self, address: str, now: float) -> None:
-        """Raises `TooMany` where `address` may not open another one now."""
+    def take(self, address: str, now: float) -> None:
+        """Counts a request. Raises `TooMany` where `address` asks too often."""
         wait_s = self._rate.take(address, now)
         if wait_s > 0:
             raise TooMany("Too many conversations from your address", retry_after_s=int(wait_s) + 1)
+
+    def check(self, address: str) -> None:
+        """Raises `TooMany` where there are too many rooms, of `address` or in all."""
         self._rooms = {room: who for room, who in self._rooms.items() if self._is_open(room)}
         if sum(who == address for who in self._rooms.values()) >= self._at_once_each:
             raise TooMany("Too many conversations at once from your address", retry_after_s=FULL_RETRY_S)

@@ -18,7 +18,8 @@ class Rooms:
     def begin(self, address: str, now: float) -> int:
         """0, or the seconds to wait."""
         try:
-            self.talks.check(address, now)
+            self.talks.take(address, now)
+            self.talks.check(address)
         except TooMany as refused:
             return refused.retry_after_s
         self._made += 1
