@@ -11,11 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-_SUBSCRIBER_BITS = 64
-"""Of an IPv6 address: whoever has one has all with the same."""
+from mediaserver.client_address import Address, parsed, subscriber, within
 
 _PASSED_ON = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via")
 
@@ -30,29 +26,26 @@ class Peers:
     def client(self, connected: str, forwarded_for: Sequence[str] = ()) -> Address | None:
         """Who asks, by the connection's address and the X-Forwarded-For fields; None where nobody can
         tell."""
-        address = _address(connected)
+        address = parsed(connected)
         hops = [hop.strip() for line in forwarded_for for hop in line.split(",")]
-        while address is not None and hops and _within(address, self._trusted):
-            address = _address(hops.pop())
+        while address is not None and hops and within(address, self._trusted):
+            address = parsed(hops.pop())
         return address
 
     def neighbourhood(self, connected: str, forwarded_for: Sequence[str] = ()) -> str:
         """What counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has whole; "" for
         nobody that can be told."""
-        client = self.client(connected, forwarded_for)
-        if isinstance(client, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((client, _SUBSCRIBER_BITS), strict=False))
-        return str(client or "")
+        return subscriber(self.client(connected, forwarded_for))
 
     def may_scrape(self, connected: str, forwarded_for: Sequence[str], *, passed_on: bool) -> bool:
         """Whether /metrics answers: to this machine, unless it only passes on (`passed_on`) what came from
         elsewhere and is not trusted to say from where; and to `metrics`."""
-        address = _address(connected)
-        told = bool(forwarded_for) and address is not None and _within(address, self._trusted)
+        address = parsed(connected)
+        told = bool(forwarded_for) and address is not None and within(address, self._trusted)
         if passed_on and not told:
             return False
         client = self.client(connected, forwarded_for)
-        return client is not None and (client.is_loopback or _within(client, self._metrics))
+        return client is not None and (client.is_loopback or within(client, self._metrics))
 
 
 PEERS: web.AppKey[Peers] = web.AppKey("peers", Peers)
@@ -70,20 +63,3 @@ def may_scrape(request: web.Request) -> bool:
     forwarded_for = request.headers.getall("X-Forwarded-For", [])
     passed_on = any(name in request.headers for name in _PASSED_ON)
     return request.app[PEERS].may_scrape(request.remote or "", forwarded_for, passed_on=passed_on)
-
-
-def _address(text: str) -> Address | None:
-    """An address as proxies write them: bare, with a port, in brackets, with a zone."""
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        parsed = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(parsed, "ipv4_mapped", None) or parsed
-
-
-def _within(address: Address, networks: Iterable[Network]) -> bool:
-    return any(address in network for network in networks if network.version == address.version)

@@ -146,18 +146,22 @@ class Present:
 
 def check(tx: Tx) -> None:
     """Raises `HistoryChanged` while the database may lack what nodes did."""
-    row = standing(tx)
-    if row.identity != row.found:
-        raise HistoryChanged("the database was restored or promoted")
-    waits = behind(tx)
-    if waits:
-        raise HistoryChanged(f"the database was restored or promoted: waits for {', '.join(waits)}")
+    if why := _doubtful(tx):
+        raise HistoryChanged(why)
 
 
 def whole(tx: Tx) -> bool:
     """Whether `check` would pass."""
+    return not _doubtful(tx)
+
+
+def _doubtful(tx: Tx) -> str:
+    """Why the database may lack what nodes did, "" where it does not."""
     row = standing(tx)
-    return row.identity == row.found and not behind(tx)
+    if row.identity != row.found:
+        return "the database was restored or promoted"
+    waits = behind(tx)
+    return f"the database was restored or promoted: waits for {', '.join(waits)}" if waits else ""
 
 
 def standing(tx: Tx) -> Standing:

@@ -22,6 +22,7 @@ from typing import Final, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from mediaserver.client_address import parsed, subscriber, within
 from mediaserver.http_deadlines import HttpDeadlines, HttpPatience, Overdue, Progress
 from mediaserver.refusals import TooSlow
 from mediaserver.settings_server import ServerSettings
@@ -216,7 +217,7 @@ class HttpServer:
         """See `sip.listening.Door`."""
         if len(self._connections) >= self._most:
             return "all"
-        if self._hosts[_subscriber(host)] < self._most_per_address or self._is_proxy(host):
+        if self._hosts[subscriber(parsed(host))] < self._most_per_address or self._is_proxy(host):
             return ""
         return "address"
 
@@ -224,9 +225,9 @@ class HttpServer:
         """See `sip.listening.Door`."""
         server = self._runner.server
         assert server is not None  # it is there before the listeners
-        subscriber = _subscriber(host)
-        self._hosts[subscriber] += 1
-        made = Connection(self, server(), subscriber)
+        client = subscriber(parsed(host))
+        self._hosts[client] += 1
+        made = Connection(self, server(), client)
         self._connections[made.inner] = made
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._connect(made, connection))
@@ -259,8 +260,8 @@ class HttpServer:
 
     def _is_proxy(self, host: str) -> bool:
         """Whether `host` brings the connections of many."""
-        address = _address(host)
-        return any(address in network for network in self._proxies)
+        address = parsed(host)
+        return address is not None and within(address, self._proxies)
 
     async def _connect(self, made: Connection, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -275,20 +276,6 @@ def _ours(record: logging.LogRecord) -> bool:
     """Whether a line of the libraries tells of anything but a client that left or sent what is no HTTP."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, ConnectionError | web.RequestPayloadError | HttpProcessingError)
-
-
-def _subscriber(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 that an IPv6 subscriber has whole."""
-    address = _address(host)
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    return str(ipaddress.ip_network((address, 64), strict=False))
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address of a peer as the kernel tells it."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _answer(status: str, error: str, headers: str = "") -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from sip.admission import Admitted, Refused
 from sip.digest import Verdict, Verifier
+from sip.egress import canonical
 from sip.hop import Hop
 from sip.message import Request
 
@@ -83,11 +84,10 @@ class TrunkGate:
 
     def _at(self, host: str) -> list[Trunk]:
         try:
-            address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+            address = ip_address(canonical(host))
         except ValueError:
             return []
-        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        found = [trunk for network, trunk in self._networks if (mapped or address) in network]
+        found = [trunk for network, trunk in self._networks if address in network]
         return list(dict.fromkeys(found))
 
     def _verified(self, request: Request, now: float) -> Trunk | Refused:

@@ -47,6 +47,15 @@ async def start_confined(
     )
 
 
+def close_pipes(process: Process) -> None:
+    """Closes the server's ends of the pipes: asyncio leaves them to the collector otherwise."""
+    if process.stdin is not None:
+        process.stdin.close()
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
 def clean_environment() -> dict[str, str]:
     """The whole environment of such a process. One thread for linear algebra: a process is confined before it
     has threads, and an engine that wants more says so itself."""

@@ -15,7 +15,7 @@ from asyncio.subprocess import DEVNULL, Process
 
 from pipeline.boundary import kind_of
 from pipeline.engines.cancelling import is_cancelled
-from pipeline.engines.confined_process import start_confined
+from pipeline.engines.confined_process import close_pipes, start_confined
 from pipeline.engines.sphinx_process import LENGTH
 from pipeline.errors import EngineError
 from pipeline.speech import HeardWord, Hypothesis
@@ -155,4 +155,4 @@ async def _end(started: asyncio.Task[Process]) -> None:
     if process.returncode is None:
         process.kill()
     await process.wait()
-    process._transport.close()  # type: ignore[attr-defined]  # asyncio leaves the pipes to the collector otherwise
+    close_pipes(process)

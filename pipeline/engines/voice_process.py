@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from pipeline.engines.cancelling import is_cancelled
-from pipeline.engines.confined_process import start_confined
+from pipeline.engines.confined_process import close_pipes, start_confined
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
@@ -239,7 +239,7 @@ class VoiceProcess:
         self._state = _State.STOPPED
         _kill(process)
         code = await process.wait()
-        _close_pipes(process)
+        close_pipes(process)
         _LOG.warning(
             "voice process ended",
             extra={"engine": self.program.name, "exit_code": code, "requests": len(self._requests)},
@@ -288,7 +288,7 @@ class VoiceProcess:
         if process is not None:
             _kill(process)
             await process.wait()
-            _close_pipes(process)
+            close_pipes(process)
 
 
 async def _ended(task: asyncio.Task[Any] | None) -> None:
@@ -317,11 +317,3 @@ async def _receive(process: Process) -> tuple[int, int, bytes]:
 def _kill(process: Process) -> None:
     if process.returncode is None:
         process.kill()
-
-
-def _close_pipes(process: Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    transport = getattr(process, "_transport", None)  # asyncio leaves the pipes to the collector otherwise
-    if transport is not None:
-        transport.close()
