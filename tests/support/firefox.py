@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import shutil
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.support.remote_page import RemotePage
 
 PREFERENCES = {
     "media.navigator.streams.fake": True,
@@ -27,23 +28,14 @@ PREFERENCES = {
 }
 
 
-class FirefoxPage:
+class FirefoxPage(RemotePage):
     """One page, with the verbs of `chromium.Page`. `log` is what went wrong in it."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.log: list[str] = []
-        self._socket = socket
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._context = ""
-        self._reading = asyncio.create_task(self._read())
+    _context = ""
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """One command of the protocol."""
-        number = next(self._ids)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        await self._socket.send_json({"id": number, "method": method, "params": params})
-        told = await asyncio.wait_for(answer, 30)
+        told = await self.command(method, params)
         assert told["type"] == "success", told
         result: dict[str, Any] = told["result"]
         return result
@@ -71,28 +63,10 @@ class FirefoxPage:
         assert told["type"] == "success", told
         return json.loads(told["result"]["value"])
 
-    async def until(self, script: str, *, timeout_s: float = 30.0) -> Any:
-        """Waits until an expression is true; its value."""
-        async with asyncio.timeout(timeout_s):
-            while not (value := await self.run(script)):
-                await asyncio.sleep(0.05)
-        return value
-
-    async def close(self) -> None:
-        """Ends the session with the page."""
-        await self._socket.close()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
-
-    async def _read(self) -> None:
-        async for message in self._socket:
-            told = message.json()
-            if "id" in told:
-                waiting = self._waiting.pop(told["id"])
-                if not waiting.done():
-                    waiting.set_result(told)
-            elif told.get("method") == "log.entryAdded" and told["params"]["level"] == "error":
-                self.log.append(f"exception: {told['params']['text']}")
+    def heard(self, event: dict[str, Any]) -> None:
+        """See `RemotePage`."""
+        if event.get("method") == "log.entryAdded" and event["params"]["level"] == "error":
+            self.log.append(f"exception: {event['params']['text']}")
 
 
 @asynccontextmanager
