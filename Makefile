@@ -42,7 +42,7 @@ serve: .venv/.local .venv/.demo
 	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
 
 test: .venv/.local .venv/.dev
-	@.ci/system-packages sipp=sip-tester baresip chromium npm pg_ctlcluster=postgresql sox flite java=default-jre-headless
+	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless
 	$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.dev

@@ -206,6 +206,7 @@ async def cancel(request: web.Request) -> web.Response:
         previousStatus=done.cancelled.previous_status,
         status="CANCELLED",
         batchId=done.cancelled.batch_id or None,
+        cancelledCount=1 + len(done.cancelled.others),
     )
     return answer(CancelResponse(success=True, data=data), omit_none=True)
 

@@ -56,6 +56,11 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
     return web.json_response({"error": message}, status=status, headers=headers)
 
 
+def mebibytes(octets: int) -> str:
+    """A limit as clients are told it."""
+    return f"{octets / (1024 * 1024):g} MiB"
+
+
 def refusal(error: Exception) -> web.Response | None:
     """The answer to an exception of the table, None for any other."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
@@ -76,6 +81,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     """Turns every exception into JSON: refusals by the table, aiohttp's own by their status."""
     try:
         return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        return error_response(413, f"Request body is larger than {mebibytes(request.client_max_size)}")
     except web.HTTPException as error:
         if error.status < 400:
             raise

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from api.auth import SERVER
 from api.peer import neighbourhood
+from api.whip import asked, token_of
 from mediaserver.public_talk import JOIN_S, PublicTalk
 from mediaserver.refusals import UnknownKey
 from mediaserver.rooms.webcall import WebCallRequest
@@ -71,6 +72,13 @@ async def session(request: web.Request) -> web.Response:
             "agentName": agent.name,
         }
     )
+
+
+@routes.delete("/talk/{agent}/session")
+async def give_back(request: web.Request) -> web.Response:
+    """The visitor has thought better of it before joining: nothing is kept open for them."""
+    await asked(request.app[SERVER].lobby.withdraw(token_of(request)))
+    return web.Response(status=204)
 
 
 def _agent_id(text: str) -> str:

@@ -50,6 +50,12 @@ def load_or_exit(
     return settings
 
 
+def load_again(config: str, data: str | None = None) -> Settings:
+    """The settings of `config` as a running server takes them. Raises `SettingsError`."""
+    checks = [resolve_name("mediaserver.wiring:engine_problems")]
+    return with_data_dir(load(config, checks=checks), data)
+
+
 def make_data_dir(config: str, settings: Settings) -> None:
     """Makes server.data_dir. Raises `SettingsError`."""
     try:

@@ -1,10 +1,11 @@
 """SQL written once, run by a driver: `mediaserver.sqlite` or `mediaserver.postgres`.
 
 Work on the database is a plain function of a transaction, `work(tx) -> result`, run as a whole or not at all,
-on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Four tokens
+on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Five tokens
 keep the text the same for every engine: `{now}` (the database's clock, in milliseconds since 1970 UTC),
 `{lock}` and `{skip_locked}` (row locks, waiting for those of others or passing them by; where an engine has
-one writer anyway, nothing) and `{serial}` (an ascending identity column). Values are named, `:like_this`.
+one writer anyway, nothing), `{serial}` (an ascending identity column) and `{identity}` (of the engine that
+the database is in, see `mediaserver.history`; where an engine has none, ''). Values are named, `:like_this`.
 
 Rows are locked in one order, so that waiting never goes in circles: company, call, batch.
 """

@@ -27,6 +27,7 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines.confinement import lacking, landlock_abi
 from pipeline.engines.llm_builtin import Policy, offered
 from pipeline.engines.llm_chat import PATH as CHAT_PATH
 from pipeline.engines.openai_http import ModelEndpoint
@@ -61,6 +62,7 @@ async def examine(settings: Settings) -> list[Finding]:
     """Looks at everything that `settings` needs: starts the engines, opens the database, places no call."""
     findings = [
         kernels_finding(),
+        confinement_finding(),
         *codec_findings(settings),
         *port_findings(settings),
         limits_finding(settings),
@@ -76,6 +78,14 @@ def kernels_finding() -> Finding:
     """The compiled loops over samples."""
     kernels.warm()
     return Finding("kernels", True, "compiled and warm")
+
+
+def confinement_finding() -> Finding:
+    """What keeps the processes that read strangers' files and texts from everything else."""
+    lacks = lacking()
+    if lacks:
+        return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
+    return Finding("confinement", True, f"no_new_privs, seccomp, Landlock {landlock_abi()}")
 
 
 async def engine_findings(settings: Settings) -> list[Finding]:

@@ -135,6 +135,7 @@ class _Transfer:
             return self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
         except OSError as error:
             log.error("transfer goes on unrecorded", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)
             return None
 
     async def _close(self, recording: Recording | None) -> None:
@@ -144,3 +145,4 @@ class _Transfer:
             await recording.close(asyncio.get_running_loop().time())
         except RecordingError as error:
             log.error("recording is incomplete", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)

@@ -68,7 +68,12 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     sink.setFormatter(JsonLines() if as_json else PlainLines())
     root = logging.getLogger()
     root.handlers[:] = [sink]
-    root.setLevel(max(logging.WARNING, getattr(logging, level.upper())))
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Writes our lines of this level and above from now on, those of libraries from warnings on."""
+    logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level.upper())))
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
 

@@ -107,6 +107,7 @@ class Metrics:
             "Times that an address, or the beginning of a key, was slowed or banned",
             ("by", "standing"),
         )
+        self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
+from mediaserver.settings_values import Address, Host, HttpUrl, IceServerText, Network, Ports, Secret, Table
 
 ADMIN_KEY_LENGTH = 24
 """Characters: who has this key has every company's."""
@@ -33,7 +33,7 @@ class ServerSettings(Table):
     trusted_proxies: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
-    drain_s: float = Field(default=30.0, ge=0, le=3600)
+    drain_s: float = Field(default=3600.0, ge=0, le=86_400)
 
     @field_validator("node_url", mode="before")
     @classmethod
@@ -94,7 +94,7 @@ class RoomsSettings(Table):
     public_talk_at_once: int = Field(default=50, ge=1, le=10_000)
     public_talk_at_once_each: int = Field(default=5, ge=1, le=10_000)
     public_talk_per_minute_each: int = Field(default=30, ge=1, le=10_000)
-    ice_servers: tuple[str, ...] = ()
+    ice_servers: tuple[IceServerText, ...] = ()
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None
 

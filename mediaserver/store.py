@@ -42,12 +42,13 @@ from mediaserver.records import (
     StoreCounts,
 )
 from mediaserver.settings import Settings
+from mediaserver.store_history import History
 from mediaserver.store_managed import Managed
 from mediaserver.store_queue import Queue
 from mediaserver.store_speech import FinishedJob
 
 
-class Store(Queue, Managed):
+class Store(Queue, Managed, History):
     """The server's memory. Open it with `Store.open`; safe for any number of concurrent tasks of one loop.
 
     `outbox_filled` is set when an event was written and `queue_filled` when a call was put in the queue by
@@ -150,6 +151,7 @@ class Store(Queue, Managed):
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         """Takes up to `limit` calls that are due, fairly between companies and within their concurrency.
+        Raises `HistoryChanged` while the database may have forgotten what nodes did.
 
         `node` names one run of one process (a restarted process is another node). The lease ends after
         `ttl_ms` unless renewed.
@@ -207,7 +209,8 @@ class Store(Queue, Managed):
         return released
 
     async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
-        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`."""
+        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`.
+        Again: nothing."""
         claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
         self._filled()
         return claim

@@ -216,6 +216,15 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
         yield table, str(error)
 
 
+def certificate_problem(settings: SipSettings) -> str:
+    """Why the certificate that the file names cannot be used, "" where it can."""
+    try:
+        _tls_context(settings)
+    except LocalError as error:
+        return str(error)
+    return ""
+
+
 def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:
     if settings.tls is None:
         return None

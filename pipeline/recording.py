@@ -9,11 +9,13 @@ for it (the first one was late) or a second late (the far end restarted its cloc
 A frame is two array assignments on the loop. Full blocks of a second go to the writer; when the disk cannot
 follow, blocks are dropped and counted and their time is kept as silence, because a call never waits for a
 disk. The header is brought up to date every few seconds: what a crash leaves behind is a valid file of what
-it had."""
+it had. What the disk refuses is lost, and nothing else: the file stays whole, and where there is room again
+the recording goes on at its time."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import struct
@@ -136,7 +138,7 @@ class Recording:
 
     async def close(self, now: float | None = None) -> Path:
         """`end`, and waits until all of it is written. Again: the same path. Raises `RecordingError` if the
-        disk refused any of it."""
+        disk refused any of it: its `path` holds the rest, None where there is none."""
         self.end(now)
         return await asyncio.shield(self.done)
 
@@ -226,9 +228,9 @@ class RecordingWriter:
             if last:
                 file.close()
                 del self._files[recording]
-                self._tell(recording, file.error)
+                self._tell(recording, file.failure())
 
-    def _tell(self, recording: Recording, error: OSError | None) -> None:
+    def _tell(self, recording: Recording, error: RecordingError | None) -> None:
         if self._loop is None or self._loop.is_closed():
             return
         try:
@@ -237,13 +239,13 @@ class RecordingWriter:
             log.warning("recording finished after the loop", extra={"path": str(recording.path)})
 
 
-def _settle(recording: Recording, error: OSError | None) -> None:
+def _settle(recording: Recording, error: RecordingError | None) -> None:
     if recording.done.done():
         return
     if error is None:
         recording.done.set_result(recording.path)
     else:
-        recording.done.set_exception(RecordingError(recording.path.name, str(error)))
+        recording.done.set_exception(error)
 
 
 def _private(path: str, flags: int) -> int:
@@ -256,12 +258,15 @@ def _private(path: str, flags: int) -> int:
 
 
 class _WavFile:
-    """A growing WAV file; after the first OSError it only remembers it."""
+    """A growing WAV file. Of what an OSError refuses it keeps the time, as silence before what is written
+    next; `error` is the first of them."""
 
-    __slots__ = ("_blocks", "_bytes", "_file", "_rate_hz", "error")
+    __slots__ = ("_blocks", "_bytes", "_file", "_path", "_rate_hz", "_refused", "error")
 
     def __init__(self, path: Path, rate_hz: int, *, append: bool = False) -> None:
         self.error: OSError | None = None
+        self._path = path
+        self._refused = 0  # bytes
         self._rate_hz = rate_hz
         self._bytes = self._blocks = 0
         self._file: BinaryIO = open(path, "r+b" if append else "wb", buffering=0, opener=_private)  # noqa: SIM115
@@ -269,7 +274,15 @@ class _WavFile:
             self._bytes = (self._file.seek(0, SEEK_END) - _HEADER_BYTES) // 4 * 4
             self._file.seek(_HEADER_BYTES + self._bytes)
         else:
-            self._file.write(self._header())
+            self._begin()
+
+    def _begin(self) -> None:
+        try:
+            self._write_all(self._header())
+        except OSError:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+            raise
 
     @property
     def samples(self) -> int:
@@ -278,25 +291,48 @@ class _WavFile:
 
     def append(self, block: Block | int) -> None:
         """Samples, or a number of silent ones."""
-        if self.error is not None:
-            return
         data = bytes(block * 4) if isinstance(block, int) else block.tobytes()
+        at = self._bytes + self._refused
         try:
+            self._file.seek(_HEADER_BYTES + at)  # what was refused becomes a hole, which reads as silence
             self._write_all(data)
-            self._bytes += len(data)
+            self._bytes, self._refused = at + len(data), 0
             self._blocks += 1
             if self._blocks % _HEADER_EVERY == 0:
                 self._patch()
         except OSError as error:
-            self.error = error
-            log.error("recording cannot be written", extra={"reason": str(error)})
+            self._refuse(error, at, at + len(data))
+
+    def _refuse(self, error: OSError, start: int, end: int) -> None:
+        """Of what lies from `start` to `end` only the beginning was written, or nothing."""
+        if not self._refused:
+            log.error(
+                "recording cannot be written", extra={"recording": self._path.name, "reason": str(error)}
+            )
+        self.error = self.error or error
+        with contextlib.suppress(OSError):
+            written = (self._file.tell() - _HEADER_BYTES) // 4 * 4
+            self._bytes = max(self._bytes, written if start < written <= end else 0)
+        self._refused = end - self._bytes
+        self._cut()
 
     def close(self) -> None:
         """Brings the header up to date."""
-        try:
-            if self.error is None:
-                self._patch()
+        self._cut()
+        with contextlib.suppress(OSError):
             self._file.close()
+
+    def failure(self) -> RecordingError | None:
+        """What the disk refused, None for nothing."""
+        if self.error is None:
+            return None
+        return RecordingError(self._path.name, str(self.error), self._path if self._bytes else None)
+
+    def _cut(self) -> None:
+        """Makes the file what its header says, with nothing half-written behind."""
+        try:
+            self._patch()
+            self._file.truncate(_HEADER_BYTES + self._bytes)
         except OSError as error:
             self.error = self.error or error
 
@@ -307,8 +343,7 @@ class _WavFile:
 
     def _patch(self) -> None:
         self._file.seek(0)
-        self._file.write(self._header())
-        self._file.seek(_HEADER_BYTES + self._bytes)
+        self._write_all(self._header())
 
     def _header(self) -> bytes:
         """RIFF/WAVE, PCM, two channels of 16 bits."""

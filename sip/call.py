@@ -77,6 +77,7 @@ class Call:
 
     `status` is the SIP code that ended it: of the refusal, 487 after a CANCEL, 200 after a BYE; 0 before.
     `early_media`: one side can be heard before the answer. `held`: either side has put the call on hold.
+    `definite`: the far end gave a final response to our INVITE; without one it may ring on.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Call:
         self.status = 0
         self.ended_by: Literal["local", "remote"] | None = None
         self.retry_after_s: int | None = None
+        self.definite = False
         self.early_media = False
         self._phone = phone
         self._invite = invite
@@ -212,7 +214,8 @@ class Call:
 
     def on_state(self, callback: StateCallback) -> None:
         """`callback(call, state, now)` is called at every change of state; it must not raise."""
-        self._callbacks.append(callback)
+        if self.state is not CallState.ENDED:
+            self._callbacks.append(callback)
 
     # What happens -----------------------------------------------------------------------------------------
 
@@ -301,11 +304,12 @@ class Call:
 
     def _end(self, event: InviteEnded, now: float) -> None:
         self.cause, self.status, self.ended_by = event.cause, event.status, event.by
-        self.retry_after_s = event.retry_after_s
+        self.retry_after_s, self.definite = event.retry_after_s, event.definite
         self._stream.attach(None, None)
         self._stream.on_timeout = None
         self._stream.close()
         self._move(CallState.ENDED, now)
+        self._callbacks.clear()  # no state follows; who is told of them often holds the call
         self._tell_listener(now)
         self._up.set()
         self._over.set()

@@ -36,9 +36,7 @@ class Change:
         self.outstanding = False  # a request is under way, not just waiting to be repeated
         assert invite.dialog is not None
         self._dialog = invite.dialog
-        self._exchange = Exchange(
-            invite.core, self, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer
-        )
+        self._exchange = Exchange(invite.core, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer)
 
     @property
     def method(self) -> str:
@@ -61,7 +59,7 @@ class Change:
             request.headers.add("Content-Type", SDP)
             request.body = self._invite.negotiation.offer(hold=self._hold)
         self.outstanding = True
-        self._exchange.send(request, self._dialog.next_hop(), now)
+        self._exchange.send(request, self._dialog.next_hop(), self, now)
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""

@@ -203,6 +203,7 @@ class Endpoint:
         while (call := await self._offered.get()) is not None:
             if call.cause is None:
                 yield call
+            del call  # while the next is waited for, nothing keeps this one
         self._offered.put_nowait(None)  # for the next one who asks
 
     async def place(

@@ -69,13 +69,15 @@ class DigitsReceived:
 @dataclass(frozen=True, slots=True)
 class InviteEnded:
     """The call is over; exactly once, the last event of its invite. `status` is the SIP code that ended it:
-    the final response to the INVITE, or 200 for a BYE."""
+    the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final response to our
+    INVITE, whichever side had given up by then."""
 
     invite: Invite
     cause: HangupCause
     status: int
     by: Side
     retry_after_s: int | None = None
+    definite: bool = False
 
 
 @dataclass(frozen=True, slots=True)

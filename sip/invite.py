@@ -23,12 +23,12 @@ from sip.errors import LocalError, MediaRefused, RemoteError
 from sip.events import AddressRefused, InviteEnded, MediaAgreed, Side
 from sip.exchange import Exchange
 from sip.headers import Headers
-from sip.message import Request, Response, response_to
+from sip.message import Request, response_to
 from sip.offer_answer import OfferAnswer
 from sip.session_timer import SessionTimer, SessionTimerSettings
 from sip.states import HangupCause
 from sip.timers import Alarm
-from sip.transaction import ServerTransaction
+from sip.transaction import ServerTransaction, Unwatched
 from sip.within import ANSWERS
 
 
@@ -56,21 +56,13 @@ class InviteSettings:
     egress: EgressRule = ANY_ADDRESS
 
 
-class Unwatched:
-    """The user of a request whose answer changes nothing (BYE, CANCEL)."""
-
-    def response_received(self, response: Response, now: float) -> None:
-        """Nothing depends on it."""
-
-    def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Nothing depends on it."""
-
-
 class Invite:
     """One call. Verbs and messages come in with `now`; what comes of them goes to `core`."""
 
     outgoing: bool
     state: InviteState
+    definite = False
+    """Whether the far end has given a final response to our INVITE."""
 
     def __init__(self, core: Core, settings: InviteSettings, *, call_id: str, peer: str = "") -> None:
         self.core = core
@@ -245,10 +237,8 @@ class Invite:
         assert self.dialog is not None
         bye = self.dialog.request("BYE")
         self.introduce(bye.headers)
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=self.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(bye, self.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=self.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(bye, self.dialog.next_hop(), Unwatched(), now)
 
     def finish(
         self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
@@ -267,7 +257,7 @@ class Invite:
                 change.abandon(now)
         self._waiting = None
         self.close_dialogs()
-        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s))
+        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s, self.definite))
 
     def close_dialogs(self) -> None:
         """Stops listening for requests within the call."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from sip.body import SDP, session_description
 from sip.causes import cause_of
@@ -20,14 +21,14 @@ from sip.events import InviteAnswered, InviteProgressed, MediaAgreed, Side
 from sip.exchange import Exchange
 from sip.headers import CSeq, Headers, NameAddr
 from sip.hop import Hop
-from sip.invite import Invite, InviteSettings, InviteState, Unwatched
+from sip.invite import Invite, InviteSettings, InviteState
 from sip.message import Request, Response
 from sip.negotiation import Capabilities
 from sip.offer_answer import OfferAnswer
 from sip.session_timer import delta_seconds
 from sip.states import HangupCause
 from sip.timers import GIVE_UP_S
-from sip.transaction import ServerTransaction, TransactionState
+from sip.transaction import ServerTransaction, TransactionState, Unwatched
 from sip.uri import Uri
 
 
@@ -65,13 +66,13 @@ class OutgoingInvite(Invite):
         self._invitation = invitation
         self._caller = invitation.caller.with_tag(core.token())
         self._target = 0
-        self._cseq = 0
+        self._next_cseq = count(1).__next__
         self._forks: dict[str, _Fork] = {}
         self._settled_with: str | None = None  # the fork whose reliable response answered our offer
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
         self._unsent = False  # the INVITE was refused an address
-        self._exchange = Exchange(core, self, next_cseq=self._next_cseq, authorizer=self.authorizer)
+        self._exchange = Exchange(core, next_cseq=self._next_cseq, authorizer=self.authorizer)
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -102,6 +103,7 @@ class OutgoingInvite(Invite):
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
+        self.definite = self.definite or response.status >= 200
         if response.status >= 300:
             self._refused(response, now)
         elif response.status >= 200:
@@ -142,11 +144,8 @@ class OutgoingInvite(Invite):
 
     # Within -----------------------------------------------------------------------------------------------
 
-    def _next_cseq(self) -> int:
-        self._cseq += 1
-        return self._cseq
-
     def _send_invite(self, offer: bytes, now: float) -> None:
+        self.definite = False
         invitation = self._invitation
         target = invitation.targets[self._target]
         hop = self.egress.hop_of(target)
@@ -163,7 +162,7 @@ class OutgoingInvite(Invite):
         for name, value in invitation.headers.items():
             headers.add(name, value)
         headers.add("Content-Type", SDP)
-        self._exchange.send(Request("INVITE", target, headers, offer), hop, now)
+        self._exchange.send(Request("INVITE", target, headers, offer), hop, self, now)
 
     def _again(self, now: float) -> None:
         self._forget_forks()
@@ -255,10 +254,8 @@ class OutgoingInvite(Invite):
         fork.rseq = rseq
         prack = fork.dialog.request("PRACK")
         prack.headers.add("RAck", f"{rseq} {response.cseq}")
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(prack, fork.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(prack, fork.dialog.next_hop(), Unwatched(), now)
         return True
 
     def _refused(self, response: Response, now: float) -> None:
@@ -326,10 +323,8 @@ class OutgoingInvite(Invite):
     def _decline_fork(self, fork: _Fork, now: float) -> None:
         """Somebody else answered too, or the call was given up: hang up on them."""
         self.core.close_dialog(fork.dialog.id)
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), Unwatched(), now)
 
     def _forget_forks(self) -> None:
         for fork in self._forks.values():

@@ -262,7 +262,8 @@ async def test_the_last_use_of_a_key_is_noted(site: tuple[Server, Client, Path])
     _, made = await ask(client, "POST", "/keys", {"scopes": ["calls"]})
     assert made["lastUsedAt"] is None
     await ask(client, "GET", "/calls", None, made["key"])
-    await server._observe()
+    assert server._watching is not None
+    await server._watching.observe()
     assert (await ask(client, "GET", f"/keys/{made['id']}"))[1]["lastUsedAt"] is not None
 
 

@@ -190,6 +190,12 @@ def edited(old: str, new: str) -> str:
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
         ('"127.0.0.0/8"', '"127.0.0.1/8"', "server.allow_networks[0]: must be a network"),
+        ("ice_servers = []", 'ice_servers = ["stun.example"]', "rooms.ice_servers[0]: must be"),
+        (
+            "ice_servers = []",
+            'ice_servers = ["turn:turn.example"]',
+            "rooms.ice_servers[0]: a TURN server needs",
+        ),
         ('"sqlite:///var/mediaserver.db"', '"mysql://x"', "server.database: must begin with"),
         ('public_url = "http://', 'public_url = "ftp://', "server.public_url: must be a URL"),
         ('id = "acme"', 'id = "a c m e"', "company[0].id: must be 1 to 64 letters"),

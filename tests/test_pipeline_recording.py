@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import threading
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -149,7 +151,11 @@ async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path) 
     writer._files[blocking] = type(  # the disk hangs while this file is written
         "Hanging",
         (),
-        {"append": lambda self, block: (gate.wait(10), append(block)), "close": file.close, "error": None},
+        {
+            "append": lambda self, block: (gate.wait(10), append(block)),
+            "close": file.close,
+            "failure": file.failure,
+        },
     )()
     for tick in range(110):
         blocking.agent(frame(1), tick * 0.02)
@@ -180,6 +186,56 @@ async def test_a_full_disk_is_told_at_the_end_and_does_not_stop_the_call(
     fine = writer.open(tmp_path / "fine.wav", rate_hz=RATE_HZ, now=0.0)
     fine.agent(frame(1), 0.0)
     assert len(read(await fine.close())) == FRAME
+
+
+def limit_files(size: int) -> None:
+    """Files of this process grow no larger: what a full disk says of the next byte, and of half a block."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@contextmanager
+def full_after(size: int) -> Iterator[None]:
+    limit_files(size)
+    try:
+        yield
+    finally:
+        limit_files(resource.RLIM_INFINITY)
+
+
+async def test_what_was_recorded_before_the_disk_filled_is_kept(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    with full_after(44 + RATE_HZ * 4 * 5 // 2):  # two seconds and a half
+        for tick in range(500):
+            recording.agent(frame(1 + tick), tick * 0.02)
+        with pytest.raises(RecordingError) as refused:
+            await recording.close(10.0)
+    assert refused.value.path == tmp_path / "a.wav"
+    stereo = read(tmp_path / "a.wav")[:, 1]
+    assert len(stereo) == RATE_HZ * 5 // 2
+    assert (stereo == np.repeat(np.arange(1, 126), FRAME)).all()
+
+
+async def test_a_recording_goes_on_at_its_time_when_there_is_room_again(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    with full_after(44 + RATE_HZ * 4 * 2):
+        for tick in range(300):
+            recording.agent(frame(1), tick * 0.02)
+        while writer._taken < writer._put:
+            await asyncio.sleep(0.01)
+    for tick in range(300, 500):
+        recording.agent(frame(1), tick * 0.02)
+    with pytest.raises(RecordingError):
+        await recording.close(10.0)
+    stereo = read(tmp_path / "a.wav")[:, 1]
+    assert len(stereo) == RATE_HZ * 10
+    silent = np.flatnonzero(stereo == 0)
+    assert silent[0] == RATE_HZ * 2
+    assert len(silent) == silent[-1] - silent[0] + 1  # one hole, as long as the disk was full
+    assert RATE_HZ * 2 <= len(silent) <= RATE_HZ * 4
 
 
 async def test_a_path_that_cannot_be_is_refused_at_once(writer: RecordingWriter, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from mediaserver.rooms.opus import RATE_HZ
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
-from mediaserver.rooms.room import LeaveReason, Room
+from mediaserver.rooms.room import LeaveReason, Room, RoomState
 from mediaserver.rooms.speakers import LOOK_S
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
@@ -105,7 +105,7 @@ class Lobby:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
         `Unavailable`."""
         self.check_open()
-        name = self._check(company_id, request)
+        name = _checked(self._directory, self._engines, company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
         room = Room(str(uuid.uuid4()), agent=agent, now=now, empty_timeout_s=request.join_within_s)
@@ -115,6 +115,12 @@ class Lobby:
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
         return Invitation(self.server_url(), room.name, self.mint(grant), identity)
+
+    async def withdraw(self, token: str) -> None:
+        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        opened = self._rooms.get(self.verify(token).room)
+        if opened is not None and opened.room.state is RoomState.EMPTY:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
 
     def mint(self, grant: tokens.Grant) -> str:
         """A token for one more participant of a room: a supervisor, somebody's second device."""
@@ -126,11 +132,9 @@ class Lobby:
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
-    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
-        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving.
-
-        Raises `TokenRefused`, `RoomClosed`, `RoomFull`, `Unavailable`.
-        """
+    def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
+        """Where the bearer of `token` may come in now. Raises `TokenRefused`, `RoomClosed`, `RoomFull`,
+        `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
         if opened is None:
@@ -139,6 +143,12 @@ class Lobby:
             raise Unavailable("The server is draining")
         if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
+        return grant, opened
+
+    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
+        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
+        does, and `RoomFull` for a room with too many participants."""
+        grant, opened = self.admit(token)
         participant = Participant(
             grant.identity,
             name=grant.name,
@@ -242,7 +252,8 @@ class Lobby:
         if not up:
             opened.room.media_lost(person.participant, now)
             if not resumable:
-                self._goodbye(self._leave(opened, person, LeaveReason.MEDIA_FAILURE))
+                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, person, reason))
             return
         opened.room.active(person.participant, now)
         if person not in [seat.leg for seat in opened.bridge.seats]:
@@ -263,7 +274,7 @@ class Lobby:
             log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
         except Exception:
             log.exception("web call failed", extra={"call_id": opened.room.name})
-        opened.task = None
+        opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
         await self._put_out(opened, LeaveReason.ROOM_CLOSED)
 
@@ -338,25 +349,25 @@ class Lobby:
         task.add_done_callback(self._goodbyes.discard)
         return task
 
-    # What a request is checked against ----------------------------------------------------------------------
-
-    def _check(self, company_id: str, request: WebCallRequest) -> str:
-        company = self._directory.company(company_id)
-        if company is None or not company.web_calls:
-            raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(request.agent_id)
-        if agent is None or agent.company != company_id:
-            raise NotFound(UNKNOWN_AGENT)
-        try:
-            self._engines.cast(agent.id)
-        except EngineMissing as missing:
-            raise Unavailable(f"Agent's engine is not available: {missing}") from None
-        check_agent(self._engines, agent, request.variables, request.metadata)
-        return agent.name
-
     def server_url(self) -> str:
         """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
+
+
+def _checked(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
+    """The name of the agent that is asked for."""
+    company = directory.company(company_id)
+    if company is None or not company.web_calls:
+        raise ScopeMissing(NO_WEB_CALLS)
+    agent = directory.agent(request.agent_id)
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    try:
+        engines.cast(agent.id)
+    except EngineMissing as missing:
+        raise Unavailable(f"Agent's engine is not available: {missing}") from None
+    check_agent(engines, agent, request.variables, request.metadata)
+    return agent.name
 
 
 def _new_call(opened: OpenRoom, agent_id: str) -> NewWebCall:

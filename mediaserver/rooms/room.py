@@ -45,7 +45,8 @@ class RoomState(Enum):
 
 
 class LeaveReason(Enum):
-    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has."""
+    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has, and ENCRYPTED: its client
+    encrypts end to end, so that the agent cannot hear it."""
 
     CLIENT = "client_initiated"
     DUPLICATE_IDENTITY = "duplicate_identity"
@@ -57,6 +58,7 @@ class LeaveReason(Enum):
     JOIN_FAILURE = "join_failure"
     SIGNAL_CLOSE = "signal_close"
     MEDIA_FAILURE = "media_failure"
+    ENCRYPTED = "encrypted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +286,8 @@ class Room:
         self.state = RoomState.CLOSED
         for participant in self.people:
             self._remove(participant, reason, now)
+        self.on_text = None
+        self.methods.clear()
         observers, self._observers = self._observers, []
         for observer in observers:
             observer.room_closed(reason, now)

@@ -187,6 +187,11 @@ def _cause(result: SessionResult | None) -> str:
     """What the leg said of its end, in the words of the API."""
     if result is None or result.reason is not EndReason.FAR_END:
         return "normal"
-    return {"media_failure": "media_timeout", "signal_close": "media_timeout"}.get(
-        result.leg_reason, "normal"
-    )
+    return _CAUSES.get(result.leg_reason, "normal")
+
+
+_CAUSES: Mapping[str, str] = {
+    "media_failure": "media_timeout",
+    "signal_close": "media_timeout",
+    "encrypted": "incompatible",
+}

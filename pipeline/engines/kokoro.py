@@ -39,13 +39,15 @@ FIRST_WORDS: Final = 4
 CHUNK_CHARACTERS: Final = 110
 """About 100 phonemes and 7 s of speech: longer chunks cost more time and memory for each second of speech."""
 
-LOCAL_VOICE: Final = "jf_alpha"
+LOCAL_VOICE: Final = "jm_kumo"
+"""Of the five, the one of which Whisper understands every word over a telephone line."""
 
 
 @dataclass(frozen=True, slots=True)
 class KokoroSettings:
     """`model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and voices/NAME.pt; without `model`,
-    `voice` is one of the extra `local`: jf_alpha, jf_gongitsune, jf_nezumi, jf_tebukuro, jm_kumo. `language`:
+    `voice` is one of the extra `local`: jm_kumo, jf_alpha,
+    jf_gongitsune, jf_nezumi, jf_tebukuro. `language`:
     of the voice, where it is not the call's. `speed`: 0.5 to 2. `device`: "cpu" or "cuda". `threads`: of the
     CPU."""
 
@@ -59,7 +61,7 @@ class KokoroSettings:
 
 
 class Kokoro(ProcessVoice):
-    """A voice. Voices of one model, device and number of threads share the process."""
+    """A voice. Voices of one directory, model, device and number of threads share the process."""
 
     def __init__(self, settings: KokoroSettings) -> None:
         super().__init__(program(settings))
@@ -153,8 +155,10 @@ def _local_program(settings: KokoroSettings) -> VoiceProgram:
 
 
 def program(settings: KokoroSettings) -> VoiceProgram:
-    """The process of the model on torch that settings need; equal ones share it."""
+    """The process of the model on torch that settings need; equal ones share it. It reads voices of one
+    directory only."""
     wanted = {name: asdict(settings)[name] for name in ("model", "config", "device", "threads")}
+    wanted["voices"] = str(Path(settings.voice).parent)
     return VoiceProgram(
         "kokoro",
         "pipeline.engines.kokoro_process",

@@ -8,17 +8,15 @@ import asyncio
 import enum
 import json
 import logging
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from pipeline.engines.cancelling import is_cancelled
+from pipeline.engines.confined_process import start_confined
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
@@ -26,8 +24,6 @@ _LOG = logging.getLogger(__name__)
 
 _BACKOFF_S = 0.1
 _BACKOFF_LIMIT_S = 2.0
-
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +210,7 @@ class VoiceProcess:
 
     async def _start(self) -> Process:
         self._state = _State.STARTING
-        environment = {**os.environ}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH")))
-        )
-        command = (sys.executable, "-P", "-m", self.program.module, *self.program.arguments)
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+        process = await start_confined(self.program.module, *self.program.arguments)
         self._process = process
         try:
             async with asyncio.timeout(self.program.start_s):

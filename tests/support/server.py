@@ -317,7 +317,8 @@ class ServerProcess:
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None, key: str) -> tuple[int, Any]:
         """Status and body of a request; status 0 while nobody listens."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"http://127.0.0.1:{self.site.http}{path}", data, bearer(key), method=method)
+        headers = bearer(key) if data is None else {**bearer(key), "Content-Type": "application/json"}
+        request = Request(f"http://127.0.0.1:{self.site.http}{path}", data, headers, method=method)
         try:
             with urlopen(request, timeout=5) as answer:
                 return answer.status, _body(answer.read())
