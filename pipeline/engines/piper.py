@@ -28,8 +28,10 @@ PIECE_CHARACTERS: Final = 110
 
 _RATE_HZ: Final = 22050
 
-_NOT_STARTED: Final = VoiceProgram("piper", "pipeline.engines.onnx_voice_process", start_s=30.0, hung_s=3.0)
-"""It starts in one second of an idle core, and its longest piece takes half a second of one."""
+_NOT_STARTED: Final = VoiceProgram("piper", "pipeline.engines.onnx_voice_process", start_s=30.0, hung_s=8.0)
+"""It starts in one second of an idle core, and its longest piece takes half a second of one. On a machine
+with seven times its work that is 4 s, and a voice that is merely late must not be ended for it: a session
+asks the next voice after 1.5 s."""
 
 
 @dataclass(frozen=True, slots=True)
