@@ -16,6 +16,7 @@ SHORT: Final = {
     "post": ["--short"],
     "overload": ["--short"],
     "conversation": ["--short"],
+    "voices": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

@@ -142,7 +142,7 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
 
 NAMED_BY_CONFIGURATION = {
     "stt": frozenset({"pocketsphinx", "faster-whisper", "openai"}),
-    "tts": frozenset({"espeak-ng", "kokoro", "openai"}),
+    "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
 """Engines that a configuration may name on any machine: where one is not installed, the file is right and the
