@@ -64,6 +64,10 @@ class TrunkGate:
         """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
         return RETRY_AFTER_S if self.draining or not self._room() else 0
 
+    def of_a_trunk(self, host: str) -> bool:
+        """Whether a trunk has this address."""
+        return bool(self._at(host))
+
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """See `Gate`."""
         trunks = self._at(source.host)
@@ -76,7 +80,7 @@ class TrunkGate:
             return UNKNOWN
         if request.method != "INVITE":
             return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
-        if pause_s := self.busy() or self.full():
+        if pause_s := self.full():
             return Refused(503, (("Retry-After", str(pause_s)),))
         number = request.uri.user
         trunk = next((each for each in trunks if self.serves is None or self.serves(number, each)), None)

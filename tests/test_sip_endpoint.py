@@ -288,6 +288,16 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
         assert getattr(admitted, "trunk_id", None) == expected
 
 
+def test_a_call_that_the_inflow_let_in_is_not_refused_for_want_of_time() -> None:
+    phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
+    phone.add_trunk(replace(LINE, id="a"))
+    phone.overload = lambda: 2
+    message = parse(request("INVITE", "1"))
+    assert isinstance(message, Request)
+    admitted = phone._gate.admit(message, source_hop(), 0.0)
+    assert getattr(admitted, "trunk_id", None) == "a"
+
+
 def source_hop() -> Hop:
     return Hop("udp", "::ffff:127.0.0.1", 5060)  # as a dual-stack socket shows an IPv4 peer
 
