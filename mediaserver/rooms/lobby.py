@@ -139,8 +139,8 @@ class Lobby:
         opened = self._rooms.get(grant.room)
         if opened is None:
             raise RoomClosed("the room is over, or was never opened here")
-        if self._draining and opened.task is None:
-            raise Unavailable("The server is draining")
+        if opened.task is None:
+            self.check_open()
         if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
         return grant, opened
@@ -174,7 +174,6 @@ class Lobby:
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
         """Whether a conversation may begin in a room, and holds its place where one is about to."""
-        self.check_open()
         if not takes_part:
             return
         await hold_place(self._floor, opened)
