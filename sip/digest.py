@@ -209,6 +209,11 @@ class Verifier:
             return Verdict.STALE, None
         return Verdict.OK, username
 
+    def claimed(self, request: Request, *, header: str = "Authorization") -> str | None:
+        """Who a request says it is of; None: it has no credentials for our realm."""
+        fields = self._credentials_of(request, header)
+        return None if fields is None else fields["username"]
+
     def _credentials_of(self, request: Request, header: str) -> dict[str, str] | None:
         for value in request.headers.get_all(header):
             try:

@@ -20,6 +20,7 @@ from sip.hop import Hop
 from sip.message import Request, Response, parse
 from sip.states import HangupCause
 from sip.trunk import TrunkSettings
+from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
 from tests.support.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw
 
@@ -100,6 +101,32 @@ async def test_digest_lets_in_whoever_knows_the_password(password: str, status: 
         await asyncio.wait_for(call.ended(), PATIENCE_S)
         assert call.status == status
         assert call.cause is (HangupCause.NO_ANSWER if status == 480 else HangupCause.REJECTED)
+
+
+async def test_guessed_passwords_are_soon_not_looked_at_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    """And a peer with the right one, that has been in before, is let in."""
+    async with phones(line=WITH_PASSWORD) as world:
+        statuses: list[int] = []
+        assert (await tried(world, "secret", 0)).status != 503
+        for number in range(1, TRIES + 6):
+            statuses.append((await tried(world, f"guess-{number}", number, username="other")).status)
+        refused = await tried(world, "secret", 100, username="yet another")
+        assert (refused.status, int(refused.header("Retry-After") or 0) > 0) == (503, True)
+        assert (await tried(world, "secret", 101)).status not in (401, 503)
+        assert world.theirs.stats.wrong_passwords == TRIES + 6
+    assert statuses == [401] * TRIES + [503] * 5
+    assert [each.getMessage() for each in caplog.records] == ["wrong SIP passwords, further ones wait"]
+
+
+async def tried(world: Phones, password: str, number: int, *, username: str = "acme") -> Response:
+    """What an OPTIONS with that password is told, after its challenge."""
+    message = parse(request("OPTIONS", branch=f"first-{number}"))
+    assert isinstance(message, Request)
+    authorizer = Authorizer(Credentials(username, password))
+    assert authorizer.challenged(message, await ask(world, message.to_bytes()))
+    authorizer.sign(message)
+    message.headers.set("Via", f"SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKsecond-{number};rport")
+    return await ask(world, message.to_bytes())
 
 
 async def test_a_captured_digest_does_not_open_the_door_again() -> None:
