@@ -188,12 +188,19 @@ def rtp_finding(settings: Settings) -> Finding:
     return Finding("rtp ports", True, f"{settings.sip.rtp_ports}, room for {room} calls{note}")
 
 
+SECRET_LENGTH = 32
+"""Characters of a secret that signs tokens with SHA-256: as many octets as the hash has (RFC 7518 3.2)."""
+
+
 def rooms_findings(settings: Settings) -> Iterator[Finding]:
     """Whether web calls have their UDP port, on every address, and their codec."""
     rooms = settings.rooms
     if rooms.api_secret is None:
         yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
         return
+    if (length := len(reveal(rooms.api_secret))) < SECRET_LENGTH:
+        text = f"rooms.api_secret has {length} characters, fewer than {SECRET_LENGTH}: a token gives it away"
+        yield Finding("rooms secret", False, text)
     first, last = split_ports(rooms.udp_ports)
     hosts = rooms.addresses or own_addresses()
     for number in range(first, last + 1):

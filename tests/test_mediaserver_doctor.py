@@ -122,6 +122,14 @@ api_secret = "a-secret-of-thirty-two-characters"
     assert next(rooms_findings(settings)).ok
 
 
+def test_a_secret_of_tokens_that_can_be_found_by_trying(tmp_path: Path) -> None:
+    short, *others = rooms_findings(load(write_site(tmp_path, more='[rooms]\napi_secret = "hush"\n').path))
+    assert (short.name, short.ok) == ("rooms secret", False)
+    assert "has 4 characters" in short.text
+    assert "hush" not in short.text
+    assert "rooms secret" not in {each.name for each in others}
+
+
 def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:
     site = write_site(tmp_path)
     site.path.write_text(site.path.read_text().replace("max_calls = 20", "max_calls = 500"))
