@@ -42,6 +42,7 @@ from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
 from pipeline.pacer import Pacer
+from pipeline.reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -382,7 +383,10 @@ def open_lobby(
     if rooms.api_secret is None:
         return None
     port = MediaPort.open(
-        split_ports(rooms.udp_ports), addresses=rooms.addresses, public_address=rooms.public_address
+        split_ports(rooms.udp_ports),
+        addresses=rooms.addresses,
+        public_address=rooms.public_address,
+        reach=Reach(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
     return Lobby(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)
