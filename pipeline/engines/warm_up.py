@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.engines.confined_process import close_pipes, start_confined
+from pipeline.engines.confined_process import close_pipes, how_it_ended, start_confined
 from pipeline.engines.voice_speech import ProcessVoice
 from pipeline.errors import EngineError
 
@@ -88,17 +87,6 @@ def cpu_s(pid: int | None) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
-def how_it_ended(status: int) -> str:
-    """What an exit status says: negative for a signal, as `subprocess` has it."""
-    if status == -signal.SIGILL:
-        return "its process ended with SIGILL: this CPU lacks instructions that its libraries were built for"
-    if status == -signal.SIGKILL:
-        return "its process was killed: probably by the kernel, for want of memory"
-    if status < 0:
-        return f"its process ended with {signal.Signals(-status).name}"
-    return f"its process ended with {status}"
 
 
 async def _spoken_s(voice: ProcessVoice, language: str) -> float:
