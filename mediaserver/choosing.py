@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -96,6 +97,7 @@ class Choosing:
     async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
         """See `Chooser`. One at a time: a trial is not disturbed by the next."""
         async with self._one_at_a_time:
+            await asyncio.to_thread(_without_avx)
             find = self._find_ears if wanted.kind == "stt" else self._find_voice
             chosen = await find(wanted, refused)
         self._tell(chosen)
@@ -124,7 +126,9 @@ class Choosing:
                 best = (each, trial)
             else:
                 slow = (each, trial)
-                passed_over.append(f"{each.title}: {_decode(trial)}, more than {DECODE_MS:.0f}{_avx()}")
+                passed_over.append(
+                    f"{each.title}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}"
+                )
                 break
         return self._settled_ears(wanted, best, slow, refused, passed_over=tuple(passed_over))
 
@@ -155,7 +159,7 @@ class Choosing:
         if problem:
             return EarsTrial(problem=problem)
         if identity not in self._ears:
-            short = self._short(each, own=True)
+            short = await asyncio.to_thread(self._short, each, own=True)
             if short:
                 return EarsTrial(problem=short)
             self._ears[identity] = await self._try_ears(
@@ -186,7 +190,7 @@ class Choosing:
                 return self._taken(wanted, each, trial, f"{each.title}: {figures}", tuple(passed_over))
             else:
                 slow.append(name)
-                passed_over.append(f"{each.title}: {figures}, more than {most}{_avx()}")
+                passed_over.append(f"{each.title}: {figures}, more than {most}{_without_avx()}")
         if EMBEDDED["tts"].identity in refused:
             reason = "; ".join((refused[EMBEDDED["tts"].identity], *passed_over))
             return Chosen(wanted=wanted, engine=None, reason=reason)
@@ -201,7 +205,7 @@ class Choosing:
         if problem:
             return VoiceTrial(problem=problem)
         if identity not in self._voices:
-            short = self._short(each, own=False)
+            short = await asyncio.to_thread(self._short, each, own=False)
             if short:
                 return VoiceTrial(problem=short)
             self._voices[identity] = await self._tried(each, language=language, callers=callers)
@@ -340,7 +344,8 @@ def _decode(trial: EarsTrial) -> str:
     return f"a decode of 3 s takes {trial.cpu_ms:.0f} ms of CPU"
 
 
-def _avx() -> str:
+@cache
+def _without_avx() -> str:
     """A word on why an x86 CPU is slow."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

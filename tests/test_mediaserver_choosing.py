@@ -15,7 +15,8 @@ from mediaserver.choosing import Choosing, hearing_problems
 from mediaserver.engine_choice import AUTO, AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
-from mediaserver.wiring import agent_choice, engine_problems
+from mediaserver.settings_speech import SpeechSettings
+from mediaserver.wiring import agent_choice, engine_problems, speech_choices
 from pipeline.engines import local_weights
 from pipeline.engines.local_weights import Found
 from pipeline.engines.warm_up import EarsTrial, VoiceTrial
@@ -371,6 +372,25 @@ async def test_an_agent_that_nothing_hears_says_so(machine: Machine, monkeypatch
     await engines.change([agent(1, ARABIC), agent(2, ASKED), agent(3, ARABIC)])
     with pytest.raises(EngineMissing, match="nothing here understands ar"):
         engines.cast("agent-3")
+    await engines.close()
+
+
+async def test_the_speech_endpoints_may_have_it_too(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speech = SpeechSettings.model_validate(
+        {"stt": "auto", "tts": {"engine": "auto", "fallback": ["espeak-ng"]}}
+    )
+    voices, hearing = speech_choices(speech)
+    assert (hearing, voices[0]) == ([ears(ASKED)], voice("en"))
+    chooser = Choosing(
+        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+    )
+    others = {"speech.tts": voices, "speech.stt": hearing}
+    engines = Engines([], others=others, load=Parts().load, chooser=chooser)
+    await brought_up(engines, monkeypatch)
+    assert [each.name for each in engines.voices(voices)] == ["piper", "espeak-ng"]
+    assert engines.missing() == []
     await engines.close()
 
 

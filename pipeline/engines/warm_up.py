@@ -66,7 +66,7 @@ async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> E
 
 async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
     """What the started `voice` takes for `callers` at once; each of them waits for all of it."""
-    before_s = cpu_s(voice.pid)
+    before_s = await asyncio.to_thread(cpu_s, voice.pid)
     try:
         async with asyncio.timeout(VOICE_S):
             seconds = await asyncio.gather(*(_spoken_s(voice, language) for _ in range(callers)))
@@ -77,7 +77,7 @@ async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> Voic
     longest_s = max(seconds)
     if longest_s <= 0:
         return VoiceTrial(problem="it says nothing")
-    return VoiceTrial((cpu_s(voice.pid) - before_s) / longest_s)
+    return VoiceTrial((await asyncio.to_thread(cpu_s, voice.pid) - before_s) / longest_s)
 
 
 def cpu_s(pid: int | None) -> float:
