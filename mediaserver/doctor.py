@@ -29,6 +29,7 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines import memory
 from pipeline.engines.confinement import lacking, landlock_abi
 from pipeline.engines.llm_builtin import Policy, offered
 from pipeline.engines.llm_chat import PATH as CHAT_PATH
@@ -56,6 +57,7 @@ async def examine(settings: Settings) -> list[Finding]:
     ]
     findings.append(await database_finding(settings))
     findings.append(await asyncio.to_thread(disk_finding, settings))
+    findings.append(await asyncio.to_thread(memory_finding))
     findings.append(await clock_finding())
     findings += await asyncio.to_thread(weights_findings, Path(settings.server.data_dir))
     findings += await engine_findings(settings)
@@ -232,6 +234,12 @@ def limits_finding(settings: Settings) -> Finding:
         text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
         return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
     return Finding("open files", True, f"limit {most}, {needed} needed")
+
+
+def memory_finding() -> Finding:
+    """Memory that is left, and whether the address space has room for a server."""
+    reason = memory.too_few_addresses()
+    return Finding("memory", not reason, reason or f"{memory.free_mb(own=True)} MB are free")
 
 
 async def clock_finding() -> Finding:

@@ -204,10 +204,11 @@ def test_libraries_for_another_cpu_end_their_own_process_only(tmp_path: Path, sh
     assert "piper does not start: its process ended with SIGILL" in told[2]
 
 
-def test_a_gigabyte_of_memory_is_enough_to_take_calls(tmp_path: Path) -> None:
+def test_a_gigabyte_of_address_space_is_told_and_hears_without_a_model(tmp_path: Path) -> None:
     """Of address space, for each process: the server's own is nearly full without a model."""
     needs(WHISPER)
     done = mediaserver("doctor", one_agent(tmp_path), memory_mb=1024)
+    assert "missing  memory: the address space is limited to 1024 MB, a server maps 2048" in done.stdout
     told = of_agent(done)
     assert re.match(r"ok +agent Reminder: script, hears with pocketsphinx", told[0]), (
         done.stdout + done.stderr

@@ -7,45 +7,63 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+ADDRESSES_MB: Final = 2048
+"""What a server maps, for the most part without using it: libraries, stacks, what malloc sets aside for each
+thread. It uses a quarter."""
+
 _MB: Final = 1 << 20
-_CGROUP: Final = Path("/sys/fs/cgroup")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUPS: Final = Path("/proc/self/cgroup")
 
 
 def free_mb(*, own: bool) -> int:
-    """MiB that are left; `own`: to this process rather than to a new one, of a limit that counts for each
-    process (RLIMIT_AS)."""
-    bounds = [*_machine_mb(), *_container_mb(), *_limit_mb(own=own)]
+    """MiB that are left; `own`: to this process rather than to a new one, of limits that count for each
+    process (`ulimit -v`, `ulimit -d`)."""
+    bounds = [*_of(Path("/proc/meminfo"), "MemAvailable:"), *_container_mb(), *_limits_mb(own=own)]
     return max(0, min(bounds)) if bounds else 1 << 30
 
 
-def _machine_mb() -> Iterator[int]:
-    yield from _of(Path("/proc/meminfo"), "MemAvailable:")
+def too_few_addresses() -> str:
+    """What is wrong with the limit of this process's address space, "" where nothing is."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft >= ADDRESSES_MB * _MB:
+        return ""
+    return (
+        f"the address space is limited to {soft // _MB} MB, a server maps {ADDRESSES_MB}: "
+        "ulimit -v unlimited, and a control group to limit memory"
+    )
 
 
-def _container_mb() -> Iterator[int]:
-    """Of the control group (v2) of this process, and of those around it."""
+def _container_mb(own: Path = _OWN_GROUPS, groups: Path = _CGROUPS) -> Iterator[int]:
+    """Of the control group of this process and of those around it, in both versions."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = own.read_text().splitlines()
     except OSError:
         return
-    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    if path is None:
-        return
-    group = _CGROUP / path.strip("/")
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _group_mb(groups, path, "memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            yield from _group_mb(groups / "memory", path, *names)
+
+
+def _group_mb(root: Path, path: str, limit: str, usage: str) -> Iterator[int]:
+    group = root / path.strip("/")
     for each in (group, *group.parents):
-        most, used = _number(each / "memory.max"), _number(each / "memory.current")
+        most, used = _number(each / limit), _number(each / usage)
         if most is not None and used is not None:
             yield (most - used) // _MB
-        if each == _CGROUP:
+        if each == root:
             return
 
 
-def _limit_mb(*, own: bool) -> Iterator[int]:
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY:
-        return
-    used = sum(_of(Path("/proc/self/status"), "VmSize:")) if own else 0
-    yield soft // _MB - used
+def _limits_mb(*, own: bool) -> Iterator[int]:
+    for limit, name in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY:
+            yield soft // _MB - (sum(_of(Path("/proc/self/status"), name)) if own else 0)
 
 
 def _of(path: Path, name: str) -> Iterator[int]:
