@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +342,22 @@ async def test_agents_share_what_was_chosen_and_tried_and_keep_what_stands_behin
         "pocketsphinx",
     ]
     assert [made_of.tts.name, *(each.name for each in made_of.tts_fallback)] == ["piper", "espeak-ng"]
+    await engines.close()
+
+
+async def test_agents_that_name_their_engines_wait_for_no_trial(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chooser = Choosing(
+        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+    )
+    named = replace(
+        agent(1, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "piper", {})
+    )
+    engines = Engines([named], load=Parts().load, chooser=chooser)
+    await brought_up(engines, monkeypatch)
+    assert (machine.trials.tried, machine.voices, engines.chosen()) == ([], [], [])
+    assert engines.of("agent-1") == named
     await engines.close()
 
 
