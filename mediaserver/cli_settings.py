@@ -29,21 +29,29 @@ config_option: Callable[[Command], Command] = click.option(
 
 
 def load_or_exit(
-    config: str, data: str | None = None, *, engines: bool = True, writes: bool = False
+    config: str,
+    data: str | None = None,
+    *,
+    engines: bool = True,
+    hearing: bool = False,
+    writes: bool = False,
 ) -> Settings:
     """The settings of `config` with `--data` applied; where the command `writes`, the data directory is made.
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
-    `engines` the engines and scripts of the agents look at their own tables too.
+    `engines` the engines and scripts of the agents look at their own tables too; with `hearing`, an agent
+    whose callers nothing on this machine understands is a mistake as well.
     """
+    checks = ["mediaserver.wiring:engine_problems"] if engines else []
+    checks += ["mediaserver.choosing:hearing_problems"] if hearing else []
     try:
         settings = with_data_dir(load(config), data)
         if writes:
             make_data_dir(config, settings)
         cache_kernels(Path(settings.server.data_dir))
         os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
-        if engines:
-            load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
+        for each in checks:  # one after the other: the next may rely on what the one before it saw
+            load(config, checks=[resolve_name(each)])
     except SettingsError as error:
         for problem in error.problems:
             click.echo(problem, err=True)

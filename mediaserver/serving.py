@@ -21,6 +21,7 @@ from mediaserver.errors import MediaServerError, SettingsError
 from mediaserver.http_server import HttpServer
 from mediaserver.server import Server
 from mediaserver.settings import Settings, split_address
+from pipeline.engines import memory
 from sip.errors import SipError
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
     log.info("open files", extra={"limit": descriptors.raise_limit()})
+    if reason := memory.too_few_addresses():
+        log.error("memory is short", extra={"reason": reason})
     signals = Signals()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(logs.unhandled)

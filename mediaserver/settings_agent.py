@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from mediaserver.engine_choice import AUTO
 from mediaserver.settings_llm import LlmSettings
 from mediaserver.settings_tools import PreCallTool
 from mediaserver.settings_values import (
@@ -59,8 +60,9 @@ class EngineSettings(Table):
 
 
 class EngineChain(EngineSettings):
-    """[agent.stt], [agent.tts]: an engine, and in `fallback` those that are asked in its place when it fails
-    in a call, in order, by name or as tables. Absent: the engine that comes with the server; []: none."""
+    """[agent.stt], [agent.tts]: an engine ("auto": the best that is here), and in `fallback` those that are
+    asked in its place when it fails in a call, in order, by name or as tables. Absent: the engine that comes
+    with the server; []: none."""
 
     fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
 
@@ -189,8 +191,8 @@ class AgentTerms(Table):
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None
-    stt: EngineChain = EngineChain(engine="pocketsphinx")
-    tts: EngineChain = EngineChain(engine="espeak-ng")
+    stt: EngineChain = EngineChain(engine=AUTO)
+    tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
     line: LineSettings = LineSettings()

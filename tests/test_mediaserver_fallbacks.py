@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from mediaserver.doctor import engine_findings
-from mediaserver.engines import AgentChoice, EngineChoice, Engines
+from mediaserver.engine_choice import AgentChoice, EngineChoice
+from mediaserver.engines import Engines
 from mediaserver.errors import SettingsError
 from mediaserver.metrics import Metrics
 from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
@@ -40,7 +41,8 @@ def names(choices: tuple[EngineChoice, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "stt", "tts"),
     [
-        ({}, [], []),
+        ({}, ["pocketsphinx"], ["espeak-ng"]),
+        ({"stt": {"engine": "pocketsphinx"}, "tts": {"engine": "espeak-ng"}}, [], []),
         ({"stt": REMOTE, "tts": REMOTE}, ["pocketsphinx"], ["espeak-ng"]),
         ({"stt": REMOTE, "tts": REMOTE, "language": "en-GB"}, ["pocketsphinx"], ["espeak-ng"]),
         ({"stt": REMOTE, "tts": REMOTE, "language": "ar"}, [], ["espeak-ng"]),
@@ -259,7 +261,8 @@ async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_
                     "model": "any",
                     "prompt": "x",
                     "languages": ["ar"],
-                }
+                },
+                "stt": {"engine": "pocketsphinx"},
             },
             "agent[0].stt.engine: pocketsphinx understands English only, the agent speaks ar",
         ),

@@ -68,6 +68,16 @@ class ProcessVoice(ABC):
             await process.release()
 
     @property
+    def pid(self) -> int | None:
+        """Of its process, while that runs."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    @abstractmethod
+    def rate_hz(self) -> int:
+        """The rate of every chunk."""
+
+    @property
     def _trial_language(self) -> str:
         """What the voice is tried in when it starts."""
         return "en"
