@@ -98,7 +98,7 @@ class Server:
             others={"speech.tts": voices, "speech.stt": ears},
             reach=Reach(str(network) for network in settings.server.allow_networks),
         )
-        self.metrics.watch_engines(self.engines.health)
+        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )
