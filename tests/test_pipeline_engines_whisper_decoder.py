@@ -175,6 +175,28 @@ async def test_the_process_is_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"LLM_KEY" not in environment
 
 
+def test_the_process_steps_back_behind_the_server() -> None:
+    program = f"""
+import asyncio, os
+from pipeline.engines.faster_whisper import FasterWhisper
+
+async def main():
+    engine = FasterWhisper.from_settings({SETTINGS!r})
+    await engine.start()
+    nice = os.getpriority(os.PRIO_PROCESS, engine.pid) - os.getpriority(os.PRIO_PROCESS, 0)
+    print(nice, os.sched_getscheduler(engine.pid) == os.SCHED_OTHER)
+    await engine.close()
+
+try:
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+except PermissionError:
+    pass
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["5", "True"]
+
+
 async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(MODEL_DIR, model)

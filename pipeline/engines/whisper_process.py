@@ -22,9 +22,6 @@ import numpy as np
 from pipeline.engines.confinement import Confinement
 from pipeline.engines.whisper_wire import pack, receive
 
-NICE: Final = 5
-"""The media loop goes first where they share a core: a decode takes 100 ms, a packet is due every 20."""
-
 _SPARE_MB: Final = 1536  # libraries, and what decodes hold
 _COPIES: Final = 4  # of the weights: read whole, converted to a wider type
 
@@ -36,7 +33,6 @@ def main() -> int:
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     descriptors: list[int] = arguments.pop("sockets")
     model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
-    os.nice(NICE)
     memory_mb = None if cuda else _SPARE_MB + _COPIES * (_size(model) >> 20)
     Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
     streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
