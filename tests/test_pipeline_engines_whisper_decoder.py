@@ -17,6 +17,7 @@ import pytest
 
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from pipeline.audio import Pcm
+from pipeline.engines import whisper_decoder
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.fallback_stt import FallbackEars, FallbackListening, GuardedEars
 from pipeline.engines.faster_whisper import FasterWhisper
@@ -205,6 +206,20 @@ async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     with pytest.raises(EngineMissing, match=r"does not load: .+"):
         await engine.start()
     await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory")]
+)
+async def test_a_process_that_is_ended_as_it_starts_says_by_what(
+    number: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A processor without AVX ends it by SIGILL, a machine without memory by SIGKILL."""
+    dies = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})"]
+    monkeypatch.setattr(whisper_decoder, "confined_command", lambda *arguments: dies)
+    engine = FasterWhisper.from_settings(SETTINGS)
+    with pytest.raises(EngineMissing, match=reason):
+        await engine.start()
 
 
 def test_the_server_has_nothing_of_the_model_in_its_process() -> None:

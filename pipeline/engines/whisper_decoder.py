@@ -12,6 +12,7 @@ import json
 import logging
 import queue
 import select
+import signal
 import socket
 import subprocess
 import threading
@@ -42,6 +43,12 @@ HUNG_TIMES: Final = 20
 _BACKOFF_S: Final = 0.1
 _BACKOFF_LIMIT_S: Final = 5.0
 _LOOK_S: Final = 0.2
+_ENDS_S: Final = 2.0
+
+_GUESSES: Final = {
+    "SIGILL": ": this processor lacks what CTranslate2 was built for (AVX)",
+    "SIGKILL": ": for want of memory, most likely",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +248,8 @@ class WhisperDecoder:
                         return
         except KeyError:
             reason = _reason(self.program, head)
-        except (OSError, EOFError, ValueError) as error:
-            reason = f"its process ended ({type(error).__name__})"
+        except (OSError, EOFError, ValueError):
+            reason = _ending(running.process)
         _end(running)
         raise EngineError(
             f"the Whisper model in {self.program.model} does not load: {reason}", retryable=True
@@ -256,6 +263,18 @@ def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:
     if "absent" in head:
         return f"faster-whisper is not installed (extra `whisper`): {head['absent']}"
     return str(head.get("failed", "its process says what is no answer"))
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process came to its end."""
+    try:
+        code = process.wait(_ENDS_S)
+    except subprocess.TimeoutExpired:
+        return "its process broke off"
+    if code >= 0:
+        return f"its process ended with status {code}"
+    name = signal.Signals(-code).name
+    return f"its process was ended by {name}{_GUESSES.get(name, '')}"
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
