@@ -118,7 +118,11 @@ async def test_a_process_that_dies_costs_no_utterance(
 
 
 async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behind_it(
-    engine: FasterWhisper, ears: FallbackEars, yes: Pcm, monkeypatch: pytest.MonkeyPatch
+    engine: FasterWhisper,
+    ears: FallbackEars,
+    yes: Pcm,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert engine._model is not None
     monkeypatch.setattr(engine, "_late_s", 0.2)
@@ -126,6 +130,7 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
     first = asyncio.create_task(listen(ears, yes).result())
+    beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
     await asyncio.sleep(0.5)
     with pytest.raises(EngineTimeout):
         engine.submit(yes, LINE_HZ, "en", None)
@@ -134,8 +139,11 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
         assert (await second.result()).text.startswith("yes")
         assert not first.done()
         assert (await first).text.startswith("yes")
+        assert (await beside).text.startswith("yes")
     assert second._name == "pocketsphinx"
     await until_started_again(engine, before)
+    messages = [each.message for each in caplog.records]
+    assert messages.count("recogniser process hangs and is killed") == 1
 
 
 async def test_while_it_is_started_again_decodes_fail_at_once(

@@ -163,8 +163,8 @@ class WhisperDecoder:
             connection.sendall(request)
             answer, _ = receive(partial(_read, connection))
         except TimeoutError:
-            self._lost(running)
-            _LOG.warning("recogniser process hangs and is killed", extra=self._named(running.process))
+            if self._lost(running):  # two decodes may find it hanging
+                _LOG.warning("recogniser process hangs and is killed", extra=self._named(running.process))
             raise EngineError("the process of faster-whisper hung", retryable=True) from None
         except (OSError, EOFError, ValueError):
             self._lost(running)
@@ -173,13 +173,15 @@ class WhisperDecoder:
             running.free.put(connection)
         return answer
 
-    def _lost(self, running: _Running) -> None:
-        """Nobody asks this process any more; the supervisor sees its end."""
+    def _lost(self, running: _Running) -> bool:
+        """Nobody asks this process any more; the supervisor sees its end. Whether that is news."""
         with self._lock:
-            if self._running is running:
+            news = self._running is running
+            if news:
                 self._running, self._state = None, _State.STOPPED
         with suppress(ProcessLookupError):
             running.process.kill()
+        return news
 
     def _supervise(self, running: _Running) -> None:
         """Waits for the end of each process and starts the next."""
