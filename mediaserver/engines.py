@@ -8,6 +8,7 @@ its reason, `missing()` tells it to `/readyz` and `doctor`, and a call for its a
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,9 @@ from mediaserver.engine_choice import AUTO, AgentChoice, AutoEngines, Chooser, C
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
-from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, RemoteEngine
+from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.engines.smart_turn import load as load_turn_model
+from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.phrases import Phrases
@@ -226,6 +228,15 @@ class Engines:
         """How the engines of the agents do, models that they ask included."""
         own = [each.engine_health() for each in self._running.values() if isinstance(each, Guarded)]
         return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
+
+    def decoder_waits(self) -> list[tuple[str, Waits]]:
+        """How long callers have waited for a recogniser that others were using, by its name."""
+        queued = [
+            (json.loads(identity)[1], engine.decoder_waits())
+            for identity, engine in self._running.items()
+            if isinstance(engine, Queued)
+        ]
+        return [(name, waits) for name, waits in queued if waits is not None]
 
     async def unreachable(self) -> list[str]:
         """Asks every engine behind a network whether the other end is there: one line for each that is

@@ -101,7 +101,7 @@ class Server:
             reach=Reach(str(network) for network in settings.server.allow_networks),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
-        self.metrics.watch_engines(self.engines.health)
+        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )

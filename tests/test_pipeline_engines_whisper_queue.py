@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +21,8 @@ from mediaserver.demo.micro_whisper import MODEL_DIR
 from pipeline.audio import Pcm
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
-from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
+from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Agreement, Decode, DecodeQueue, Urgency
+from pipeline.engines.whisper_rules import Decoded
 from pipeline.speech import Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line
 
@@ -58,6 +61,44 @@ def test_what_waits_for_a_thread_is_decoded_together_by_language() -> None:
     assert first.result(LIMIT_S).text == "0"
     assert [each.result(LIMIT_S).text for each in rest if not each.cancelled()] == ["1", "2", "3", "4", "6"]
     assert slow.passes == [[0], [1, 3, 4], [2], [6]]
+    queue.close()
+
+
+def test_who_waits_longest_for_a_result_is_next_and_nobody_waits_behind_partial_words() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    queue.put(utterance(0))
+    while not slow.passes:
+        pass
+    rest = [
+        queue.put(replace(utterance(mark), urgency=urgency, waiting_since=since, outcome=Future()))
+        for mark, urgency, since in (
+            (1, Urgency.PARTIAL, 1.0),
+            (2, Urgency.RESULT, 9.0),
+            (3, Urgency.RESULT, 5.0),
+            (4, Urgency.PARTIAL, 0.0),
+            (5, Urgency.RESULT, 7.0),
+        )
+    ]
+    slow.go.set()
+    assert [each.result(LIMIT_S).text for each in rest] == ["1", "2", "3", "4", "5"]
+    assert slow.passes == [[0], [3], [5], [2], [4], [1]]
+    queue.close()
+
+
+def test_waits_are_counted_of_those_whom_somebody_waits_for() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    now = time.monotonic()
+    for urgency, since in ((Urgency.RESULT, now - 0.5), (Urgency.RESULT, now - 60), (Urgency.PARTIAL, 0.0)):
+        decode = replace(utterance(1), urgency=urgency, waiting_since=since, outcome=Future())
+        queue.put(decode).result(LIMIT_S)
+    waits = queue.waits()
+    assert sum(waits.counts) == 2
+    assert waits.counts[-1] == 1
+    assert sum(waits.counts[: WAIT_BOUNDS_S.index(0.4) + 1]) == 0
+    assert waits.sum_s > 60
     queue.close()
 
 
@@ -179,11 +220,11 @@ async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: py
     looked at."""
     asked: list[str] = []
 
-    def transcribe(audio: Any, *, language: str, **options: Any) -> tuple[list[Any], None]:
+    def decoded(audios: Any, *, language: str, **options: Any) -> list[Decoded]:
         asked.append(language)
-        return [SimpleNamespace(text=" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)], None
+        return [Decoded(" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)]
 
-    multilingual = SimpleNamespace(model=SimpleNamespace(is_multilingual=True), transcribe=transcribe)
+    multilingual = SimpleNamespace(multilingual=True, decoded=decoded, close=lambda: None)
     monkeypatch.setattr(engine, "_model", multilingual)
     monkeypatch.setattr(engine, "settings", replace(engine.settings, partial_every_s=0))
     second = np.ones(LINE_HZ, np.int16)

@@ -38,14 +38,19 @@ async def start_confined(
 ) -> Process:
     """Runs `python -m module arguments...` in a clean environment. `stdin`, `stdout`, `stderr`: as
     `asyncio.create_subprocess_exec` has them. Raises OSError."""
-    _tell_what_is_lacking()
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", module, *arguments),
+        *confined_command(module, *arguments),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         env=clean_environment(),
     )
+
+
+def confined_command(module: str, *arguments: str) -> list[str]:
+    """The same as a command line, for who starts it in a thread: `clean_environment` goes with it."""
+    _tell_what_is_lacking()
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def close_pipes(process: Process) -> None:

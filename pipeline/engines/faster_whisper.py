@@ -4,7 +4,7 @@ An utterance is decoded as a whole, when asked: at the first pause on speculatio
 on. While they speak on, it is also decoded every second where a thread has nothing else to do; the words on
 which two such decodes agree are the partial text. Decodes run in threads (CTranslate2 lets the interpreter
 go), those of several calls together where `batch` allows it, at most one result and one partial per utterance
-at a time. A long utterance is decoded in pieces.
+at a time. A long utterance is decoded in pieces. The model is in a process of its own (`whisper_decoder`).
 Confidence is the geometric mean of the token probabilities: 0.96 for right and 0.55 for wrong texts of the
 demo's model; not comparable between models.
 """
@@ -12,26 +12,27 @@ demo's model; not comparable between models.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from pipeline.audio import Pcm
 from pipeline.boundary import kind_of
 from pipeline.engines.options import Options
+from pipeline.engines.whisper_decoder import DecoderProgram, WhisperDecoder
 from pipeline.engines.whisper_listening import Line, WhisperListening
-from pipeline.engines.whisper_queue import Decode, DecodeQueue
+from pipeline.engines.whisper_queue import Decode, DecodeQueue, Urgency, Waits
 from pipeline.engines.wording import plain_words
-from pipeline.errors import EngineError, EngineMissing
+from pipeline.errors import EngineError, EngineMissing, EngineTimeout
 from pipeline.resample import resample
 from pipeline.speech import Expected, HeardWord, Hypothesis
 
@@ -43,6 +44,13 @@ _FILES = ("model.bin", "config.json", "tokenizer.json")
 _VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 _NO_SPEECH = 0.6
 _SHORTEST_S = 0.1
+
+LATE_S: Final = 1.0
+LATE_TIMES: Final = 10
+"""A decode that has run so long, and so many times what the first one took, keeps no second caller waiting:
+nothing more is queued behind it, and calls ask their next recogniser at once."""
+
+_NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,9 @@ class FasterWhisper:
 
     def __init__(self, settings: WhisperSettings) -> None:
         self.settings = settings
-        self._model: Any = None
+        self._model: WhisperDecoder | None = None
         self._queue: DecodeQueue | None = None
+        self._late_s = _NEVER_LATE_S
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
@@ -105,8 +114,13 @@ class FasterWhisper:
             self._decode, threads=self.settings.threads, batch=self.settings.batch
         )
         try:
-            self._model = await asyncio.wrap_future(queue.run(lambda: _load(self.settings)))
+            model = self._model = WhisperDecoder(_program(self.settings))
+            await asyncio.wrap_future(queue.run(model.start))
+            began = time.monotonic()
             await self.decode(np.zeros(MODEL_RATE_HZ, np.int16), MODEL_RATE_HZ, "en", None)
+            took_s = time.monotonic() - began
+            self._late_s = max(LATE_S, LATE_TIMES * took_s)
+            model.took(took_s)
         except EngineError:
             await self.close()
             raise
@@ -117,18 +131,23 @@ class FasterWhisper:
         return WhisperListening(self, Line(rate_hz, language, expected), partial_every=every)
 
     async def close(self) -> None:
-        """Waits for decodes under way (a model freed under one would crash the process), then frees."""
+        """Waits for decodes under way, then ends the process."""
         queue, self._queue = self._queue, None
+        model, self._model = self._model, None
+        loop = asyncio.get_running_loop()
         if queue is not None:
-            await asyncio.get_running_loop().run_in_executor(None, queue.close)
-        self._model = None
+            await loop.run_in_executor(None, queue.close)
+        if model is not None:
+            await loop.run_in_executor(None, model.close)
 
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started."""
+        """Queues one decode. Raises `EngineError` when the engine is not started, or cannot answer soon."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
+        if self._queue.stuck_s(time.monotonic()) > self._late_s:
+            raise EngineTimeout("faster-whisper does not come to an end")
         hotwords = " ".join(expected.phrases) if self.settings.hotwords and expected else ""
         return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords))
 
@@ -136,7 +155,16 @@ class FasterWhisper:
         """The same for one that nobody waits for: None where it would keep others waiting."""
         if self._queue is None or not self._queue.has_room:
             return None
-        return self._queue.put(Decode(samples, rate_hz, _base(language)))
+        return self._queue.put(Decode(samples, rate_hz, _base(language), urgency=Urgency.PARTIAL))
+
+    def decoder_waits(self) -> Waits | None:
+        """How long callers have waited for a thread so far; None when the engine is not started."""
+        return None if self._queue is None else self._queue.waits()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the model's process while it runs."""
+        return None if self._model is None else self._model.pid
 
     async def decode(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
@@ -147,39 +175,36 @@ class FasterWhisper:
     def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
         """In a decoding thread; all of one group."""
         model, settings, language = self._model, self.settings, decodes[0].language
+        if model is None:
+            raise EngineError("faster-whisper is not running", retryable=False)
         long = [at for at, each in enumerate(decodes) if len(each.samples) >= each.rate_hz * _SHORTEST_S]
-        if long and not model.model.is_multilingual and language != "en":
+        if long and not model.multilingual and language != "en":
             raise EngineMissing(f"{settings.model} knows English only, the agent speaks {language!r}")
         heard = [Hypothesis("")] * len(decodes)
         try:
-            for place, segments in zip(long, self._segments([decodes[place] for place in long]), strict=True):
-                heard[place] = _hypothesis(segments, settings.min_confidence)
-        except Exception as error:  # the boundary of the thread, and of somebody else's C++
+            found = self._heard(model, [decodes[place] for place in long])
+            for place, hypothesis in zip(long, found, strict=True):
+                heard[place] = hypothesis
+        except EngineError:
+            raise
+        except Exception as error:  # the boundary of the thread
             raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
         return heard
 
-    def _segments(self, decodes: Sequence[Decode]) -> list[list[Any]]:
-        model, most = self._model, self.settings.max_new_tokens
-        audios = [
-            resample(each.samples, each.rate_hz, MODEL_RATE_HZ).astype(np.float32) / 32768 for each in decodes
-        ]
+    def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> list[Hypothesis]:
         if not decodes:
             return []
-        language, hotwords = decodes[0].language, decodes[0].hotwords or None
-        if len(audios) > 1:
-            together = model.transcribe_together(audios, language=language, hotwords=hotwords, most=most)
-            return [[each] for each in together]
-        segments, _ = model.transcribe(
-            audios[0],
-            language=language,
-            beam_size=1,
-            temperature=0.0,
-            without_timestamps=True,
-            condition_on_previous_text=False,
-            max_new_tokens=most,
-            hotwords=hotwords,
+        decoded = model.decoded(
+            [
+                resample(each.samples, each.rate_hz, MODEL_RATE_HZ).astype(np.float32) / np.float32(32768)
+                for each in decodes
+            ],
+            language=decodes[0].language,
+            hotwords=decodes[0].hotwords or None,
+            window_s=self.settings.encoder_window_s,
+            most=self.settings.max_new_tokens,
         )
-        return [list(segments)]
+        return [_hypothesis([each], self.settings.min_confidence) for each in decoded]
 
 
 def model_path(model: str) -> str:
@@ -212,21 +237,12 @@ def _base(language: str) -> str:
     return language.lower().split("-")[0]
 
 
-def _load(settings: WhisperSettings) -> Any:
-    try:
-        module = importlib.import_module("pipeline.engines.whisper_model")
-    except ImportError as error:
-        raise EngineMissing(f"faster-whisper is not installed (extra `whisper`): {error}") from error
-    try:
-        return module.load(
-            settings.model,
-            window_s=settings.encoder_window_s,
-            threads=settings.threads,
-            device=settings.device,
-            compute_type=settings.compute_type,
-        )
-    except Exception as error:  # the boundary of the thread, and of somebody else's C++
-        raise EngineMissing(f"the Whisper model in {settings.model} does not load: {error}") from error
+def _program(settings: WhisperSettings) -> DecoderProgram:
+    """The process that serves `settings`. Raises `EngineMissing`."""
+    if find_spec("faster_whisper") is None:
+        raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
+    model = str(Path(settings.model).resolve())
+    return DecoderProgram(model, settings.threads, settings.device, settings.compute_type)
 
 
 def _hypothesis(segments: list[Any], min_confidence: float) -> Hypothesis:

@@ -3,6 +3,7 @@ come back."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
@@ -53,10 +54,11 @@ class ProcessVoice(ABC):
         does not speak."""
         if self._process is None:
             raise LocalError(f"{self._program.name} speaks after start() only")
-        offset = 0
+        offset, began = 0, time.monotonic()
         for piece in self._pieces(text, language):
             cutter = SpeechCutter(piece.written, offset=offset, spoken=piece.spoken)
-            async with aclosing(_chunks(self._process, piece.request, cutter)) as chunks:
+            request = {**piece.request, "due": began + offset / self._process.rate_hz}
+            async with aclosing(_chunks(self._process, request, cutter)) as chunks:
                 async for chunk in chunks:
                     offset += len(chunk.samples)
                     yield chunk

@@ -1,0 +1,268 @@
+"""The process of a Whisper model: what becomes of calls when it dies, hangs or does not start again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mediaserver.demo.micro_whisper import MODEL_DIR
+from pipeline.audio import Pcm
+from pipeline.engines import whisper_decoder
+from pipeline.engines.espeak import Espeak
+from pipeline.engines.fallback_stt import FallbackEars, FallbackListening, GuardedEars
+from pipeline.engines.faster_whisper import FasterWhisper
+from pipeline.engines.guard import Guard
+from pipeline.engines.pocketsphinx import PocketSphinx
+from pipeline.errors import EngineError, EngineMissing, EngineTimeout
+from pipeline.speech import Expected
+from tests.support.engines import LINE_HZ, espeak, over_the_line, push
+
+SETTINGS = {"model": str(MODEL_DIR), "encoder_window_s": 1, "threads": 2, "partial_every_s": 0}
+LIMIT_S = 30
+YES_NO = Expected(kinds=("yes_no",))
+
+
+@pytest.fixture(scope="module")
+def yes() -> Pcm:
+    async def said() -> Pcm:
+        speaker = Espeak.from_settings({"voice": "en-us"})
+        await speaker.start()
+        try:
+            return over_the_line(await espeak(speaker, "yes please"), speaker.rate_hz)
+        finally:
+            await speaker.close()
+
+    return asyncio.run(said())
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[FasterWhisper]:
+    engine = FasterWhisper.from_settings(SETTINGS)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackEars]:
+    """As an agent has them: the grammar's recogniser behind the model."""
+    sphinx = PocketSphinx()
+    await sphinx.start()
+    yield FallbackEars(
+        [
+            GuardedEars(engine, Guard("stt", "faster-whisper")),
+            GuardedEars(sphinx, Guard("stt", "pocketsphinx")),
+        ]
+    )
+    await sphinx.close()
+
+
+def listen(ears: FallbackEars, samples: Pcm) -> FallbackListening:
+    listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
+    push(listening, samples)
+    return listening
+
+
+def pid_of(engine: FasterWhisper) -> int:
+    assert engine.pid is not None
+    return engine.pid
+
+
+def described(pid: int) -> tuple[dict[str, str], bytes]:
+    """A process's status, and its environment as of its start."""
+    directory = Path("/proc", str(pid))
+    lines = (
+        line.split(":\t", 1) for line in (directory / "status").read_text().splitlines() if ":\t" in line
+    )
+    return dict(lines), (directory / "environ").read_bytes()
+
+
+async def until_started_again(engine: FasterWhisper, before: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while engine.pid in (None, before):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_process_that_dies_costs_no_utterance(
+    engine: FasterWhisper, ears: FallbackEars, yes: Pcm, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = pid_of(engine)
+    os.kill(before, signal.SIGSTOP)
+    listening = listen(ears, yes)
+    heard = asyncio.create_task(listening.result())
+    async with asyncio.timeout(LIMIT_S):
+        while engine._queue is not None and not engine._queue._begun:
+            await asyncio.sleep(0.01)
+        os.kill(before, number)
+        os.kill(before, signal.SIGCONT)
+        assert (await heard).text.startswith("yes")
+    assert listening._name == "pocketsphinx"
+    await until_started_again(engine, before)
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == [
+        "recogniser process ended, started again"
+    ]
+    again = listen(ears, yes)
+    assert (await again.result()).text == "yes please"
+    assert again._name == "faster-whisper"
+
+
+async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behind_it(
+    engine: FasterWhisper,
+    ears: FallbackEars,
+    yes: Pcm,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert engine._model is not None
+    monkeypatch.setattr(engine, "_late_s", 0.2)
+    monkeypatch.setattr(engine._model, "hung_s", 2.0)
+    before = pid_of(engine)
+    os.kill(before, signal.SIGSTOP)
+    first = asyncio.create_task(listen(ears, yes).result())
+    beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
+    await asyncio.sleep(0.5)
+    with pytest.raises(EngineTimeout):
+        engine.submit(yes, LINE_HZ, "en", None)
+    second = listen(ears, yes)
+    async with asyncio.timeout(LIMIT_S):
+        assert (await second.result()).text.startswith("yes")
+        assert not first.done()
+        assert (await first).text.startswith("yes")
+        assert (await beside).text.startswith("yes")
+    assert second._name == "pocketsphinx"
+    await until_started_again(engine, before)
+    messages = [each.message for each in caplog.records]
+    assert messages.count("recogniser process hangs and is killed") == 1
+
+
+async def test_while_it_is_started_again_decodes_fail_at_once(
+    engine: FasterWhisper, yes: Pcm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine._model is not None
+
+    def refused() -> None:
+        raise EngineError("no memory", retryable=True)
+
+    monkeypatch.setattr(engine._model, "_started", refused)
+    os.kill(pid_of(engine), signal.SIGKILL)
+    async with asyncio.timeout(LIMIT_S):
+        while engine.pid is not None:
+            await asyncio.sleep(0.01)
+        with pytest.raises(EngineError, match="started again"):
+            await engine.decode(yes, LINE_HZ, "en", None)
+
+
+async def test_the_process_ends_with_the_engine(engine: FasterWhisper) -> None:
+    pid = pid_of(engine)
+    await engine.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_the_process_is_confined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_KEY", "sk-of-the-server")
+    engine = FasterWhisper.from_settings(SETTINGS)
+    await engine.start()
+    try:
+        status, environment = described(pid_of(engine))
+    finally:
+        await engine.close()
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+    assert b"OMP_NUM_THREADS" in environment
+    assert b"LLM_KEY" not in environment
+
+
+def test_the_process_steps_back_behind_the_server() -> None:
+    program = f"""
+import asyncio, os
+from pipeline.engines.faster_whisper import FasterWhisper
+
+async def main():
+    engine = FasterWhisper.from_settings({SETTINGS!r})
+    await engine.start()
+    nice = os.getpriority(os.PRIO_PROCESS, engine.pid) - os.getpriority(os.PRIO_PROCESS, 0)
+    print(nice, os.sched_getscheduler(engine.pid) == os.SCHED_OTHER)
+    await engine.close()
+
+try:
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+except PermissionError:
+    pass
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["5", "True"]
+
+
+async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MODEL_DIR, model)
+    (model / "model.bin").write_bytes(b"half of a wheel")
+    engine = FasterWhisper.from_settings({**SETTINGS, "model": str(model)})
+    with pytest.raises(EngineMissing, match=r"does not load: .+"):
+        await engine.start()
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory")]
+)
+async def test_a_process_that_is_ended_as_it_starts_says_by_what(
+    number: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A processor without AVX ends it by SIGILL, a machine without memory by SIGKILL."""
+    dies = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})"]
+    monkeypatch.setattr(whisper_decoder, "confined_command", lambda *arguments: dies)
+    engine = FasterWhisper.from_settings(SETTINGS)
+    with pytest.raises(EngineMissing, match=reason):
+        await engine.start()
+
+
+def test_the_server_has_nothing_of_the_model_in_its_process() -> None:
+    program = f"""
+import asyncio, sys
+import numpy as np
+from pipeline.engines.faster_whisper import FasterWhisper
+
+async def main():
+    engine = FasterWhisper.from_settings({SETTINGS!r})
+    await engine.start()
+    await engine.decode(np.zeros(8000, np.int16), 8000, "en", None)
+    await engine.close()
+
+asyncio.run(main())
+print(sorted({{"ctranslate2", "faster_whisper", "av", "onnxruntime"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_more_callers_than_threads_are_all_answered(engine: FasterWhisper, yes: Pcm) -> None:
+    heard = await asyncio.gather(*(engine.decode(yes, LINE_HZ, "en", None) for _ in range(30)))
+    assert {each.text for each in heard} == {"yes please"}
+    waits = engine.decoder_waits()
+    assert waits is not None
+    assert sum(waits.counts) == 31  # that of the start is one
+    assert waits.sum_s > 0
+
+
+async def test_samples_come_out_of_the_process_as_they_went_in(engine: FasterWhisper, yes: Pcm) -> None:
+    """Utterances of different lengths in one pass are told apart."""
+    model = engine._model
+    assert model is not None
+    one = yes.repeat(2).astype(np.float32) / np.float32(32768)
+    alone = model.decoded([one], language="en", hotwords=None, window_s=1, most=20)
+    pair = model.decoded([one, one[:3000]], language="en", hotwords=None, window_s=1, most=20)
+    assert pair[0].text == alone[0].text
