@@ -19,7 +19,14 @@ from mediaserver.demo.stage import Ports, demo_config, told_by, write_config
 from mediaserver.demo.words import word_errors, words_of
 from mediaserver.errors import LocalError
 from pipeline import wav
+from pipeline.agent import CallOpened, UserSaid
+from pipeline.engines.llm import Llm
+from pipeline.engines.llm_settings import read_settings
 from pipeline.engines.local_weights import WEIGHTS
+from pipeline.engines.script import Script
+from pipeline.engines.script_steps import read_plan
+from tests.support.chat import Call, FakeChat, acts_of, context
+from tests.support.llm import FakeWeb, words
 from tests.support.local_speech import needs
 
 
@@ -56,6 +63,26 @@ def test_word_errors(said: str, understood: str, errors: tuple[int, int]) -> Non
     assert word_errors(said, understood) == errors
 
 
+def test_a_person_who_is_asked_again_answers_again() -> None:
+    person = Persona((Line("monday", to=("what", "day")), Line("two", to=("number",))))
+    assert person.hears("what day would suit you") == "monday"
+    assert person.hears("i am sorry what day") == "monday"
+    assert person.hears("and your number") == "two"
+    assert person.hears("your number please") == "two"
+    assert person.misheard == []
+
+
+def test_a_person_who_was_not_heard_interrupts_again_but_not_the_answer() -> None:
+    person = Persona((Line("stop", butt_in_after_ms=1000), Line("right", to=("two",))))
+    assert person.hears_voice(1000) == "stop"
+    assert person.hears_voice(9000) is None
+    assert person.hears_voice(0) is None
+    assert person.hears_voice(5000) is None
+    assert person.hears_voice(6000) == "stop"
+    assert person.hears_voice(6020) is None
+    assert person.hears("one two") == "right"
+
+
 def test_figures_that_are_heard_are_words_to_a_person() -> None:
     person = Persona((Line("yes", to=("five", "two")),))
     assert person.hears("your number is 552 is that right") == "yes"
@@ -72,7 +99,8 @@ def test_the_demo_configuration_moves_to_free_ports(tmp_path: Path) -> None:
 
 
 def test_without_local_speech_the_agents_have_engines_that_need_no_weights(tmp_path: Path) -> None:
-    """Each of both agents, and only the engines: what is said and expected stays the same."""
+    """Each of both agents. What is said and expected stays the same, but for free questions at the front
+    desk: pocketsphinx needs a grammar."""
     named = tomllib.loads(demo_config().read_text())
     config = tomllib.loads(write_config(tmp_path, Ports.choose(), Speech.EMBEDDED).read_text())
     engines = [(agent["stt"].get("model"), agent["tts"]["engine"]) for agent in named["agent"]]
@@ -81,6 +109,8 @@ def test_without_local_speech_the_agents_have_engines_that_need_no_weights(tmp_p
     assert ears == ["faster-whisper", "pocketsphinx"]
     assert "micro_whisper" in config["agent"][0]["stt"]["model"]
     assert {agent["tts"]["engine"] for agent in config["agent"]} == {"espeak-ng"}
+    desk = named["agent"][1]["script"]["step"][0]
+    assert desk.pop("expect") == {"kinds": ["free"]}
     for with_weights, without in zip(named["agent"], config["agent"], strict=True):
         assert with_weights["script"] == without["script"]
 
@@ -171,6 +201,50 @@ def test_the_wish_is_something_that_the_agent_does_not_expect() -> None:
         "My left knee has been hurting since I moved house.",
         "i need help with my bill",
     }
+
+
+async def test_with_a_model_the_front_desk_answers_free_questions() -> None:
+    """By the two lines that the file shows, in the place of the two that are there."""
+    text = demo_config().read_text()
+    shown = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    head, other, rest = text.partition('id = "other"\n')
+    said, following, after = rest.split("\n", 2)
+    assert (said[:7], following, len(shown)) == ('say = "', 'next = "what"', 2)
+    desk = tomllib.loads("\n".join([head + other, *shown, after]))["agent"][1]
+    chat = FakeChat(["Weasels are not covered."], [Call("finish", {"outcome": "done"})])
+    table = {"base_url": "http://m.example/v1", "model": "m", "prompt": "You work for a clinic."}
+    model = Llm(read_settings(table), [chat], FakeWeb())
+    conversation = Script(read_plan(desk["script"]), model).join(context())
+    await acts_of(conversation, CallOpened())
+    asked = await acts_of(conversation, UserSaid("weasels have eaten our phone system", 0.9))
+    assert words(asked) == "Weasels are not covered."
+    assert "weasels have eaten our phone system" in str(chat.requests[0])
+    thanks = await acts_of(conversation, UserSaid("thank you", 0.9))
+    assert words(thanks) == "Thank you for calling. Goodbye."
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("when are you open on friday", "We are open from nine to five"),
+        ("i want to cancel my appointment", "Your appointment is cancelled."),
+        ("could i make an appointment for my son", "What day would you like?"),
+        ("where are you", "The clinic is on your own machine"),
+        ("how much does it cost", "A visit costs nothing"),
+        ("are you a robot", "I am the front desk of a demonstration."),
+        ("i have no idea what the weather will be", "I am sorry, I have no answer to that."),
+        ("do you know a good pizza place", "I am sorry, I have no answer to that."),
+        ("", "I am sorry, I did not understand you."),
+    ],
+)
+async def test_the_front_desk_has_a_sensible_answer(said: str, answer: str) -> None:
+    """Twice: what was asked before does not change it."""
+    plan = read_plan(tomllib.loads(demo_config().read_text())["agent"][1]["script"])
+    conversation = Script(plan).join(context())
+    await acts_of(conversation, CallOpened())
+    if not answer.startswith("What day"):
+        assert words(await acts_of(conversation, UserSaid(said, 0.9))).startswith(answer)
+    assert words(await acts_of(conversation, UserSaid(said, 0.9))).startswith(answer)
 
 
 @pytest.mark.parametrize("speech", Speech)

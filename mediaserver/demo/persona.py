@@ -56,11 +56,18 @@ WISHES: Final[Mapping[Speech, str]] = {
 """The answer that no question of the agent's expects: it must have understood most of it."""
 
 
+AGAIN_AFTER_MS: Final = 6000
+"""Who has interrupted somebody, and hears them go on for so long, interrupts them again."""
+
+
 class Persona:
-    """Goes through its lines in order; a line waits for its words, or for its moment."""
+    """Goes through its lines in order; a line waits for its words, or for its moment. What the other side did
+    not understand, and asks for again, is said again."""
 
     def __init__(self, lines: tuple[Line, ...]) -> None:
         self._lines = list(lines)
+        self._said: Line | None = None
+        self._interrupted = False  # the voice that is speaking
         self.misheard: list[str] = []
 
     @property
@@ -70,16 +77,29 @@ class Persona:
 
     def hears(self, text: str) -> str | None:
         """The answer to a whole utterance of the other side; None for none."""
-        if not self._lines or self._lines[0].butt_in_after_ms:
-            return None
         words = set(words_of(text))
-        if not words.issuperset(self._lines[0].to):
+        if self._lines and not self._lines[0].butt_in_after_ms and words.issuperset(self._lines[0].to):
+            return self._next()
+        if self._said is not None and self._said.to and words.issuperset(self._said.to):
+            return self._said.say
+        if self._lines and not self._lines[0].butt_in_after_ms:
             self.misheard.append(text)
-            return None
-        return self._lines.pop(0).say
+        return None
 
     def hears_voice(self, speaking_ms: int) -> str | None:
         """What to say over a voice that has been speaking for `speaking_ms`; None to let it speak."""
-        if self._lines and 0 < self._lines[0].butt_in_after_ms <= speaking_ms:
-            return self._lines.pop(0).say
+        if not speaking_ms:
+            self._interrupted = False
+        if self._interrupted or not self._lines:
+            return None
+        if 0 < self._lines[0].butt_in_after_ms <= speaking_ms:
+            self._interrupted = True
+            return self._next()
+        if self._said is not None and self._said.butt_in_after_ms and speaking_ms >= AGAIN_AFTER_MS:
+            self._interrupted = True
+            return self._said.say
         return None
+
+    def _next(self) -> str:
+        self._said = self._lines.pop(0)
+        return self._said.say

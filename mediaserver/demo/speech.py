@@ -40,6 +40,12 @@ voice = "en-us"
 """
 
 
+FREE_QUESTION: Final = """expect = { kinds = ["free"] }
+collect = "question"
+"""
+"""What pocketsphinx is not asked for: with the answers alone it has a grammar."""
+
+
 class Speech(Enum):
     """`LOCAL`: Whisper tiny.en, Piper and Kokoro. `EMBEDDED`: micro-Whisper, pocketsphinx and espeak-ng."""
 
@@ -63,6 +69,7 @@ def embedded(text: str) -> str:
     """`config/demo.toml` with engines that need no weights. Raises `LocalError` where it is another file."""
     for ears in EMBEDDED_EARS:
         text = _replaced(text, LOCAL_EARS, ears, 1)
+    text = _replaced(text, FREE_QUESTION, 'collect = "question"\n', 1)
     return _replaced(text, LOCAL_VOICE, EMBEDDED_VOICE, -1)
 
 
