@@ -22,7 +22,7 @@ from pipeline import wav
 from pipeline.agent import CallOpened, UserSaid
 from pipeline.engines.llm import Llm
 from pipeline.engines.llm_settings import read_settings
-from pipeline.engines.local_weights import WEIGHTS
+from pipeline.engines.local_weights import INSTALL, WEIGHTS
 from pipeline.engines.script import Script
 from pipeline.engines.script_steps import read_plan
 from tests.support.chat import Call, FakeChat, acts_of, context
@@ -174,6 +174,19 @@ async def test_the_sentences_are_made_once(tmp_path: Path) -> None:
     for line in PATIENTS[Speech.EMBEDDED]:
         samples, _ = wav.read(sentences.file_of(tmp_path, Speech.EMBEDDED, line.say))
         assert samples.max() == pytest.approx(16000, abs=2) or samples.min() == pytest.approx(-16000, abs=2)
+
+
+def test_what_to_install_is_printed_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    """The brackets of an extra are no markup of the console's."""
+    screen = Screen()
+    screen.engines(f"faster-whisper: not installed: {INSTALL}")
+    turn = {"userText": "it is [red]", "keyed": "", "agentText": "[b]", "latency": None}
+    screen.turn(turn | {"interrupted": True})
+    screen.output.close()
+    told = capfd.readouterr().out
+    assert "No local speech: faster-whisper: not installed: pip install 'openline-mediaserver[local]'" in told
+    assert "caller  it is [red]" in told
+    assert "agent   [b]  (interrupted)" in told
 
 
 def test_progress_is_drawn_in_eighths(capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from typing import IO, Any, cast
 
 from aiohttp import ClientSession
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mediaserver.demo.persona import FACTS, WISHES
@@ -85,7 +86,7 @@ class Screen:
     def engines(self, problem: str) -> None:
         """Who hears and who speaks. `problem`: why it is not local speech."""
         if problem:
-            self.console.print(f"[yellow]No local speech[/yellow]: {problem}\n{LOST}")
+            self.console.print(f"[yellow]No local speech[/yellow]: {escape(problem)}\n{LOST}")
         else:
             self.console.print(
                 "agent       hears with Whisper tiny.en, speaks with Piper (joe)\n"
@@ -114,11 +115,11 @@ class Screen:
     def turn(self, turn: Json) -> None:
         """What the caller said, how long the agent took, what was heard of its answer."""
         if said := turn["userText"] or turn["keyed"]:
-            self.console.print(f"  [cyan]caller[/cyan]  {said}")
+            self.console.print(f"  [cyan]caller[/cyan]  {escape(said)}")
         latency = turn["latency"]
         after = f"  [bold]{latency['voiceToVoiceMs']:.0f} ms[/bold]" if latency else ""
         cut = "  [yellow](interrupted)[/yellow]" if turn["interrupted"] else ""
-        self.console.print(f"  [green]agent[/green]   {turn['agentText']}{cut}{after}")
+        self.console.print(f"  [green]agent[/green]   {escape(turn['agentText'])}{cut}{after}")
 
     def summary(
         self, call: Json, recording: Path, counts: Mapping[str, int], errors: Mapping[str, str]
@@ -128,10 +129,10 @@ class Screen:
         print_(f"\nrecording   {recording}  (caller left, agent right)")
         print_("transcript")
         for entry in call["transcript"]:
-            print_(f"  {entry['startMs'] / 1000:6.1f} s  {entry['role']:<6}  {entry['text']}")
+            print_(f"  {entry['startMs'] / 1000:6.1f} s  {entry['role']:<6}  {escape(entry['text'])}")
         table = Table("analysis", "", box=None)
         for key, value in call["analysis"].items():
-            table.add_row(key, str(value))
+            table.add_row(key, escape(str(value)))
         for who, rate in errors.items():
             table.add_row(f"word errors, {who}", rate)
         print_(table)
@@ -255,7 +256,7 @@ async def play(directory: Path, *, exit_after: bool) -> int:
         screen.summary(call, recording, receiver.count(call["callTaskId"]), rates(call, callee))
         wrong = verdict(call, callee, WISHES[speech])
         for reason in wrong:
-            screen.console.print(f"[red]failed:[/red] {reason}")
+            screen.console.print(f"[red]failed:[/red] {escape(reason)}")
         if not exit_after and not wrong:
             await keep_serving(screen, ports)
         return 1 if wrong else 0
