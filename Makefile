@@ -39,7 +39,7 @@ demo: .venv/.local .venv/.demo
 	$(BIN)/mediaserver demo $(ARGS)
 
 serve: .venv/.local .venv/.demo
-	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
+	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
 test: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \

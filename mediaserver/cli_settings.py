@@ -50,6 +50,8 @@ def load_or_exit(
             make_data_dir(config, settings)
         cache_kernels(Path(settings.server.data_dir))
         os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
+        if engines:
+            compile_visibly()
         for each in checks:  # one after the other: the next may rely on what the one before it saw
             load(config, checks=[resolve_name(each)])
     except SettingsError as error:
@@ -84,6 +86,25 @@ def with_data_dir(settings: Settings, data: str | None) -> Settings:
     database = "" if server.database.startswith("sqlite:") else server.database
     moved = server.model_copy(update={"data_dir": data, "database": database})
     return settings.model_copy(update={"server": moved})
+
+
+def compile_visibly() -> None:
+    """Compiles the kernels; where that is not done yet, whoever waits at a terminal sees how far it is."""
+    if not sys.stderr.isatty():
+        return  # the import of the pipeline does it
+    drawn = 0
+
+    def told(done: int, of: int) -> None:
+        nonlocal drawn
+        if (part := 32 * done // of) > drawn:
+            drawn = part
+            click.echo(
+                f"\r{'━' * part:─<32} compiling, once on this machine: {done} of {of}", err=True, nl=False
+            )
+
+    resolve_name("mediaserver.compiling:compile_kernels")(told)
+    if drawn:
+        click.echo(err=True)
 
 
 def cache_kernels(data_dir: Path) -> None:
