@@ -149,8 +149,8 @@ def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:
             name,
             True,
             "pocketsphinx understands people only within the answers that the script expects, and listens "
-            "until a real Whisper directory is configured "
-            '([agent.stt] engine = "faster-whisper", model = "DIRECTORY")',
+            "until Whisper is configured "
+            '([agent.stt] engine = "faster-whisper", with the extra `local` or model = "DIRECTORY")',
         )
     if SYNTHETIC_MODEL in str(agent.stt.options.get("model", "")):
         yield Finding(

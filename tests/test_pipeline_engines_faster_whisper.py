@@ -252,7 +252,7 @@ async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ({}, "model"),
+        ({"model": 5}, "model"),
         ({"model": "x", "beam": 5}, "beam"),
         ({"model": "x", "encoder_window_s": 31}, "encoder_window_s"),
     ],

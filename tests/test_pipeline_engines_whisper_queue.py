@@ -20,6 +20,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
 from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
+from pipeline.engines.whisper_rules import Decoded
 from pipeline.speech import Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line
 
@@ -179,11 +180,11 @@ async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: py
     looked at."""
     asked: list[str] = []
 
-    def transcribe(audio: Any, *, language: str, **options: Any) -> tuple[list[Any], None]:
+    def decoded(audios: Sequence[Any], *, language: str, **options: Any) -> list[Decoded]:
         asked.append(language)
-        return [SimpleNamespace(text=" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)], None
+        return [Decoded(" مرحبا. ", -0.1, 0.0)]
 
-    multilingual = SimpleNamespace(model=SimpleNamespace(is_multilingual=True), transcribe=transcribe)
+    multilingual = SimpleNamespace(model=SimpleNamespace(is_multilingual=True), decoded=decoded)
     monkeypatch.setattr(engine, "_model", multilingual)
     monkeypatch.setattr(engine, "settings", replace(engine.settings, partial_every_s=0))
     second = np.ones(LINE_HZ, np.int16)

