@@ -1,10 +1,10 @@
 """Speech to text by Whisper models on CTranslate2 (faster-whisper), from a local directory.
 
 An utterance is decoded as a whole, when asked: at the first pause on speculation and again if the caller went
-on. While they speak on, it is also decoded every second where a thread has nothing else to do; the words on
-which two such decodes agree are the partial text. Decodes run in threads (CTranslate2 lets the interpreter
-go), those of several calls together where `batch` allows it, at most one result and one partial per utterance
-at a time. A long utterance is decoded in pieces.
+on. While they speak on, it is also decoded every 0.3 s where no thread has anything else to do, more seldom
+where some have; the words on which two such decodes agree are the partial text. Decodes run in threads
+(CTranslate2 lets the interpreter go), those of several calls together where `batch` allows it, at most one
+result and one partial per utterance at a time. A long utterance is decoded in pieces.
 What of a decode is believed, and when it is done again, is in `whisper_rules`. Confidence is the geometric
 mean of the token probabilities; not comparable between models.
 """
@@ -32,6 +32,7 @@ from pipeline.engines.options import Options
 from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.engines.whisper_queue import Decode, DecodeQueue
 from pipeline.engines.whisper_rules import Decoded, another_window_s, believed, is_loop, most_tokens, voiced_s
+from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.resample import resample
 from pipeline.speech import Expected, Hypothesis
@@ -41,6 +42,7 @@ WINDOW_S: Final = 12
 """People are understood as well as at the 30 s that Whisper was trained with, for a third of the CPU."""
 
 LONGEST_WINDOW_S: Final = 30
+PARTIAL_S: Final = 0.3
 
 _FILES = ("model.bin", "config.json", "tokenizer.json")
 _VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
@@ -53,7 +55,7 @@ class WhisperSettings:
     a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
     `min_confidence`: texts below it count as not understood, figures alone below half of it.
     `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
-    words so far are decoded while somebody speaks, 0 for never; it takes a second thread.
+    words so far are decoded while somebody speaks, at the most; 0 for never. It takes a second thread.
     `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
 
     model: str
@@ -65,7 +67,7 @@ class WhisperSettings:
     min_confidence: float = 0.4
     hotwords: bool = False
     batch: int = 1
-    partial_every_s: float = 1.0
+    partial_every_s: float = PARTIAL_S
 
 
 class WhisperDecoder(Protocol):
@@ -109,7 +111,7 @@ class FasterWhisper:
             min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
             hotwords=options.flag("hotwords"),
             batch=options.integer("batch", 1 if device == "cpu" else 16, low=1, high=64),
-            partial_every_s=options.number("partial_every_s", 1.0, low=0, high=30),
+            partial_every_s=options.number("partial_every_s", PARTIAL_S, low=0, high=30),
         )
         options.finish()
         return cls(read)
@@ -148,14 +150,19 @@ class FasterWhisper:
         """Queues one decode. Raises `EngineError` when the engine is not started."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
-        hotwords = " ".join(expected.phrases) if self.settings.hotwords and expected else ""
-        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords))
+        phrases = tuple(plain_words(phrase) for phrase in expected.phrases) if expected else ()
+        hotwords = " ".join(phrases) if self.settings.hotwords else ""
+        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases))
 
-    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis] | None:
-        """The same for one that nobody waits for: None where it would keep others waiting."""
-        if self._queue is None or not self._queue.has_room:
-            return None
-        return self._queue.put(Decode(samples, rate_hz, _base(language)))
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """The same for one that nobody waits for. Of a loop it makes nothing."""
+        if self._queue is None:
+            raise EngineError("faster-whisper is not running", retryable=False)
+        return self._queue.put(Decode(samples, rate_hz, _base(language), spare=True))
+
+    def spare_pause_s(self) -> float | None:
+        """How long after the last one an utterance may have its next spare decode; None: not now."""
+        return None if self._queue is None else self._queue.pause_s(self.settings.partial_every_s)
 
     async def decode(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
@@ -189,13 +196,17 @@ class FasterWhisper:
         voiced = [voiced_s(audio, MODEL_RATE_HZ) for audio in audios]
         most = min(settings.max_new_tokens, most_tokens(max(voiced)))
         first = self._decoded(decodes[0], audios, window_s=settings.encoder_window_s, most=most)
-        for audio, voice, decoded in zip(audios, voiced, first, strict=True):
-            final = self._again(decodes[0], audio) if is_loop(decoded, voice) else decoded
+        for each, audio, voice, decoded in zip(decodes, audios, voiced, first, strict=True):
+            if each.spare and is_loop(decoded, voice):
+                yield Hypothesis("")
+                continue
+            final = self._again(each, audio) if is_loop(decoded, voice) else decoded
             yield believed(
                 final,
                 language=language,
                 min_confidence=settings.min_confidence,
                 loops=final is not decoded and is_loop(final, voice),
+                phrases=each.phrases,
             )
 
     def _again(self, kind: Decode, audio: Pcm) -> Decoded:

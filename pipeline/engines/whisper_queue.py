@@ -8,19 +8,27 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Final
 
 from pipeline.audio import Pcm
 from pipeline.speech import Hypothesis
 
+BUSY_S: Final = 0.5
+BUSIER_S: Final = 1.0
+"""Between two spare decodes of an utterance, where other threads decode, and where all others do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """One utterance to be decoded. Those with the same `group` may be decoded together."""
+    """One utterance to be decoded. Those with the same `group` may be decoded together. `phrases`: answers
+    that are expected. `spare`: nobody waits for it."""
 
     samples: Pcm
     rate_hz: int
     language: str
     hotwords: str = ""
+    phrases: tuple[str, ...] = ()
+    spare: bool = False
     outcome: Future[Hypothesis] = field(default_factory=Future, compare=False)
 
     @property
@@ -42,21 +50,26 @@ class DecodeQueue:
         self._waiting: deque[Decode] = deque()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="whisper")
-        self._idle = threads
+        self._threads = self._idle = threads
 
     def put(self, decode: Decode) -> Future[Hypothesis]:
         """Queues it; the future may be cancelled as long as its turn has not come. Raises RuntimeError after
         `close`."""
         with self._lock:
-            self._waiting.append(decode)
+            ahead = (place for place, each in enumerate(self._waiting) if each.spare and not decode.spare)
+            self._waiting.insert(next(ahead, len(self._waiting)), decode)
         self._pool.submit(self._work)
         return decode.outcome
 
-    @property
-    def has_room(self) -> bool:
-        """A thread would take another decode at once, and one would still be free for whoever waits for a
-        result next."""
-        return self._idle > len(self._waiting) + 1
+    def pause_s(self, least_s: float) -> float | None:
+        """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
+        decoded, longer where there is, and None where the only free thread would be taken from results."""
+        free = self._idle - len(self._waiting)
+        if free == self._threads > 1:
+            return least_s
+        if free > 1:
+            return max(least_s, BUSY_S)
+        return max(least_s, BUSIER_S) if free == 1 < self._threads else None
 
     def run(self, job: Callable[[], object]) -> Future[object]:
         """`job` in one of the threads, after what waits."""

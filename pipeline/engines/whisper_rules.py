@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.audio import Pcm, frame_samples, silence
 from pipeline.engines.script_lexicon import lexicon
+from pipeline.engines.sound_alike import sounding_like
 from pipeline.engines.wording import folded, plain_words
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.vad import EnergyVad
@@ -105,17 +107,26 @@ def is_figures(text: str, language: str) -> bool:
     )
 
 
-def believed(decoded: Decoded, *, language: str, min_confidence: float, loops: bool) -> Hypothesis:
-    """What is believed of `decoded`, which `loops` even now. Figures alone need half of `min_confidence`."""
+def believed(
+    decoded: Decoded,
+    *,
+    language: str,
+    min_confidence: float,
+    loops: bool = False,
+    phrases: Sequence[str] = (),
+) -> Hypothesis:
+    """What is believed of `decoded`, which `loops` even now. Figures alone need half of `min_confidence`, and
+    so does one of the expected `phrases`; what sounds like one of them is taken for it."""
     if decoded.no_speech_prob > NO_SPEECH:
         return Hypothesis("")
     text, confidence = plain_words(decoded.text), decoded.confidence
     figures = is_figures(text, language)
     if loops:
         text = "" if figures else said_once(text)
-    enough = min_confidence / 2 if figures else min_confidence
+    enough = min_confidence / 2 if figures or text in phrases else min_confidence
     if not text or confidence < enough:
         return Hypothesis("", confidence=confidence)
+    text = sounding_like(text, phrases, language) or text
     return Hypothesis(
         text, confidence, tuple(HeardWord(word, confidence=confidence) for word in text.split())
     )
