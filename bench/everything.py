@@ -16,6 +16,7 @@ SHORT: Final = {
     "post": ["--short"],
     "overload": ["--short"],
     "conversation": ["--short"],
+    "people": ["--short"],
     "voices": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
