@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -35,7 +34,6 @@ NOISE_S: Final = 600.0
 SHORT: Final = 4
 """One of so many utterances is heard in a short run, and as much less noise."""
 
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _FREE: Final = Expected(kinds=("free",))
 _YES_NO: Final = Expected(kinds=("yes_no",))
 
@@ -67,21 +65,22 @@ class Figures:
 
 
 class Contender:
-    """A recogniser at a rate, and what it has heard. Where it makes nothing of what is expected
-    (`listens_for_all`), each utterance is heard once."""
+    """A recogniser at a rate, and what it has heard. Where of what is expected it knows the phrases only
+    (`listens_for_all`), each utterance is heard once for each list of them."""
 
     def __init__(self, engine: SpeechToText, rate_hz: int, *, listens_for_all: bool) -> None:
         self.figures = Figures()
         self.rate_hz = rate_hz
         self._engine = engine
         self._listens_for_all = listens_for_all
-        self._heard: dict[str, Hypothesis] = {}
+        self._heard: dict[tuple[str, tuple[str, ...]], Hypothesis] = {}
 
     async def hear(self, name: str, samples: Pcm, expected: Expected) -> Hypothesis:
         """What it makes of `samples`, put to a question that expects this."""
-        if self._listens_for_all and name in self._heard:
-            return self._heard[name]
-        cpu, step = _cpu_s(), self.rate_hz // 50
+        key = name, expected.phrases
+        if self._listens_for_all and key in self._heard:
+            return self._heard[key]
+        cpu, step = people_partials.cpu_s(), self.rate_hz // 50
         listening = self._engine.listen(rate_hz=self.rate_hz, language=LANGUAGE, expected=expected)
         for start in range(0, len(samples), step):
             listening.push(samples[start : start + step])
@@ -89,8 +88,8 @@ class Contender:
         heard = await listening.result()
         self.figures.waited_s.append(time.perf_counter() - began)
         listening.close()
-        self.figures.cpu_s.append(_cpu_s() - cpu)
-        self._heard[name] = heard
+        self.figures.cpu_s.append(people_partials.cpu_s() - cpu)
+        self._heard[key] = heard
         return heard
 
 
@@ -214,16 +213,6 @@ def _right_words(heard: str, was_said: str) -> tuple[int, int]:
 
 def _plain(text: str) -> str:
     return in_figures(text, lexicon(LANGUAGE))
-
-
-def _cpu_s() -> float:
-    """User and system time of this process and of those that it has started and that run."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    spent = time.process_time()
-    for pid in children:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        spent += (int(fields[11]) + int(fields[12])) * _TICK_S
-    return spent
 
 
 def summary(figures: Figures) -> dict[str, Any]:

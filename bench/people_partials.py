@@ -5,16 +5,19 @@ have agreed on it, the decode's CPU time included: what it takes on a core that 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from bench.ears_corpus import LINE_HZ, Spoken
 from bench.people_questions import LANGUAGE
-from pipeline.engines.faster_whisper import MODEL_RATE_HZ, FasterWhisper
+from pipeline.engines import whisper_model
+from pipeline.engines.faster_whisper import MODEL_RATE_HZ, FasterWhisper, local_directory
 from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.engines.wording import plain_words
 from pipeline.resample import resample
@@ -23,6 +26,7 @@ from pipeline.speech import Expected, Hypothesis
 EVERY_S: Final = (0.3, 0.5, 1.0)
 SPEAKERS: Final = 15
 SHORTEST_WORDS: Final = 8
+_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class AtOnce:
@@ -41,10 +45,10 @@ class AtOnce:
 
     def submit_spare(self, samples: Any, rate_hz: int, language: str) -> Future[Hypothesis]:
         """The words so far, when this returns."""
-        began = time.process_time()
+        began = cpu_s()
         decoded = self._engine.submit_spare(samples, rate_hz, language)
         decoded.result()
-        self.cpu_s.append(time.process_time() - began)
+        self.cpu_s.append(cpu_s() - began)
         return decoded
 
     def spare_pause_s(self) -> float:
@@ -55,7 +59,8 @@ class AtOnce:
 def measure(engine: FasterWhisper, corpus: Sequence[Spoken]) -> list[dict[str, Any]]:
     """A row for each pause between decodes."""
     spoken = [each for each in corpus if len(each.text.split()) >= SHORTEST_WORDS][:SPEAKERS]
-    ends = [list(_ends(engine, each)) for each in spoken]
+    model = whisper_model.load(local_directory(), threads=1, device="cpu", compute_type="int8")
+    ends = [list(_ends(model, each)) for each in spoken]
     return [_row(engine, every_s, spoken, ends) for every_s in EVERY_S]
 
 
@@ -98,13 +103,23 @@ def _stable(at_once: AtOnce, spoken: Spoken, every_s: float) -> Iterator[tuple[s
     listening.close()
 
 
-def _ends(engine: FasterWhisper, spoken: Spoken) -> Iterator[tuple[str, float]]:
+def _ends(model: Any, spoken: Spoken) -> Iterator[tuple[str, float]]:
     """The words of the whole, and when each ends."""
     audio = resample(spoken.samples, LINE_HZ, MODEL_RATE_HZ).astype(np.float32) / np.float32(32768)
-    segments, _ = engine._model.transcribe(
+    segments, _ = model.transcribe(
         audio, language=LANGUAGE, beam_size=1, temperature=0.0, word_timestamps=True, without_timestamps=True
     )
     for segment in segments:
         for each in segment.words:
             for word in plain_words(each.word).split():
                 yield word, each.end
+
+
+def cpu_s() -> float:
+    """User and system time of this process and of those that it has started and that run."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    spent = time.process_time()
+    for pid in children:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        spent += (int(fields[11]) + int(fields[12])) * _TICK_S
+    return spent
