@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "post": "bench.post:main",
     "overload": "bench.overload:main",
     "conversation": "bench.conversation:main",
+    "people": "bench.people:main",
     "voices": "bench.voices:main",
     "turn-weights": "bench.turn_weights:main",
     "turn-wording": "bench.turn_wording:main",

@@ -20,6 +20,7 @@ from mediaserver.settings import Settings
 from mediaserver.wiring import needs
 from pipeline import registry
 from pipeline.engines import local_weights
+from pipeline.engines.faster_whisper import COMPUTE_TYPE, WINDOW_S
 from pipeline.engines.memory import free_mb
 from pipeline.engines.voice_speech import ProcessVoice
 from pipeline.engines.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
@@ -34,9 +35,6 @@ PIPER_RATIO: Final = 0.3
 KOKORO_RATIO: Final = 0.25
 """Seconds of CPU for a second of speech, for Kokoro with two callers who wait at once."""
 
-WINDOW_S: Final = 12
-COMPUTE_TYPE: Final = "int8"
-
 START_S: Final = 30.0
 """The longest that the process of a voice may take to start for its trial."""
 
@@ -49,12 +47,14 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine that could be taken. `title`: for people. `needs_mb`: memory. `problem`: why it cannot be."""
+    """An engine that could be taken. `title`: for people. `needs_mb`: memory. `problem`: why it cannot be.
+    `directory`: of a recogniser's model."""
 
     engine: EngineChoice
     title: str
     needs_mb: int
     problem: str = ""
+    directory: Path | None = None
 
 
 class TryEars(Protocol):
@@ -162,8 +162,9 @@ class Choosing:
             short = await asyncio.to_thread(self._short, each, own=True)
             if short:
                 return EarsTrial(problem=short)
+            assert each.directory is not None  # a recogniser's candidate has one
             self._ears[identity] = await self._try_ears(
-                Path(each.engine.options["model"]), window_s=WINDOW_S, compute_type=COMPUTE_TYPE
+                each.directory, window_s=WINDOW_S, compute_type=COMPUTE_TYPE
             )
         return self._ears[identity]
 
@@ -278,10 +279,13 @@ def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator
     known = sorted((each for each in here if all(map(each.speaks, languages))), key=lambda each: each.size)
     if _english(languages):
         found = local_weights.examined(local_weights.WHISPER)
-        directory = str((found.directory or Path()) / "model")
-        yield _whisper(directory, found.weights.name, _size(found.weights), found.problem)
+        whisper = EngineChoice("stt", WHISPER, {})  # its weights where no model is named
+        needs_mb = _whisper_mb(_size(found.weights))
+        directory = (found.directory or Path()) / "model"
+        yield Candidate(whisper, found.weights.name, needs_mb, found.problem, directory)
     for each in known:
-        yield _whisper(str(each.directory), _title(each), each.size, each.problem)
+        whisper = EngineChoice("stt", WHISPER, {"model": str(each.directory)})
+        yield Candidate(whisper, _title(each), _whisper_mb(each.size), each.problem, each.directory)
 
 
 def voice_candidates(places: Sequence[Path], language: str) -> Iterator[Candidate]:
@@ -322,10 +326,8 @@ def nothing_hears(languages: Sequence[str], passed_over: Sequence[str] = ()) -> 
     return "; ".join((f"{why}: {advice}, or name an engine", *passed_over))
 
 
-def _whisper(directory: str, title: str, size: int, problem: str) -> Candidate:
-    options = {"model": directory, "encoder_window_s": WINDOW_S, "compute_type": COMPUTE_TYPE}
-    needs_mb = _WHISPER_MB + 2 * size // _MB
-    return Candidate(EngineChoice("stt", WHISPER, options), title, needs_mb, problem)
+def _whisper_mb(size: int) -> int:
+    return _WHISPER_MB + 2 * size // _MB
 
 
 def _title(model: ModelHere) -> str:

@@ -187,6 +187,8 @@ def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     unknown = ", ".join(each for each in sorted(_languages(agent)) if each.lower().split("-")[0] != "en")
     if agent.stt.engine == "pocketsphinx" and unknown:
         yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
+    if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
+        yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
 
 
 def _languages(agent: AgentSettings) -> list[str]:

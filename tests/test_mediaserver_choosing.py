@@ -141,8 +141,9 @@ async def test_whisper_hears_where_a_decode_is_quick_enough(machine: Machine) ->
         chosen = await machine.chosen(ears(needs))
         assert chosen.engine is not None
         assert (chosen.engine.name, chosen.cpu_ms) == ("faster-whisper", 100.0)
-        assert chosen.engine.options["model"] == "/packages/faster-whisper/model"
-        assert chosen.engine.options["encoder_window_s"] == 12
+        assert (
+            chosen.engine.options == {}
+        )  # what it takes by itself: an agent that names it shares its process
         assert "a decode of 3 s takes 100 ms of CPU" in str(chosen)
 
 

@@ -266,6 +266,14 @@ async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_
             },
             "agent[0].stt.engine: pocketsphinx understands English only, the agent speaks ar",
         ),
+        (
+            {
+                "language": "ar-SA",
+                "script": {"start": "a", "step": [{"id": "a", "action": "hangup"}]},
+                "stt": {"engine": "faster-whisper"},
+            },
+            "agent[0].stt.engine: the weights by pip understand English only, the agent speaks ar-SA",
+        ),
     ],
 )
 def test_a_check_finds_what_a_call_would_find_too_late(mind: dict[str, Any], told: str) -> None:

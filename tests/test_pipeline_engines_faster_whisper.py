@@ -111,6 +111,9 @@ class Reader:
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
         return self.submit(samples, rate_hz, language, None)
 
+    def spare_pause_s(self) -> float:
+        return 0.0
+
 
 async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
     """Two minutes in one breath, the words 0.2 s apart."""
@@ -252,7 +255,7 @@ async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ({}, "model"),
+        ({"model": 5}, "model"),
         ({"model": "x", "beam": 5}, "beam"),
         ({"model": "x", "encoder_window_s": 31}, "encoder_window_s"),
     ],

@@ -220,7 +220,7 @@ async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: py
     looked at."""
     asked: list[str] = []
 
-    def decoded(audios: Any, *, language: str, **options: Any) -> list[Decoded]:
+    def decoded(audios: Sequence[Any], *, language: str, **options: Any) -> list[Decoded]:
         asked.append(language)
         return [Decoded(" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)]
 

@@ -24,6 +24,9 @@ of the window. A longer utterance is cut at its quietest place after `EARLIEST_S
 
 EARLIEST_S: Final = 8
 
+LOOK_MS: Final = 100
+"""Where there is no thread for the words so far, there may be one after so long."""
+
 
 class Decoding(Protocol):
     """What an utterance needs of the engine."""
@@ -33,8 +36,11 @@ class Decoding(Protocol):
     ) -> Future[Hypothesis]:
         """Queues one decode. Raises `EngineError` when the engine is not started."""
 
-    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis] | None:
-        """The same for one that nobody waits for: None where it would keep others waiting."""
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """The same for one that nobody waits for."""
+
+    def spare_pause_s(self) -> float | None:
+        """How long after the last one an utterance may have its next; None: it would keep others waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,8 @@ class WhisperListening:
     """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
 
     __slots__ = (
-        "_agreement", "_closed", "_due", "_engine", "_every", "_heads", "_line", "_one", "_orphan",
-        "_partial", "_pcm", "_pushed",
+        "_agreement", "_closed", "_due", "_engine", "_every", "_heads", "_line", "_listened_at", "_one",
+        "_orphan", "_partial", "_pcm", "_pushed",
     )  # fmt: skip
 
     def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
@@ -74,7 +80,9 @@ class WhisperListening:
         self._line = line
         self._pcm = bytearray()
         self._pushed = 0
-        self._every = self._due = partial_every
+        self._every = partial_every
+        self._due = 2 * partial_every  # no word is over before
+        self._listened_at = 0
         self._partial: Future[Hypothesis] | None = None
         self._agreement = Agreement()
         self._heads: list[_Head] = []
@@ -115,16 +123,19 @@ class WhisperListening:
 
     def _listen_in(self) -> None:
         """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
-        self._due = self._pushed + self._every
+        self._due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
         if self._closed or (self._partial is not None and not self._partial.done()):
             return
+        pause_s = self._engine.spare_pause_s()
+        if pause_s is None or self._pushed - self._listened_at < pause_s * self._line.rate_hz:
+            return
+        self._due, self._listened_at = self._pushed + self._every, self._pushed
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         try:
             self._partial = self._engine.submit_spare(samples, self._line.rate_hz, self._line.language)
-        except RuntimeError:  # the engine is closing
+        except (EngineError, RuntimeError):  # the engine is closing
             return
-        if self._partial is not None:
-            self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
+        self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
 
     async def result(self) -> Hypothesis:
         """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
@@ -172,8 +183,8 @@ class WhisperListening:
 
 
 def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
-    """In the decoding thread; one at a time."""
-    if not decode.cancelled() and decode.exception() is None:
+    """In the decoding thread; one at a time. What is nothing now may have been a word: it takes none back."""
+    if not decode.cancelled() and decode.exception() is None and decode.result().text:
         agreement.add(decode.result().text.split())
 
 

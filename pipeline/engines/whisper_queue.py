@@ -16,6 +16,10 @@ from typing import Final
 from pipeline.audio import Pcm
 from pipeline.speech import Hypothesis
 
+BUSY_S: Final = 0.5
+BUSIER_S: Final = 1.0
+"""Between two spare decodes of an utterance, where other threads decode, and where all others do."""
+
 WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
 
 
@@ -28,13 +32,14 @@ class Urgency(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """One utterance to be decoded. Those with the same `group` may be decoded together. `waiting_since`: when
-    it was asked for, by the clock of `time.monotonic`."""
+    """One utterance to be decoded. Those with the same `group` may be decoded together. `phrases`: answers
+    that are expected. `waiting_since`: when it was asked for, by the clock of `time.monotonic`."""
 
     samples: Pcm
     rate_hz: int
     language: str
     hotwords: str = ""
+    phrases: tuple[str, ...] = ()
     urgency: Urgency = Urgency.RESULT
     waiting_since: float = field(default_factory=time.monotonic, compare=False)
     outcome: Future[Hypothesis] = field(default_factory=Future, compare=False)
@@ -72,7 +77,7 @@ class DecodeQueue:
         self._waiting: list[Decode] = []
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="whisper")
-        self._idle = threads
+        self._threads = self._idle = threads
         self._begun: dict[int, float] = {}  # by thread: when the pass began that it runs
         self._counts = [0] * (len(WAIT_BOUNDS_S) + 1)
         self._waited_s = 0.0
@@ -85,11 +90,15 @@ class DecodeQueue:
         self._pool.submit(self._work)
         return decode.outcome
 
-    @property
-    def has_room(self) -> bool:
-        """A thread would take another decode at once, and one would still be free for whoever waits for a
-        result next."""
-        return self._idle > len(self._waiting) + 1
+    def pause_s(self, least_s: float) -> float | None:
+        """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
+        decoded, longer where there is, and None where the only free thread would be taken from results."""
+        free = self._idle - len(self._waiting)
+        if free == self._threads > 1:
+            return least_s
+        if free > 1:
+            return max(least_s, BUSY_S)
+        return max(least_s, BUSIER_S) if free == 1 < self._threads else None
 
     def stuck_s(self, now: float) -> float:
         """For how long the oldest pass under way has run."""

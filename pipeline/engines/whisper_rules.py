@@ -1,8 +1,41 @@
-"""What a Whisper model makes of an utterance, before it is believed."""
+"""What of a Whisper model's text is believed: the rules against sentences that nobody said.
+
+Measured on recorded people, tones, noise and silence at 8 kHz (`python -m bench people`, docs/engines.md). A
+wrong sentence is acted upon, none is asked for again: in doubt, nothing was said.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+from pipeline.audio import Pcm, frame_samples, silence
+from pipeline.engines.script_lexicon import lexicon
+from pipeline.engines.sound_alike import sounding_like
+from pipeline.engines.wording import folded, plain_words
+from pipeline.speech import HeardWord, Hypothesis
+from pipeline.vad import EnergyVad
+
+NO_SPEECH: Final = 0.6
+"""Speech has at most this probability of being none, at a window of 12 s (p99 0.55); what is none begins at
+0.53, and its rest falls to its confidence."""
+
+LOOP_COMPRESSION: Final = 2.4  # Whisper's own; its paper, 4.5
+WORDS_A_SECOND: Final = 6.0
+"""Words and figures for each second of voice: recorded people say 3.8 at most, loops begin at 8.7."""
+
+OTHER_WINDOW_S: Final = 15
+"""A loop is a chance of the window's length: decoded once more with this one, hardly any was left."""
+
+TOKENS: Final = 12
+TOKENS_A_SECOND: Final = 10
+"""What is written at the most, that a loop costs little; a text that is longer is decoded once more."""
+
+_SAID_OFTEN: Final = re.compile(r"(?<!\S)(\S+(?: \S+){0,2}?)(?: \1){2,}(?: \S{1,12}$)?(?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +47,86 @@ class Decoded:
     avg_logprob: float
     no_speech_prob: float
     whole: bool = True
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of its tokens."""
+        return math.exp(min(0.0, self.avg_logprob))
+
+
+def voiced_s(samples: Pcm, rate_hz: int) -> float:
+    """How much voice there is in `samples`, as the line's detector finds it."""
+    vad, step, voiced = EnergyVad(rate_hz), frame_samples(rate_hz), 0
+    quiet = silence(rate_hz, 20)
+    for _ in range(25):  # what is voice is known by what came before it
+        vad.push(quiet)
+    for start in range(0, len(samples) - step + 1, step):
+        voiced += vad.push(samples[start : start + step]).active
+    return voiced / 50
+
+
+def most_tokens(voiced: float) -> int:
+    """What a text of so many seconds of voice has at the most."""
+    return TOKENS + math.ceil(TOKENS_A_SECOND * voiced)
+
+
+def is_loop(decoded: Decoded, voiced: float) -> bool:
+    """Whether the model has said something over and over, in `voiced` seconds of voice."""
+    text = plain_words(decoded.text)
+    words, raw = text.split(), decoded.text.encode()
+    if not decoded.whole or len(raw) > LOOP_COMPRESSION * len(zlib.compress(raw)):
+        return True
+    if len(words) > 1 and len(set(words)) == 1 and not words[0].isdecimal():
+        return True
+    count = sum(len(word) if word.isdecimal() else 1 for word in words)
+    return count > 2 and count > WORDS_A_SECOND * voiced
+
+
+def another_window_s(window_s: int, longest_s: float) -> int:
+    """The window to decode a loop with, that came of `window_s`."""
+    had = max(window_s, math.ceil(longest_s) + 1)
+    if had < OTHER_WINDOW_S:
+        return OTHER_WINDOW_S
+    return had + 3 if had + 3 <= 30 else max(OTHER_WINDOW_S, math.ceil(longest_s) + 1)
+
+
+def said_once(text: str) -> str:
+    """A loop's words without the repetitions; "" where figures are among them, of which nobody knows how many
+    were said."""
+    once = _SAID_OFTEN.sub(r"\1", text)
+    return "" if once != text and any(letter.isdecimal() for letter in text) else once
+
+
+def is_figures(text: str, language: str) -> bool:
+    """Whether a text (see `plain_words`) is a number and nothing else. Whisper may write one in several ways,
+    which share the probability: a right number has less of it than right words."""
+    units = lexicon(language).units
+    words = [folded(word) for word in text.split()]
+    return any(word.isdecimal() for word in words) and all(
+        word.isdecimal() or units.get(word, 10) < 10 for word in words
+    )
+
+
+def believed(
+    decoded: Decoded,
+    *,
+    language: str,
+    min_confidence: float,
+    loops: bool = False,
+    phrases: Sequence[str] = (),
+) -> Hypothesis:
+    """What is believed of `decoded`, which `loops` even now. Figures alone need half of `min_confidence`, and
+    so does one of the expected `phrases`; what sounds like one of them is taken for it."""
+    if decoded.no_speech_prob > NO_SPEECH:
+        return Hypothesis("")
+    text, confidence = plain_words(decoded.text), decoded.confidence
+    figures = is_figures(text, language)
+    if loops:
+        text = "" if figures else said_once(text)
+    enough = min_confidence / 2 if figures or text in phrases else min_confidence
+    if not text or confidence < enough:
+        return Hypothesis("", confidence=confidence)
+    text = sounding_like(text, phrases, language) or text
+    return Hypothesis(
+        text, confidence, tuple(HeardWord(word, confidence=confidence) for word in text.split())
+    )
