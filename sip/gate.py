@@ -105,14 +105,14 @@ class TrunkGate:
         claimed = self._verifier.claimed(request) or ""
         if claimed and (wait_s := self.wrong_passwords.wait_s(host, claimed, now)):
             return Refused(503, (("Retry-After", str(ceil(wait_s))),))
-        verdict, username = self._verifier.verify(request, self._password_of, now)
+        verdict, username = self._verifier.verify(request, self._password_of, now, host=host)
         if verdict is Verdict.OK and username is not None:
             self.wrong_passwords.right(host, username)
             return self._passwords[username][1]
         if verdict is Verdict.WRONG and self.wrong_passwords.wrong(host, claimed, now):
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
         stale = verdict is Verdict.STALE
-        challenges = self._verifier.challenges(now, stale=stale)
+        challenges = self._verifier.challenges(now, host=host, stale=stale)
         return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
 
     def _password_of(self, username: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from sip.challenge import Credentials
-from sip.digest import Authorizer
+from sip.digest import Authorizer, Challenge, Verifier
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.gate import TrunkGate
@@ -116,6 +116,27 @@ async def test_guessed_passwords_are_soon_not_looked_at_any_more(caplog: pytest.
         assert world.theirs.stats.wrong_passwords == TRIES + 6
     assert statuses == [401] * TRIES + [503] * 5
     assert [each.getMessage() for each in caplog.records] == ["wrong SIP passwords, further ones wait"]
+
+
+async def test_made_up_nonces_are_no_guesses_and_tell_nothing() -> None:
+    """A source address can be forged, and no answer comes back: nobody guesses in another's name."""
+    async with phones(line=WITH_PASSWORD) as world:
+        for password in ("secret", *["guess"] * (TRIES + 5)):
+            message = parse(request("OPTIONS"))
+            assert isinstance(message, Request)
+            authorizer = Authorizer(Credentials("acme", password))
+            elsewhere = await ask(world, message.to_bytes())
+            realm = Challenge.parse(elsewhere.header("WWW-Authenticate") or "").realm
+            elsewhere.headers.remove("WWW-Authenticate")
+            for value in Verifier(realm).challenges(0.0):
+                elsewhere.headers.add("WWW-Authenticate", value)
+            assert authorizer.challenged(message, elsewhere)
+            authorizer.sign(message)
+            answer = await ask(world, message.to_bytes())
+            assert answer.status == 401
+            assert "stale=true" in (answer.header("WWW-Authenticate") or "")
+        assert world.theirs.stats.wrong_passwords == 0
+        assert (await tried(world, "secret", 1)).status not in (401, 503)
 
 
 async def tried(world: Phones, password: str, number: int, *, username: str = "acme") -> Response:
