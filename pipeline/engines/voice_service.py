@@ -1,7 +1,7 @@
 """The voice's side of `voice_process`: requests from stdin, one at a time, samples to stdout.
 
-The next is the one whose listener will hear nothing soonest: who waits for a first word goes before who has
-seconds of speech yet to hear.
+The next is the one whose sentence will be out of sound soonest: the first piece of a sentence goes before the
+later pieces of one of which seconds are made. A sentence that is asked for ahead counts as if it were due.
 
 The process ends when its stdin does, so it cannot outlive the server."""
 
