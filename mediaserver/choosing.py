@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from mediaserver.engine_choice import AUTO, EMBEDDED, Chosen, EngineChoice
+from mediaserver.engine_choice import EMBEDDED, Chosen, EngineChoice
 from mediaserver.model_places import PIPER, WHISPER, ModelHere, models_in, places
 from mediaserver.settings import Settings
+from mediaserver.settings_agent import AUTO
 from mediaserver.wiring import needs
 from pipeline import registry
 from pipeline.engines import local_weights

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from mediaserver.settings_agent import AUTO
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.settings import SessionSettings
-
-AUTO: Final = "auto"
-"""The name that stands for the best engine that is here."""
 
 
 @dataclass(frozen=True, slots=True)

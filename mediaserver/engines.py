@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 from weakref import WeakSet
 
-from mediaserver.engine_choice import AUTO, AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
+from mediaserver.engine_choice import AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
+from mediaserver.settings_agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars

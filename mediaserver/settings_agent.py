@@ -9,7 +9,6 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from mediaserver.engine_choice import AUTO
 from mediaserver.settings_llm import LlmSettings
 from mediaserver.settings_tools import PreCallTool
 from mediaserver.settings_values import (
@@ -22,6 +21,9 @@ from mediaserver.settings_values import (
 )
 from pipeline import settings
 from pipeline.language_lists import EXTENSIBLE
+
+AUTO: Final = "auto"
+"""As an engine's name: the best one that is here."""
 
 
 class EngineSettings(Table):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mediaserver import descriptors
-from mediaserver.engine_choice import AUTO, EMBEDDED, AgentChoice, EngineChoice
+from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
@@ -24,6 +24,7 @@ from mediaserver.settings import (
     revealed,
     split_ports,
 )
+from mediaserver.settings_agent import AUTO
 from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.line_stage import LineSettings

@@ -12,9 +12,10 @@ import pytest
 
 from mediaserver import choosing
 from mediaserver.choosing import Choosing, hearing_problems
-from mediaserver.engine_choice import AUTO, AgentChoice, Chosen, EngineChoice
+from mediaserver.engine_choice import AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
+from mediaserver.settings_agent import AUTO
 from mediaserver.settings_speech import SpeechSettings
 from mediaserver.wiring import agent_choice, engine_problems, speech_choices
 from pipeline.engines import local_weights
