@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.settings import SessionSettings
+
+log = logging.getLogger(__name__)
 
 AUTO: Final = "auto"
 """The name that stands for the best engine that is here."""
@@ -113,10 +116,17 @@ class AutoEngines:
         self._chosen: dict[str, Chosen] = {}
 
     async def choose(self, wanted: Iterable[EngineChoice], refused: Mapping[str, str]) -> None:
-        """Finds an engine for each of `wanted`; see `Chooser`."""
-        if self._chooser is not None:
-            for each in wanted:
+        """Finds an engine for each of `wanted`; see `Chooser`. One that cannot be looked for has none, and
+        does not stop the server."""
+        if self._chooser is None:
+            return
+        for each in wanted:
+            try:
                 self._chosen[each.identity] = await self._chooser.choose(each, refused)
+            except Exception as error:  # the boundary to files and libraries of any kind
+                log.error("engine not looked for", extra={"kind": each.kind}, exc_info=error)
+                reason = f"nothing could be looked for ({type(error).__name__}): name an engine"
+                self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
 
     async def release(self) -> None:
         """See `Chooser`."""

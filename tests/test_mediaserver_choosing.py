@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from mediaserver import choosing
 from mediaserver.choosing import Choosing, hearing_problems
 from mediaserver.engine_choice import AUTO, AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
+from mediaserver.model_files import MANIFEST
+from mediaserver.model_places import models_in
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
 from mediaserver.settings_speech import SpeechSettings
 from mediaserver.wiring import agent_choice, engine_problems, speech_choices
@@ -233,6 +236,77 @@ async def test_nothing_is_tried_without_the_memory_for_it(
     assert "MB of memory, 100 are free" in str(hears)
     assert "MB of memory, 100 are free" in str(speaks)
     assert machine.trials.tried == []
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From its call on the test is no root, and sees models by relative paths only."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+
+    def begin() -> None:
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+
+    uid = os.geteuid()
+    yield begin
+    os.seteuid(uid)
+
+
+async def test_a_directory_that_may_not_be_searched_hides_no_other_model(
+    installed: dict[str, str], stranger: Callable[[], None]
+) -> None:
+    models = Path("models")
+    whisper_in(models, "whisper-small")
+    whisper_in(models, "closed").chmod(0)
+    for each in (models / "lost+found", Path("locked")):
+        each.mkdir(mode=0o000)
+    places = (models, Path("locked"), Path("locked") / "below")
+    settings = file_of(BARE | LLM | {"language": "ar"}, Path("data"))
+    stranger()
+    here = {each.name: each.problem for each in models_in(places)}
+    assert here.pop("whisper-small") == ""
+    assert sorted(here) == ["below", "closed", "locked", "lost+found"]
+    assert all("Permission denied" in each for each in here.values())
+    chosen = await Machine(places, Trials()).chosen(ears({"languages": ["ar"], "grammar": False}))
+    assert chosen.engine == EngineChoice("stt", "faster-whisper", {"model": "models/whisper-small"})
+    assert list(hearing_problems(settings)) == []
+
+
+@pytest.mark.parametrize("files", ['["model.bin"]', "null", '{"a\\u0000b": "0"}', '"x"', "7"])
+def test_a_manifest_that_is_none_is_told_and_hides_no_other_model(tmp_path: Path, files: str) -> None:
+    whisper_in(tmp_path, "whisper-small")
+    (whisper_in(tmp_path, "odd") / MANIFEST).write_text(f'{{"files": {files}}}')
+    odd, small = models_in([tmp_path])
+    assert (odd.name, small.name, small.problem) == ("odd", "whisper-small", "")
+    assert "is no manifest" in odd.problem or "cannot be read" in odd.problem
+
+
+class Failing:
+    """A chooser with a fault."""
+
+    async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+        raise RuntimeError("out of order")
+
+    async def release(self) -> None:
+        pass
+
+
+async def test_a_chooser_with_a_fault_stops_no_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = replace(
+        agent(2, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "openai", {})
+    )
+    engines = Engines([agent(1, FREE), named], load=Parts().load, chooser=Failing())
+    await brought_up(engines, monkeypatch)
+    with pytest.raises(EngineMissing, match=r"nothing could be looked for \(RuntimeError\)"):
+        engines.cast("agent-1")
+    with pytest.raises(EngineMissing, match="still starting"):  # nothing is wrong with it
+        engines.cast("agent-2")
+    told = [each.exc_info for each in caplog.records if each.message == "engine not looked for"]
+    assert len(told) == 2  # ears and voice
+    await engines.close()
 
 
 # Voices ---------------------------------------------------------------------------------------------------
