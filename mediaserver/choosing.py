@@ -217,13 +217,13 @@ class Choosing:
         process running."""
         try:
             voice = cast(ProcessVoice, self._load("tts", each.engine.name, each.engine.options))
+            self._held.append(voice)
             async with asyncio.timeout(START_S):
                 await voice.start()
         except (EngineError, SettingsRefused, ValueError) as error:
             return VoiceTrial(problem=str(error))
         except TimeoutError:
             return VoiceTrial(problem=f"not started in {START_S:.0f} s")
-        self._held.append(voice)
         return await self._try_voice(voice, language=language, callers=callers)
 
     # Both ---------------------------------------------------------------------------------------------------

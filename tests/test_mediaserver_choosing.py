@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -67,6 +68,8 @@ class Spoken:
     closed: int = 0
 
     async def start(self) -> None:
+        if self.broken == "slow":
+            await asyncio.Event().wait()
         if self.broken:
             raise EngineMissing(self.broken)
 
@@ -336,7 +339,18 @@ async def test_the_best_voice_that_is_quick_enough_speaks(
     assert chosen.engine is not None
     assert chosen.engine.name == engine
     assert told in str(chosen)
-    assert all(each.closed == 1 for each in machine.voices if not each.broken)
+    assert all(each.closed == 1 for each in machine.voices)
+
+
+async def test_a_voice_that_is_slow_to_start_is_given_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "START_S", 0.0)
+    machine.broken = {"piper": "slow", "kokoro": "slow"}
+    chosen = await machine.chosen(voice("en"))
+    assert chosen.engine == EngineChoice("tts", "espeak-ng", {})
+    assert "not started in 0 s" in str(chosen)
+    assert [(each.name, each.closed) for each in machine.voices] == [("piper", 1), ("kokoro", 1)]
 
 
 async def test_a_language_without_a_neural_voice_is_spoken_by_espeak(machine: Machine) -> None:
