@@ -87,10 +87,18 @@ class Chosen:
 
     def __str__(self) -> str:
         """One line for people."""
+        return f"{self._for}, {'; '.join((self.reason, *self.passed_over))}"
+
+    @property
+    def public(self) -> str:
+        """The same for anybody who asks: it names no directory of this machine."""
+        return ", ".join(filter(None, (self._for, self.title)))
+
+    @property
+    def _for(self) -> str:
         kind = {"stt": "ears", "tts": "voice"}[self.wanted.kind]
         languages = ", ".join(self.wanted.options.get("languages", ()))
-        name = self.engine.name if self.engine is not None else "nothing"
-        return f"{kind} for {languages}: {name}, {'; '.join((self.reason, *self.passed_over))}"
+        return f"{kind} for {languages}: {self.engine.name if self.engine is not None else 'nothing'}"
 
 
 class Chooser(Protocol):

@@ -8,16 +8,22 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
+from api import health
+from api.auth import SERVER
 from mediaserver import choosing
 from mediaserver.choosing import Choosing, hearing_problems
 from mediaserver.engine_choice import AUTO, AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
 from mediaserver.model_files import MANIFEST
 from mediaserver.model_places import models_in
+from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
 from mediaserver.settings_speech import SpeechSettings
 from mediaserver.wiring import agent_choice, engine_problems, speech_choices
@@ -209,7 +215,9 @@ async def test_the_largest_that_is_quick_enough_hears_and_nothing_larger_is_trie
     machine.trials.cpu_ms = {"small": 50.0, "medium": 200.0, "large": 600.0}
     chosen = await machine.chosen(ears(FREE))
     assert chosen.engine is not None
-    assert chosen.title == f"medium in {machine.places[0]}"
+    assert chosen.title == "medium"
+    assert f"medium in {machine.places[0]}: a decode" in str(chosen)
+    assert chosen.public == "ears for en: faster-whisper, medium"
     assert machine.trials.tried == ["model", "small", "medium", "large"]
     assert "large in" in chosen.passed_over[0]
 
@@ -496,6 +504,39 @@ async def test_the_speech_endpoints_may_have_it_too(
     await brought_up(engines, monkeypatch)
     assert [each.name for each in engines.voices(voices)] == ["piper", "espeak-ng"]
     assert engines.missing() == []
+    await engines.close()
+
+
+async def test_readyz_tells_nobody_where_models_lie(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = machine.places[0]
+    whisper_in(place, "small")
+    (whisper_in(place, "broken") / "tokenizer.json").unlink()
+    piper_in(place, "joe", "en")
+    machine.trials.cpu_ms = {"broken": "not tried"}
+    chooser = Choosing(
+        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+    )
+    deaf = agent(2, {"languages": ["de"], "grammar": False})
+    engines = Engines([agent(1, FREE), deaf], load=Parts().load, chooser=chooser)
+    (place / "small" / "vocabulary.json").write_text(json.dumps(["a"]))
+    (place / "broken" / "vocabulary.json").write_text(json.dumps(["a"] * 60000))
+    await brought_up(engines, monkeypatch)
+    assert str(place) in " ".join(map(str, engines.chosen()))
+    app = web.Application()
+    app.add_routes(health.routes)
+    app[SERVER] = cast(Server, SimpleNamespace(engines=engines, ready=engines.missing))
+    async with TestClient(TestServer(app)) as client, client.get("/readyz") as answer:
+        told, text = await answer.json(), await answer.text()
+    assert told["chosen"] == [
+        "ears for en: faster-whisper, small",
+        "voice for en: piper, joe",
+        "ears for de: nothing",
+    ]
+    assert any("models get whisper-small" in line for line in told["missing"])
+    assert str(place) not in text
+    assert "tokenizer" not in text
     await engines.close()
 
 
