@@ -19,7 +19,7 @@ from api import health
 from api.auth import SERVER
 from mediaserver import choosing
 from mediaserver.choosing import Choosing, hearing_problems
-from mediaserver.engine_choice import AUTO, AgentChoice, Chosen, EngineChoice
+from mediaserver.engine_choice import AUTO, EMBEDDED, AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
 from mediaserver.model_files import MANIFEST
 from mediaserver.model_places import models_in
@@ -442,7 +442,53 @@ async def test_agents_share_what_was_chosen_and_tried_and_keep_what_stands_behin
     await engines.close()
 
 
-async def test_agents_that_name_their_engines_wait_for_no_trial(
+class Blocked(Failing):
+    """A chooser whose trials last until `go`."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+        self.asked.set()
+        await self.go.wait()
+        return Chosen(wanted=wanted, engine=EMBEDDED[wanted.kind], reason="tried")
+
+
+async def test_agents_that_name_their_engines_wait_for_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither when the server starts nor when an agent is saved."""
+    chooser, prepared = Blocked(), asyncio.Queue[str]()
+    first, second = (
+        replace(
+            agent(number, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "piper", {})
+        )
+        for number in (1, 2)
+    )
+    engines = Engines([agent(3, FREE), first], load=Parts().load, chooser=chooser)
+
+    async def prepare(choice: AgentChoice) -> None:
+        await prepared.put(f"{choice.agent_id}: {choice.stt.name}")
+
+    monkeypatch.setattr(engines, "_prepare", prepare)
+    for begin, name in (
+        (engines.start, "agent-1"),
+        (lambda: engines.change([first, second, agent(4, ASKED)]), "agent-2"),
+    ):
+        chooser.asked.clear()
+        chooser.go.clear()
+        beginning = asyncio.create_task(begin())
+        await chooser.asked.wait()
+        async with asyncio.timeout(10):
+            assert await prepared.get() == f"{name}: openai"
+        assert prepared.empty()
+        assert not beginning.done()
+        chooser.go.set()
+        await beginning
+        assert "pocketsphinx" in prepared.get_nowait()
+        assert prepared.empty()  # none twice
+    await engines.close()
+
+
+async def test_where_all_agents_name_their_engines_nothing_is_tried(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = Choosing(
