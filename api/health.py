@@ -33,7 +33,7 @@ async def readyz(request: web.Request) -> web.Response:
     server = request.app[SERVER]
     missing = server.ready()
     body: dict[str, Any] = {"ready": not missing, "missing": missing}
-    if chosen := [str(each) for each in server.engines.chosen()]:
+    if chosen := [each.public for each in server.engines.chosen()]:
         body["chosen"] = chosen
     if missing:
         return web.json_response(body, status=503, headers={"Retry-After": "1"})

@@ -177,7 +177,7 @@ class ErrorResponse(Model):
 
 class Readiness(Model):
     """Body of `GET /readyz`: `missing` says what the server waits for, `chosen` what each `engine = "auto"`
-    became and why; one line each."""
+    became; one line each."""
 
     ready: bool
     missing: list[str]

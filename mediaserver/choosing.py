@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from mediaserver.engine_choice import EMBEDDED, Chosen, EngineChoice
-from mediaserver.model_places import PIPER, WHISPER, ModelHere, models_in, places
+from mediaserver.model_places import PIPER, WHISPER, models_in, places
 from mediaserver.settings import Settings
 from mediaserver.settings_agent import AUTO
 from mediaserver.wiring import needs
@@ -48,14 +48,19 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine that could be taken. `title`: for people. `needs_mb`: memory. `problem`: why it cannot be.
-    `directory`: of a recogniser's model."""
+    """An engine that could be taken. `title`: the model's name. `needs_mb`: memory. `problem`: why it cannot
+    be. `directory`: of a recogniser's model. `place`: where that lies, None for a package's."""
 
     engine: EngineChoice
     title: str
     needs_mb: int
     problem: str = ""
     directory: Path | None = None
+    place: Path | None = None
+
+    def __str__(self) -> str:
+        """For those who may know where it lies."""
+        return self.title if self.place is None else f"{self.title} in {self.place}"
 
 
 class TryEars(Protocol):
@@ -122,14 +127,12 @@ class Choosing:
         for each in candidates:  # the smallest first: what is larger than a slow one is slower
             trial = await self._ears_trial(each, refused)
             if trial.problem:
-                passed_over.append(f"{each.title}: {trial.problem}")
+                passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ms <= DECODE_MS:
                 best = (each, trial)
             else:
                 slow = (each, trial)
-                passed_over.append(
-                    f"{each.title}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}"
-                )
+                passed_over.append(f"{each}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}")
                 break
         return self._settled_ears(wanted, best, slow, refused, passed_over=tuple(passed_over))
 
@@ -144,15 +147,14 @@ class Choosing:
     ) -> Chosen:
         languages, embedded = wanted.options["languages"], EMBEDDED["stt"]
         if best is not None:
-            return self._taken(wanted, *best, f"{best[0].title}: {_decode(best[1])}", passed_over)
+            return self._taken(wanted, *best, f"{best[0]}: {_decode(best[1])}", passed_over)
         if _english(languages) and wanted.options.get("grammar") and embedded.identity not in refused:
             reason = "comes with the server, understands the expected answers only"
             return Chosen(wanted=wanted, engine=embedded, reason=reason, passed_over=passed_over)
         if slow is not None:
-            reason = f"{slow[0].title}: late ({_decode(slow[1])}), and nothing else understands what is free"
+            reason = f"{slow[0]}: late ({_decode(slow[1])}), and nothing else understands what is free"
             return self._taken(wanted, *slow, reason, passed_over)
-        reason = nothing_hears(languages, passed_over)
-        return Chosen(wanted=wanted, engine=None, reason=reason)
+        return Chosen(wanted=wanted, engine=None, reason=nothing_hears(languages), passed_over=passed_over)
 
     async def _ears_trial(self, each: Candidate, refused: Mapping[str, str]) -> EarsTrial:
         identity = each.engine.identity
@@ -180,22 +182,22 @@ class Choosing:
             name = each.engine.name
             most, callers = (KOKORO_RATIO, 2) if name == "kokoro" else (PIPER_RATIO, 1)
             if slow and name == "kokoro":
-                passed_over.append(f"{each.title}: slower than that")
+                passed_over.append(f"{each}: slower than that")
                 continue
             trial = await self._voice_trial(each, refused, language=language, callers=callers)
             figures = f"{trial.cpu_ratio:.2f} s of CPU for a second of speech" + (
                 " with two callers" if callers == 2 else ""
             )
             if trial.problem:
-                passed_over.append(f"{each.title}: {trial.problem}")
+                passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ratio <= most:
-                return self._taken(wanted, each, trial, f"{each.title}: {figures}", tuple(passed_over))
+                return self._taken(wanted, each, trial, f"{each}: {figures}", tuple(passed_over))
             else:
                 slow.append(name)
-                passed_over.append(f"{each.title}: {figures}, more than {most}{_without_avx()}")
+                passed_over.append(f"{each}: {figures}, more than {most}{_without_avx()}")
         if EMBEDDED["tts"].identity in refused:
-            reason = "; ".join((refused[EMBEDDED["tts"].identity], *passed_over))
-            return Chosen(wanted=wanted, engine=None, reason=reason)
+            reason = refused[EMBEDDED["tts"].identity]
+            return Chosen(wanted=wanted, engine=None, reason=reason, passed_over=tuple(passed_over))
         reason = f"comes with the server, speaks {language} like a machine"
         return Chosen(wanted=wanted, engine=EMBEDDED["tts"], reason=reason, passed_over=tuple(passed_over))
 
@@ -218,13 +220,13 @@ class Choosing:
         process running."""
         try:
             voice = cast(ProcessVoice, self._load("tts", each.engine.name, each.engine.options))
+            self._held.append(voice)
             async with asyncio.timeout(START_S):
                 await voice.start()
         except (EngineError, SettingsRefused, ValueError) as error:
             return VoiceTrial(problem=str(error))
         except TimeoutError:
             return VoiceTrial(problem=f"not started in {START_S:.0f} s")
-        self._held.append(voice)
         return await self._try_voice(voice, language=language, callers=callers)
 
     # Both ---------------------------------------------------------------------------------------------------
@@ -286,18 +288,26 @@ def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator
         yield Candidate(whisper, found.weights.name, needs_mb, found.problem, directory)
     for each in known:
         whisper = EngineChoice("stt", WHISPER, {"model": str(each.directory)})
-        yield Candidate(whisper, _title(each), _whisper_mb(each.size), each.problem, each.directory)
+        yield Candidate(
+            whisper,
+            each.name,
+            _whisper_mb(each.size),
+            each.problem,
+            directory=each.directory,
+            place=each.directory.parent,
+        )
 
 
 def voice_candidates(places: Sequence[Path], language: str) -> Iterator[Candidate]:
     """Voices that speak `language`, the best first. It reads files: not for the event loop."""
     for each in models_in(places):
         if each.engine == PIPER and each.file is not None and each.speaks(language):
-            options = {"model": str(each.file)}
-            yield Candidate(EngineChoice("tts", PIPER, options), _title(each), _VOICE_MB[PIPER], each.problem)
+            engine = EngineChoice("tts", PIPER, {"model": str(each.file)})
+            place = each.directory.parent
+            yield Candidate(engine, each.name, _VOICE_MB[PIPER], each.problem, place=place)
     for found in local_weights.local_voices(language):
-        engine = found.weights.engine
-        yield Candidate(EngineChoice("tts", engine, {}), found.weights.name, _VOICE_MB[engine], found.problem)
+        name = found.weights.engine
+        yield Candidate(EngineChoice("tts", name, {}), found.weights.name, _VOICE_MB[name], found.problem)
 
 
 def hearing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -311,7 +321,7 @@ def hearing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             continue
         candidates = list(ear_candidates(directories, languages))
         if all(each.problem for each in candidates):
-            problems = [f"{each.title}: {each.problem}" for each in candidates]
+            problems = [f"{each}: {each.problem}" for each in candidates]
             yield f"agent[{place}].stt.engine", nothing_hears(languages, problems)
 
 
@@ -329,10 +339,6 @@ def nothing_hears(languages: Sequence[str], passed_over: Sequence[str] = ()) -> 
 
 def _whisper_mb(size: int) -> int:
     return _WHISPER_MB + 2 * size // _MB
-
-
-def _title(model: ModelHere) -> str:
-    return f"{model.name} in {model.directory.parent}"
 
 
 def _size(weights: local_weights.LocalWeights) -> int:

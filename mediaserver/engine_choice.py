@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
@@ -10,6 +11,8 @@ from typing import Any, Final, Protocol
 from mediaserver.settings_agent import AUTO
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.settings import SessionSettings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,18 @@ class Chosen:
 
     def __str__(self) -> str:
         """One line for people."""
+        return f"{self._for}, {'; '.join((self.reason, *self.passed_over))}"
+
+    @property
+    def public(self) -> str:
+        """The same for anybody who asks: it names no directory of this machine."""
+        return ", ".join(filter(None, (self._for, self.title)))
+
+    @property
+    def _for(self) -> str:
         kind = {"stt": "ears", "tts": "voice"}[self.wanted.kind]
         languages = ", ".join(self.wanted.options.get("languages", ()))
-        name = self.engine.name if self.engine is not None else "nothing"
-        return f"{kind} for {languages}: {name}, {'; '.join((self.reason, *self.passed_over))}"
+        return f"{kind} for {languages}: {self.engine.name if self.engine is not None else 'nothing'}"
 
 
 class Chooser(Protocol):
@@ -111,10 +122,17 @@ class AutoEngines:
         self._chosen: dict[str, Chosen] = {}
 
     async def choose(self, wanted: Iterable[EngineChoice], refused: Mapping[str, str]) -> None:
-        """Finds an engine for each of `wanted`; see `Chooser`."""
-        if self._chooser is not None:
-            for each in wanted:
+        """Finds an engine for each of `wanted`; see `Chooser`. One that cannot be looked for has none, and
+        does not stop the server."""
+        if self._chooser is None:
+            return
+        for each in wanted:
+            try:
                 self._chosen[each.identity] = await self._chooser.choose(each, refused)
+            except Exception as error:  # the boundary to files and libraries of any kind
+                log.error("engine not looked for", extra={"kind": each.kind}, exc_info=error)
+                reason = f"nothing could be looked for ({type(error).__name__}): name an engine"
+                self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
 
     async def release(self) -> None:
         """See `Chooser`."""

@@ -132,9 +132,10 @@ class Engines:
         wanted = unique([*(each for choice in choices for each in choice.all_engines), *others])
         named = [each for each in wanted if each.name != AUTO]
         open_ones = [each for each in wanted if each.name == AUTO]
+        settled = {each.agent_id for each in choices if all(one.name != AUTO for one in each.all_engines)}
         refused: dict[str, str] = {}
         try:
-            await asyncio.gather(self._start_all(named), self._auto.choose(open_ones, refused))
+            await asyncio.gather(self._start_named(named, settled), self._auto.choose(open_ones, refused))
             while open_ones:  # until each has an engine that starts, or none is left for it
                 found = {each.identity: self._auto.resolved(each) for each in open_ones}
                 engines = [each for each in found.values() if each.name != AUTO]
@@ -147,8 +148,16 @@ class Engines:
             await self._auto.release()
         self._missing = {**self._missing, **self._auto.unmet}
         self._settle()
-        new = {choice.agent_id for choice in choices}
-        await asyncio.gather(*(self._prepare(choice) for choice in self._choices if choice.agent_id in new))
+        await self._prepare_all({choice.agent_id for choice in choices} - settled)
+
+    async def _start_named(self, named: Iterable[EngineChoice], settled: Container[str]) -> None:
+        """Agents made of named engines take calls when those run: they wait for nobody's trial."""
+        await self._start_all(named)
+        self._settle()
+        await self._prepare_all(settled)
+
+    async def _prepare_all(self, agents: Container[str]) -> None:
+        await asyncio.gather(*(self._prepare(each) for each in self._choices if each.agent_id in agents))
 
     async def _start_all(self, choices: Iterable[EngineChoice]) -> None:
         wanted = [each for each in unique(choices) if each.identity not in self._running]

@@ -59,14 +59,29 @@ def models_in(directories: Iterable[Path]) -> list[ModelHere]:
 
 
 def _models(place: Path) -> Iterator[ModelHere]:
-    if not place.is_dir():
+    try:
+        directories = sorted(each for each in place.iterdir() if each.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
         return
-    for directory in sorted(each for each in place.iterdir() if each.is_dir()):
+    except OSError as error:
+        yield _unread(place, error)
+        return
+    for directory in directories:
         name = directory.name
         if name.startswith(".") and name.endswith(".part"):
             yield _half(directory)
         elif not name.startswith(".") and not name.endswith(".old"):
-            yield from _model(directory)
+            try:
+                found = list(_model(directory))
+            except (OSError, ValueError) as error:
+                found = [_unread(directory, error)]
+            yield from found
+
+
+def _unread(directory: Path, error: OSError | ValueError) -> ModelHere:
+    reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+    problem = f"{directory} cannot be read ({reason})"
+    return ModelHere(name=directory.name, directory=directory, engine="", problem=problem)
 
 
 def _half(directory: Path) -> ModelHere:
@@ -150,12 +165,14 @@ def _manifest(directory: Path) -> tuple[Mapping[str, Any], str]:
         return {}, ""
     except (OSError, ValueError) as error:
         return {}, f"{path} cannot be read ({type(error).__name__})"
-    return (read, "") if isinstance(read, Mapping) else ({}, f"{path} is no manifest")
+    if isinstance(read, Mapping) and isinstance(read.get("files", {}), Mapping):
+        return read, ""
+    return {}, f"{path} is no manifest"
 
 
 def _difference(directory: Path, manifest: Mapping[str, Any]) -> str:
     """The first file that is not what was fetched."""
-    for name, digest in dict(manifest.get("files") or {}).items():
+    for name, digest in manifest.get("files", {}).items():
         try:
             if sha256_of(directory / name) != digest:
                 return f"{directory / name} is not the file that was fetched: mediaserver models get again"

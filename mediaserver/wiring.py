@@ -42,7 +42,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         stt=_engine("stt", agent.stt, hearing),
         tts=_engine("tts", agent.tts, speaking),
         stt_fallback=_fallbacks("stt", agent.stt, agent.language, needs=hearing),
-        tts_fallback=_fallbacks("tts", agent.tts, agent.language, agent.tts_fallback, needs=speaking),
+        tts_fallback=_voices_behind(agent, speaking),
         session=session_settings(agent),
         line=line_settings(agent),
         turn_model=agent.session.turn_model,
@@ -301,6 +301,17 @@ def _fallbacks(
     choices = {choice.identity: choice for choice in (_engine(kind, each, needs) for each in behind)}
     choices.pop(_engine(kind, engine, needs).identity, None)
     return tuple(choices.values())
+
+
+def _voices_behind(agent: AgentSettings, speaking: Mapping[str, Any]) -> tuple[EngineChoice, ...]:
+    """The voices behind an agent's own. An "auto" finds one for the first language: what comes with the
+    server speaks the others, whatever the file says of fallbacks."""
+    behind = _fallbacks("tts", agent.tts, agent.language, agent.tts_fallback, needs=speaking)
+    names = {agent.tts.engine, *(each.name for each in behind)}
+    several = len({each.lower().partition("-")[0] for each in _languages(agent)}) > 1
+    if several and AUTO in names and EMBEDDED["tts"].name not in names:
+        return (*behind, EMBEDDED["tts"])
+    return behind
 
 
 def _engine(kind: str, engine: EngineSettings, needs: Mapping[str, Any] | None = None) -> EngineChoice:

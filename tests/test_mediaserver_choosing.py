@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
+from api import health
+from api.auth import SERVER
 from mediaserver import choosing
 from mediaserver.choosing import Choosing, hearing_problems
-from mediaserver.engine_choice import AgentChoice, Chosen, EngineChoice
+from mediaserver.engine_choice import EMBEDDED, AgentChoice, Chosen, EngineChoice
 from mediaserver.engines import Engines
+from mediaserver.model_files import MANIFEST
+from mediaserver.model_places import models_in
+from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
 from mediaserver.settings_agent import AUTO
 from mediaserver.settings_speech import SpeechSettings
@@ -65,6 +75,8 @@ class Spoken:
     closed: int = 0
 
     async def start(self) -> None:
+        if self.broken == "slow":
+            await asyncio.Event().wait()
         if self.broken:
             raise EngineMissing(self.broken)
 
@@ -204,7 +216,9 @@ async def test_the_largest_that_is_quick_enough_hears_and_nothing_larger_is_trie
     machine.trials.cpu_ms = {"small": 50.0, "medium": 200.0, "large": 600.0}
     chosen = await machine.chosen(ears(FREE))
     assert chosen.engine is not None
-    assert chosen.title == f"medium in {machine.places[0]}"
+    assert chosen.title == "medium"
+    assert f"medium in {machine.places[0]}: a decode" in str(chosen)
+    assert chosen.public == "ears for en: faster-whisper, medium"
     assert machine.trials.tried == ["model", "small", "medium", "large"]
     assert "large in" in chosen.passed_over[0]
 
@@ -236,6 +250,77 @@ async def test_nothing_is_tried_without_the_memory_for_it(
     assert machine.trials.tried == []
 
 
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From its call on the test is no root, and sees models by relative paths only."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+
+    def begin() -> None:
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+
+    uid = os.geteuid()
+    yield begin
+    os.seteuid(uid)
+
+
+async def test_a_directory_that_may_not_be_searched_hides_no_other_model(
+    installed: dict[str, str], stranger: Callable[[], None]
+) -> None:
+    models = Path("models")
+    whisper_in(models, "whisper-small")
+    whisper_in(models, "closed").chmod(0)
+    for each in (models / "lost+found", Path("locked")):
+        each.mkdir(mode=0o000)
+    places = (models, Path("locked"), Path("locked") / "below")
+    settings = file_of(BARE | LLM | {"language": "ar"}, Path("data"))
+    stranger()
+    here = {each.name: each.problem for each in models_in(places)}
+    assert here.pop("whisper-small") == ""
+    assert sorted(here) == ["below", "closed", "locked", "lost+found"]
+    assert all("Permission denied" in each for each in here.values())
+    chosen = await Machine(places, Trials()).chosen(ears({"languages": ["ar"], "grammar": False}))
+    assert chosen.engine == EngineChoice("stt", "faster-whisper", {"model": "models/whisper-small"})
+    assert list(hearing_problems(settings)) == []
+
+
+@pytest.mark.parametrize("files", ['["model.bin"]', "null", '{"a\\u0000b": "0"}', '"x"', "7"])
+def test_a_manifest_that_is_none_is_told_and_hides_no_other_model(tmp_path: Path, files: str) -> None:
+    whisper_in(tmp_path, "whisper-small")
+    (whisper_in(tmp_path, "odd") / MANIFEST).write_text(f'{{"files": {files}}}')
+    odd, small = models_in([tmp_path])
+    assert (odd.name, small.name, small.problem) == ("odd", "whisper-small", "")
+    assert "is no manifest" in odd.problem or "cannot be read" in odd.problem
+
+
+class Failing:
+    """A chooser with a fault."""
+
+    async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+        raise RuntimeError("out of order")
+
+    async def release(self) -> None:
+        pass
+
+
+async def test_a_chooser_with_a_fault_stops_no_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = replace(
+        agent(2, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "openai", {})
+    )
+    engines = Engines([agent(1, FREE), named], load=Parts().load, chooser=Failing())
+    await brought_up(engines, monkeypatch)
+    with pytest.raises(EngineMissing, match=r"nothing could be looked for \(RuntimeError\)"):
+        engines.cast("agent-1")
+    with pytest.raises(EngineMissing, match="still starting"):  # nothing is wrong with it
+        engines.cast("agent-2")
+    told = [each.exc_info for each in caplog.records if each.message == "engine not looked for"]
+    assert len(told) == 2  # ears and voice
+    await engines.close()
+
+
 # Voices ---------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +348,18 @@ async def test_the_best_voice_that_is_quick_enough_speaks(
     assert chosen.engine is not None
     assert chosen.engine.name == engine
     assert told in str(chosen)
-    assert all(each.closed == 1 for each in machine.voices if not each.broken)
+    assert all(each.closed == 1 for each in machine.voices)
+
+
+async def test_a_voice_that_is_slow_to_start_is_given_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "START_S", 0.0)
+    machine.broken = {"piper": "slow", "kokoro": "slow"}
+    chosen = await machine.chosen(voice("en"))
+    assert chosen.engine == EngineChoice("tts", "espeak-ng", {})
+    assert "not started in 0 s" in str(chosen)
+    assert [(each.name, each.closed) for each in machine.voices] == [("piper", 1), ("kokoro", 1)]
 
 
 async def test_a_language_without_a_neural_voice_is_spoken_by_espeak(machine: Machine) -> None:
@@ -347,7 +443,53 @@ async def test_agents_share_what_was_chosen_and_tried_and_keep_what_stands_behin
     await engines.close()
 
 
-async def test_agents_that_name_their_engines_wait_for_no_trial(
+class Blocked(Failing):
+    """A chooser whose trials last until `go`."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+        self.asked.set()
+        await self.go.wait()
+        return Chosen(wanted=wanted, engine=EMBEDDED[wanted.kind], reason="tried")
+
+
+async def test_agents_that_name_their_engines_wait_for_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither when the server starts nor when an agent is saved."""
+    chooser, prepared = Blocked(), asyncio.Queue[str]()
+    first, second = (
+        replace(
+            agent(number, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "piper", {})
+        )
+        for number in (1, 2)
+    )
+    engines = Engines([agent(3, FREE), first], load=Parts().load, chooser=chooser)
+
+    async def prepare(choice: AgentChoice) -> None:
+        await prepared.put(f"{choice.agent_id}: {choice.stt.name}")
+
+    monkeypatch.setattr(engines, "_prepare", prepare)
+    for begin, name in (
+        (engines.start, "agent-1"),
+        (lambda: engines.change([first, second, agent(4, ASKED)]), "agent-2"),
+    ):
+        chooser.asked.clear()
+        chooser.go.clear()
+        beginning = asyncio.create_task(begin())
+        await chooser.asked.wait()
+        async with asyncio.timeout(10):
+            assert await prepared.get() == f"{name}: openai"
+        assert prepared.empty()
+        assert not beginning.done()
+        chooser.go.set()
+        await beginning
+        assert "pocketsphinx" in prepared.get_nowait()
+        assert prepared.empty()  # none twice
+    await engines.close()
+
+
+async def test_where_all_agents_name_their_engines_nothing_is_tried(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = Choosing(
@@ -409,6 +551,39 @@ async def test_the_speech_endpoints_may_have_it_too(
     await brought_up(engines, monkeypatch)
     assert [each.name for each in engines.voices(voices)] == ["piper", "espeak-ng"]
     assert engines.missing() == []
+    await engines.close()
+
+
+async def test_readyz_tells_nobody_where_models_lie(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = machine.places[0]
+    whisper_in(place, "small")
+    (whisper_in(place, "broken") / "tokenizer.json").unlink()
+    piper_in(place, "joe", "en")
+    machine.trials.cpu_ms = {"broken": "not tried"}
+    chooser = Choosing(
+        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+    )
+    deaf = agent(2, {"languages": ["de"], "grammar": False})
+    engines = Engines([agent(1, FREE), deaf], load=Parts().load, chooser=chooser)
+    (place / "small" / "vocabulary.json").write_text(json.dumps(["a"]))
+    (place / "broken" / "vocabulary.json").write_text(json.dumps(["a"] * 60000))
+    await brought_up(engines, monkeypatch)
+    assert str(place) in " ".join(map(str, engines.chosen()))
+    app = web.Application()
+    app.add_routes(health.routes)
+    app[SERVER] = cast(Server, SimpleNamespace(engines=engines, ready=engines.missing))
+    async with TestClient(TestServer(app)) as client, client.get("/readyz") as answer:
+        told, text = await answer.json(), await answer.text()
+    assert told["chosen"] == [
+        "ears for en: faster-whisper, small",
+        "voice for en: piper, joe",
+        "ears for de: nothing",
+    ]
+    assert any("models get whisper-small" in line for line in told["missing"])
+    assert str(place) not in text
+    assert "tokenizer" not in text
     await engines.close()
 
 

@@ -68,6 +68,33 @@ def test_what_stands_behind_an_engine(settings: dict[str, Any], stt: list[str], 
     assert (names(choice.stt_fallback), names(choice.tts_fallback)) == (stt, tts)
 
 
+ARABIC = {"script": {"start": "a", "step": [{"id": "a", "say": "Well?", "language": "ar"}]}}
+BRITISH = {"script": {"start": "a", "step": [{"id": "a", "say": "Well?", "language": "en-GB"}]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tts"),
+    [
+        ({"tts": {"engine": "auto", "fallback": []}}, []),
+        ({"tts": {"engine": "auto", "fallback": []}, **BRITISH}, []),
+        ({"tts": {"engine": "auto", "fallback": []}, **ARABIC}, ["espeak-ng"]),
+        ({"tts": {"engine": "auto", "fallback": ["kokoro"]}, **ARABIC}, ["kokoro", "espeak-ng"]),
+        ({"tts": {**REMOTE, "fallback": ["auto"]}, **ARABIC}, ["auto", "espeak-ng"]),
+        ({"tts": {**REMOTE, "fallback": []}, **ARABIC}, []),
+        (
+            {"tts": {"engine": "auto", "fallback": [{"engine": "espeak-ng", "pitch": 40}]}, **ARABIC},
+            ["espeak-ng"],
+        ),
+        (ARABIC, ["espeak-ng"]),
+    ],
+)
+def test_espeak_stands_behind_a_voice_that_is_chosen_for_one_language_of_several(
+    settings: dict[str, Any], tts: list[str]
+) -> None:
+    choice = agent_choice(AgentSettings.model_validate(AGENT | settings))
+    assert names(choice.tts_fallback) == tts
+
+
 def test_a_mistake_in_a_fallback_is_told_with_its_key(tmp_path: Path) -> None:
     text = """
 [agent.stt]

@@ -210,7 +210,12 @@ class VoiceProcess:
 
     async def _start(self) -> Process:
         self._state = _State.STARTING
-        process = await start_confined(self.program.module, *self.program.arguments)
+        try:
+            process = await start_confined(self.program.module, *self.program.arguments)
+        except OSError as error:  # no process, memory or descriptor is left for it
+            self._deaths, self._state = self._deaths + 1, _State.STOPPED
+            reason = f"its process does not start: {error.strerror or error}"
+            raise EngineError(reason, retryable=True) from error
         self._process = process
         try:
             async with asyncio.timeout(self.program.start_s):

@@ -47,6 +47,9 @@ class ProcessVoice(ABC):
         except EngineError as error:
             await self.close()
             raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
+        except BaseException:  # whoever waited for it may have given up: nobody else knows of its process
+            await self.close()
+            raise
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises piece by piece: the next is asked for when the last chunk of this one was taken.

@@ -33,7 +33,7 @@ def main() -> int:
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     descriptors: list[int] = arguments.pop("sockets")
     model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
-    memory_mb = None if cuda else _SPARE_MB + _COPIES * (_size(model) >> 20)
+    memory_mb = None if cuda else needs_mb(model)
     Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
     streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
     first = streams[0][1]
@@ -46,6 +46,11 @@ def main() -> int:
     _send(first, {"multilingual": bool(decoder.model.is_multilingual)})
     _serve(decoder, streams)
     return 0
+
+
+def needs_mb(model: str) -> int:
+    """The bound on the memory of a process with the model in the directory `model`."""
+    return _SPARE_MB + _COPIES * (_size(model) >> 20)
 
 
 def _serve(decoder: Any, streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:

@@ -1,7 +1,8 @@
 """One decode of Whisper, tried and timed: `python -m pipeline.engines.whisper_trial DIRECTORY WINDOW_S TYPE`.
 
 In a process of its own: a library that was built for another CPU ends the process that tries it, and only
-there is the CPU time that of the decode alone. It writes one line of JSON.
+there is the CPU time that of the decode alone. It is confined as the process that decodes for callers is, and
+lets the server go first. It writes one line of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.boundary import kind_of
+from pipeline.engines.confinement import Confinement
 from pipeline.engines.local_weights import INSTALL
+from pipeline.engines.whisper_process import needs_mb
 
 RATE_HZ: Final = 16000
 FRAMES_A_SECOND: Final = 100
@@ -31,6 +34,7 @@ RUNS: Final = 3
 def main() -> int:
     """Tries the model of this process's arguments."""
     directory, window_s, compute_type = sys.argv[1:4]
+    Confinement(read=(directory,), memory_mb=needs_mb(directory)).apply()
     print(json.dumps(tried(directory, int(window_s), compute_type)))
     return 0
 
