@@ -20,9 +20,12 @@ from pipeline.engines.whisper_rules import (
     Decoded,
     another_window_s,
     believed,
+    confirmed,
     is_figures,
     is_loop,
+    is_row,
     most_tokens,
+    row_window_s,
     said_once,
     voiced_s,
 )
@@ -159,6 +162,8 @@ def test_what_is_believed(text: str, logprob: float, no_speech: float, expected:
     [
         ("Oscar. Oscar. Oscar. Oscar.", 0.8, True),
         ("No no", 0.6, True),
+        ("Nine, nine, nine, nine.", 1.6, False),
+        ("Nine, nine, nine, nine.", 0.5, True),
         ("8 8 8 8 8 8 8 8 9 9 9 9", 1.5, True),
         ("5 5", 0.9, False),
         ("555-0142", 2.0, False),
@@ -169,11 +174,11 @@ def test_what_is_believed(text: str, logprob: float, no_speech: float, expected:
     ],
 )
 def test_what_is_a_loop(text: str, voiced: float, loops: bool) -> None:
-    assert is_loop(Decoded(text, -0.1, 0.1), voiced) is loops
+    assert is_loop(Decoded(text, -0.1, 0.1), voiced, "en") is loops
 
 
 def test_a_text_that_was_cut_off_is_decoded_again() -> None:
-    assert is_loop(Decoded("I would like to", -0.1, 0.1, whole=False), 3.0)
+    assert is_loop(Decoded("I would like to", -0.1, 0.1, whole=False), 3.0, "en")
 
 
 @pytest.mark.parametrize(
@@ -184,16 +189,59 @@ def test_a_text_that_was_cut_off_is_decoded_again() -> None:
         ("no no", "no no"),
         ("i said no no no to them", "i said no to them"),
         ("call 5 5 5 5 5 5", ""),
+        ("nine nine nine nine", ""),
+        ("call zero zero zero zero", ""),
         ("one two three", "one two three"),
     ],
 )
 def test_a_loop_is_said_once(text: str, once: str) -> None:
-    assert said_once(text) == once
+    assert said_once(text, "en") == once
     assert text_of(Decoded(text, -0.1, 0.1), loops=True) == once
 
 
-def test_figures_that_still_loop_are_no_number() -> None:
-    assert text_of(Decoded("8 8 8 8 8 8 8 8 9 9 9 9", -0.1, 0.1), loops=True) == ""
+@pytest.mark.parametrize("text", ["8 8 8 8 8 8 8 8 9 9 9 9", "Nine, nine, nine, nine.", "Zero, zero."])
+def test_figures_that_still_loop_are_no_number(text: str) -> None:
+    assert text_of(Decoded(text, -0.1, 0.1), loops=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "row"),
+    [
+        ("1 1 1 1 1 1 1 1 1", "en", True),
+        ("One. One. One. One.", "en", True),
+        ("5 5", "en-US", True),
+        ("555", "en", True),
+        ("It's 9, 9, 9.", "en", True),
+        ("٥ خمسة", "ar", True),
+        ("22", "en", False),  # twenty-two
+        ("5", "en", False),
+        ("555-0142", "en", False),
+        ("No, no, no.", "en", False),
+    ],
+)
+def test_what_is_one_figure_in_a_row(text: str, language: str, row: bool) -> None:
+    assert is_row(text, language) is row
+
+
+def test_one_figure_in_a_row_needs_the_whole_confidence() -> None:
+    assert text_of(Decoded("1 1 1 1", -1.0, 0.1)) == ""  # 0.37
+    assert text_of(Decoded("1 1 1 2", -1.0, 0.1)) == "1 1 1 2"
+    assert text_of(Decoded("1 1 1 1", -0.8, 0.1)) == "1 1 1 1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ("Zero. Zero. Zero.", "0 0 0", "0 0 0"),
+        ("1 1 1 1 1 1 1 1 1", "1 1 1 1", ""),
+        ("Nine. Nine. Nine.", "Nine.", ""),
+        ("5", "5 5 5", ""),
+        ("Oscar. Oscar. Oscar.", "Oscar.", "Oscar."),
+        ("8 8 8 9 9 9", "8 9", "8 9"),
+    ],
+)
+def test_one_figure_in_a_row_needs_two_windows_that_agree(first: str, second: str, text: str) -> None:
+    assert confirmed(Decoded(first, -0.1, 0.1), Decoded(second, -0.1, 0.1), "en").text == text
 
 
 @pytest.mark.parametrize(
@@ -218,6 +266,18 @@ def test_what_is_a_number_and_nothing_else(text: str, language: str, figures: bo
 )
 def test_a_loop_has_another_window(window: int, longest: float, other: int) -> None:
     assert another_window_s(window, longest) == other
+
+
+def test_one_figure_in_a_row_is_counted_with_the_window_that_models_learned() -> None:
+    assert [row_window_s(window, 3.0) for window in (1, 12, 30)] == [30, 30, 15]
+
+
+@pytest.mark.parametrize("number", ["666", "5555"])
+async def test_a_figure_said_again_and_again_is_right_or_asked_for_again(
+    ears: FasterWhisper, number: str
+) -> None:
+    said = joined([f"digits/{digit}" for digit in number], 150)
+    assert spoken_digits((await heard(ears, said)).text, lexicon("en")) in ("", number)
 
 
 def test_a_loop_costs_no_more_than_what_could_be_said() -> None:

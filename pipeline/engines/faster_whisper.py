@@ -31,7 +31,17 @@ from pipeline.engines.options import Options
 from pipeline.engines.whisper_decoder import DecoderProgram, WhisperDecoder
 from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.engines.whisper_queue import Decode, DecodeQueue, Urgency, Waits
-from pipeline.engines.whisper_rules import Decoded, another_window_s, believed, is_loop, most_tokens, voiced_s
+from pipeline.engines.whisper_rules import (
+    Decoded,
+    another_window_s,
+    believed,
+    confirmed,
+    is_loop,
+    is_row,
+    most_tokens,
+    row_window_s,
+    voiced_s,
+)
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineError, EngineMissing, EngineTimeout
 from pipeline.resample import resample
@@ -205,7 +215,8 @@ class FasterWhisper:
         return heard
 
     def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:
-        """A loop is decoded once more with another window; one that nobody waits for is nothing."""
+        """What loops, or has one figure in a row, is decoded once more with another window; one that nobody
+        waits for is nothing."""
         if not decodes:
             return
         settings, language = self.settings, decodes[0].language
@@ -214,21 +225,26 @@ class FasterWhisper:
         most = min(settings.max_new_tokens, most_tokens(max(voiced)))
         first = _decoded(model, decodes[0], audios, window_s=settings.encoder_window_s, most=most)
         for each, audio, voice, decoded in zip(decodes, audios, voiced, first, strict=True):
-            if each.urgency is Urgency.PARTIAL and is_loop(decoded, voice):
+            row = is_row(decoded.text, language)
+            doubtful = row or is_loop(decoded, voice, language)
+            if each.urgency is Urgency.PARTIAL and doubtful:
                 yield Hypothesis("")
                 continue
-            final = self._again(model, each, audio) if is_loop(decoded, voice) else decoded
+            final = decoded
+            if doubtful:
+                final = confirmed(decoded, self._again(model, each, audio, row), language)
             yield believed(
                 final,
                 language=language,
                 min_confidence=settings.min_confidence,
-                loops=final is not decoded and is_loop(final, voice),
+                loops=final is not decoded and is_loop(final, voice, language),
                 phrases=each.phrases,
             )
 
-    def _again(self, model: WhisperDecoder, decode: Decode, audio: Pcm) -> Decoded:
-        """A loop, with another window and all the tokens that there are."""
-        window_s = another_window_s(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
+    def _again(self, model: WhisperDecoder, decode: Decode, audio: Pcm, row: bool) -> Decoded:
+        """What is in doubt, with another window and all the tokens that there are."""
+        other = row_window_s if row else another_window_s
+        window_s = other(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
         most = self.settings.max_new_tokens
         return _decoded(model, decode, [audio], window_s=window_s, most=most)[0]
 

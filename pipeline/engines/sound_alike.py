@@ -2,12 +2,14 @@
 
 A recogniser that writes freely spells what it hears as it likes. Two texts are compared by the sounds of
 their words, as pocketsphinx's dictionary has them (English only), and by their letters where it lacks one. A
-text that holds an expected answer is left alone, and so is one that sounds like none, or like two, and a
-number is no other number.
+text that holds an expected answer is left alone, and so is one that sounds like none, or like two. A number
+is no other number, a day no other day, and nothing is the opposite of what was understood: "I can't come" is
+not "I can come".
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -29,6 +31,16 @@ APART: Final = 0.45
 MOST_WORDS: Final = 8
 """A longer text is no answer that was misheard."""
 
+_OPPOSING: Final = (
+    "un", "dis", "de", "in", "im", "ir", "il", "non", "mis", "ex", "up", "down", "over", "under", "out",
+)  # fmt: skip
+"""What makes another meaning of a word where it stands before it ("unlock", "decrease")."""
+
+_SIDES: Final = frozenset({
+    "on", "off", "in", "out", "up", "down", "with", "without", "before", "after", "more", "less", "may",
+})  # fmt: skip
+"""One of them is never another; May is in no list of months because it is a verb too."""
+
 _ALIKE: Final = tuple(
     frozenset(group.split())
     for group in (
@@ -38,11 +50,29 @@ _ALIKE: Final = tuple(
 )  # fmt: skip
 """Sounds of which one is half an error for another."""
 
+_ENGLISH: Final = lexicon("en")
+
+_DENYING: Final = _ENGLISH.no | {
+    "didnt", "doesnt", "havent", "hasnt", "hadnt", "wasnt", "werent", "arent", "aint", "couldnt",
+    "wouldnt", "shouldnt", "nothing", "nobody", "none", "neither", "nor", "without",
+}  # fmt: skip
+
+_FIXED: Final = (
+    _ENGLISH.date
+    | _ENGLISH.time
+    | _SIDES
+    | frozenset(" ".join(_ENGLISH.ordinals.values()).split())
+    | frozenset(_ENGLISH.tens)
+    | frozenset(_ENGLISH.scales)
+    | frozenset(_ENGLISH.units)
+)
+
 Phones = tuple[str, ...]
 
 
-def sounding_like(text: str, phrases: Sequence[str], language: str) -> str:
-    """The one of `phrases` (see `plain_words`) that `text` is, by its sound; "" for none."""
+def sounding_like(text: str, phrases: Sequence[str], language: str, *, within: float = FAR) -> str:
+    """The one of `phrases` (see `plain_words`) that `text` is, by its sound; "" for none. `within`: the share
+    of the sounds that may differ; 0, only another spelling ("1 4 me" of "one for me", "12" of "twelfth")."""
     words = text.split()
     if not words or len(words) > MOST_WORDS or language.lower().partition("-")[0] != "en":
         return ""
@@ -54,12 +84,54 @@ def sounding_like(text: str, phrases: Sequence[str], language: str) -> str:
     if not ranked or ranked[0][0] > 1:
         return ""
     clear = len(ranked) == 1 or ranked[1][0] - ranked[0][0] >= APART
-    return ranked[0][1] if clear else ""
+    apart, nearest = ranked[0]
+    if not clear or (apart and _contrary(text, nearest)):
+        return ""
+    same = not apart or (number and number == _number(nearest))
+    return nearest if same or apart * FAR <= within else ""
 
 
 def _holds(text: str, phrase: str, language: str) -> bool:
     words = lexicon(language)
     return f" {in_figures(folded(phrase), words)} " in f" {in_figures(folded(text), words)} "
+
+
+def _contrary(text: str, phrase: str) -> bool:
+    """Whether one denies what the other says, or names another day or number."""
+    if _denies(text) is not _denies(phrase):
+        return True
+    if _number(text) and _number(text) == _number(phrase):
+        return False
+    words = lexicon("en")
+    heard, wanted = (frozenset(in_figures(each, words).split()) for each in (text, phrase))
+    here, there = heard - wanted, wanted - heard
+    joined = text.replace(" ", "")
+    if any(map(_fixed, (*here, joined))) and any(map(_fixed, there)):
+        return True
+    return any(_opposite(one, other) for one in here for other in there)
+
+
+def _denies(text: str) -> bool:
+    return any(word in _DENYING or word.endswith("n't") for word in text.split())
+
+
+def _fixed(word: str) -> bool:
+    """Whether `word` is a number or belongs to a date or a time, where the next best is another one."""
+    return word.isdecimal() or word in _FIXED
+
+
+def _opposite(one: str, other: str) -> bool:
+    """Whether two words differ in what stands before the same word: "unlock" and "lock"."""
+    for rest, stem in itertools.product(_stems(one), _stems(other)):
+        if (rest, stem) != (one, other) and _distance(rest, stem) <= 1:
+            return True
+    return False
+
+
+def _stems(word: str) -> list[str]:
+    """`word` with its prefix and without it."""
+    rests = [word.removeprefix(prefix) for prefix in _OPPOSING if word.startswith(prefix)]
+    return [word, *(rest for rest in rests if len(rest) > 2)]
 
 
 def _number(text: str) -> str:
@@ -83,7 +155,9 @@ def phones_of(text: str) -> Phones:
 
 
 def _distance(text: str, phrase: str) -> float:
-    """At most 1: near enough."""
+    """0: the same in another spelling; at most 1: near enough."""
+    if text.replace(" ", "") == phrase.replace(" ", ""):
+        return 0.0
     heard, wanted = phones_of(text), phones_of(phrase)
     if heard and wanted:
         return _changed(heard, wanted) / FAR

@@ -10,12 +10,13 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.audio import Pcm, frame_samples, silence
+from pipeline.engines.script_digits import spoken_digits
 from pipeline.engines.script_lexicon import lexicon
-from pipeline.engines.sound_alike import sounding_like
+from pipeline.engines.sound_alike import FAR, sounding_like
 from pipeline.engines.wording import folded, plain_words
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.vad import EnergyVad
@@ -28,8 +29,14 @@ LOOP_COMPRESSION: Final = 2.4  # Whisper's own; its paper, 4.5
 WORDS_A_SECOND: Final = 6.0
 """Words and figures for each second of voice: recorded people say 3.8 at most, loops begin at 8.7."""
 
+MISHEARD: Final = ((0.6, FAR), (0.8, 0.12))
+"""Below this confidence, a text with so many other sounds may be one of the expected answers, misspelt. What
+the model is surer of is what was said."""
+
 OTHER_WINDOW_S: Final = 15
 """A loop is a chance of the window's length: decoded once more with this one, hardly any was left."""
+
+LEARNED_WINDOW_S: Final = 30
 
 TOKENS: Final = 12
 TOKENS_A_SECOND: Final = 10
@@ -70,16 +77,38 @@ def most_tokens(voiced: float) -> int:
     return TOKENS + math.ceil(TOKENS_A_SECOND * voiced)
 
 
-def is_loop(decoded: Decoded, voiced: float) -> bool:
+def is_loop(decoded: Decoded, voiced: float, language: str) -> bool:
     """Whether the model has said something over and over, in `voiced` seconds of voice."""
     text = plain_words(decoded.text)
     words, raw = text.split(), decoded.text.encode()
     if not decoded.whole or len(raw) > LOOP_COMPRESSION * len(zlib.compress(raw)):
         return True
-    if len(words) > 1 and len(set(words)) == 1 and not words[0].isdecimal():
+    if len(words) > 1 and len(set(words)) == 1 and not spoken_digits(words[0], lexicon(language)):
         return True
     count = sum(len(word) if word.isdecimal() else 1 for word in words)
     return count > 2 and count > WORDS_A_SECOND * voiced
+
+
+def is_row(text: str, language: str) -> bool:
+    """Whether one figure is said several times in `text` ("5 5", "nine nine nine"), by its writing or by its
+    word: a loop looks the same."""
+    words = plain_words(text).split()
+    digits = spoken_digits(" ".join(words), lexicon(language))
+    return len(set(digits)) == 1 and len(digits) > 1 and (len(digits) > 2 or len(words) == 2)
+
+
+def confirmed(decoded: Decoded, again: Decoded, language: str) -> Decoded:
+    """What a second window says; nothing where either says one figure in a row and the two are not the same
+    number, however they are written."""
+    first, second = (spoken_digits(plain_words(each.text), lexicon(language)) for each in (decoded, again))
+    row = is_row(decoded.text, language) or is_row(again.text, language)
+    return replace(again, text="") if row and first != second else again
+
+
+def row_window_s(window_s: int, longest_s: float) -> int:
+    """The window to decode one figure in a row with. Shorter ones write one too many; the one that the models
+    learned with counts best."""
+    return LEARNED_WINDOW_S if window_s < LEARNED_WINDOW_S else another_window_s(window_s, longest_s)
 
 
 def another_window_s(window_s: int, longest_s: float) -> int:
@@ -90,11 +119,11 @@ def another_window_s(window_s: int, longest_s: float) -> int:
     return had + 3 if had + 3 <= 30 else max(OTHER_WINDOW_S, math.ceil(longest_s) + 1)
 
 
-def said_once(text: str) -> str:
-    """A loop's words without the repetitions; "" where figures are among them, of which nobody knows how many
-    were said."""
+def said_once(text: str, language: str) -> str:
+    """A loop's words without the repetitions; "" where figures or number words are among them, of which
+    nobody knows how many were said."""
     once = _SAID_OFTEN.sub(r"\1", text)
-    return "" if once != text and any(letter.isdecimal() for letter in text) else once
+    return "" if once != text and spoken_digits(text, lexicon(language)) else once
 
 
 def is_figures(text: str, language: str) -> bool:
@@ -115,18 +144,20 @@ def believed(
     loops: bool = False,
     phrases: Sequence[str] = (),
 ) -> Hypothesis:
-    """What is believed of `decoded`, which `loops` even now. Figures alone need half of `min_confidence`, and
-    so does one of the expected `phrases`; what sounds like one of them is taken for it."""
+    """What is believed of `decoded`, which `loops` even now. Figures alone (but one figure in a row) need
+    half of `min_confidence`, and so does one of the expected `phrases`; what is not sure and sounds like one
+    of them is taken for it."""
     if decoded.no_speech_prob > NO_SPEECH:
         return Hypothesis("")
     text, confidence = plain_words(decoded.text), decoded.confidence
-    figures = is_figures(text, language)
+    figures, row = is_figures(text, language), is_row(text, language)
     if loops:
-        text = "" if figures else said_once(text)
-    enough = min_confidence / 2 if figures or text in phrases else min_confidence
+        text = "" if figures or row else said_once(text, language)
+    enough = min_confidence / 2 if not row and (figures or text in phrases) else min_confidence
     if not text or confidence < enough:
         return Hypothesis("", confidence=confidence)
-    text = sounding_like(text, phrases, language) or text
+    within = next((share for below, share in MISHEARD if confidence < below), 0.0)
+    text = sounding_like(text, phrases, language, within=within) or text
     return Hypothesis(
         text, confidence, tuple(HeardWord(word, confidence=confidence) for word in text.split())
     )
