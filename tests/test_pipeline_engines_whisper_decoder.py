@@ -31,7 +31,7 @@ from pipeline.engines.guard import Guard
 from pipeline.engines.pocketsphinx import PocketSphinx
 from pipeline.engines.whisper_decoder import DecoderProgram, WhisperDecoder, _Running
 from pipeline.engines.whisper_wire import pack
-from pipeline.errors import EngineError, EngineMissing, EngineTimeout
+from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.speech import Expected
 from tests.support.engines import LINE_HZ, espeak, over_the_line, push
 
@@ -140,7 +140,7 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
     first = asyncio.create_task(listen(ears, yes).result())
     beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
     await asyncio.sleep(0.5)
-    with pytest.raises(EngineTimeout):
+    with pytest.raises(EngineBusy):
         engine.submit(yes, LINE_HZ, "en", None)
     second = listen(ears, yes)
     async with asyncio.timeout(LIMIT_S):

@@ -101,9 +101,9 @@ class DecodeQueue:
         return max(least_s, BUSIER_S) if free == 1 < self._threads else None
 
     def stuck_s(self, now: float) -> float:
-        """For how long the oldest pass under way has run."""
+        """For how long every thread has been at its pass; 0 where one is free."""
         with self._lock:
-            return now - min(self._begun.values(), default=now)
+            return 0.0 if self._idle else now - max(self._begun.values(), default=now)
 
     def waits(self) -> Waits:
         """Of all results so far."""
