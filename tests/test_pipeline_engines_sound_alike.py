@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline.engines.sound_alike import sounding_like
-from pipeline.engines.whisper_rules import Decoded, believed
+from pipeline.engines.whisper_rules import believed
+from pipeline.engines.whisper_wire import Decoded
 
 PHRASES = (
     "minute", "call forwarding", "lowercase", "telephone number", "fourth", "seventy", "twelfth", "removed",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
 import logging
 import os
+import queue
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +29,9 @@ from pipeline.engines.fallback_stt import FallbackEars, FallbackListening, Guard
 from pipeline.engines.faster_whisper import FasterWhisper
 from pipeline.engines.guard import Guard
 from pipeline.engines.pocketsphinx import PocketSphinx
-from pipeline.errors import EngineError, EngineMissing, EngineTimeout
+from pipeline.engines.whisper_decoder import DecoderProgram, WhisperDecoder, _Running
+from pipeline.engines.whisper_wire import pack
+from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.speech import Expected
 from tests.support.engines import LINE_HZ, espeak, over_the_line, push
 
@@ -132,7 +140,7 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
     first = asyncio.create_task(listen(ears, yes).result())
     beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
     await asyncio.sleep(0.5)
-    with pytest.raises(EngineTimeout):
+    with pytest.raises(EngineBusy):
         engine.submit(yes, LINE_HZ, "en", None)
     second = listen(ears, yes)
     async with asyncio.timeout(LIMIT_S):
@@ -161,6 +169,92 @@ async def test_while_it_is_started_again_decodes_fail_at_once(
             await asyncio.sleep(0.01)
         with pytest.raises(EngineError, match="started again"):
             await engine.decode(yes, LINE_HZ, "en", None)
+
+
+async def killed(engine: FasterWhisper) -> None:
+    """Its process is ended, and there is another."""
+    before = pid_of(engine)
+    os.kill(before, signal.SIGKILL)
+    await until_started_again(engine, before)
+
+
+async def test_it_is_started_again_when_descriptors_are_there_again(
+    engine: FasterWhisper, yes: Pcm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, asked, made = socket.socketpair, itertools.count(1), list[socket.socket]()
+
+    def scarce() -> tuple[socket.socket, socket.socket]:
+        if next(asked) == 2:  # of the two that it needs
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        made.extend(pair := make())
+        return pair
+
+    monkeypatch.setattr(socket, "socketpair", scarce)
+    await killed(engine)
+    assert [each.fileno() for each in made[:2]] == [-1, -1]
+    assert (await engine.decode(yes, LINE_HZ, "en", None)).text == "yes please"
+
+
+async def test_it_is_started_again_however_often_that_failed(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, failures = engine._model, iter(range(1100))
+    assert model is not None
+    start = model._started
+
+    def refused() -> Any:
+        if next(failures, None) is not None:
+            raise EngineError("no memory", retryable=True)
+        return start()
+
+    monkeypatch.setattr(whisper_decoder, "_BACKOFF_LIMIT_S", 0.0)
+    monkeypatch.setattr(model, "_started", refused)
+    await killed(engine)
+    assert next(failures, None) is None
+
+
+def test_one_that_dies_whenever_it_is_asked_is_started_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, pauses = WhisperDecoder(DecoderProgram("", 1, "cpu", "int8")), list[float]()
+
+    def started() -> _Running:
+        """One whose process is at its end; the fourth has answered before."""
+        here, there = socket.socketpair()
+        there.sendall(pack({"texts": []}))
+        free: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        free.put(here)
+        running = _Running(subprocess.Popen(["true"]), (here,), free)
+        if len(pauses) == 3:
+            model._exchanged(running, b"")
+        there.close()
+        return running
+
+    def wait(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        if len(pauses) == 5:
+            model._closing.set()
+        return model._closing.is_set()
+
+    monkeypatch.setattr(model, "_started", started)
+    monkeypatch.setattr(model._closing, "wait", wait)
+    model._supervise(started())
+    assert pauses == [0.1, 0.2, 0.4, 0.1, 0.2]
+
+
+async def test_it_starts_where_the_server_has_many_descriptors_open(yes: Pcm) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    engine = FasterWhisper.from_settings(SETTINGS)
+    try:
+        await engine.start()
+        assert (await engine.decode(yes, LINE_HZ, "en", None)).text == "yes please"
+    finally:
+        await engine.close()
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_the_process_ends_with_the_engine(engine: FasterWhisper) -> None:
@@ -266,3 +360,10 @@ async def test_samples_come_out_of_the_process_as_they_went_in(engine: FasterWhi
     alone = model.decoded([one], language="en", hotwords=None, window_s=1, most=20)
     pair = model.decoded([one, one[:3000]], language="en", hotwords=None, window_s=1, most=20)
     assert pair[0].text == alone[0].text
+
+
+@pytest.mark.parametrize("module", ["whisper_process", "whisper_model", "whisper_trial"])
+def test_the_process_compiles_no_kernels(module: str) -> None:
+    """A confined process has no cache of them: it would take ten seconds to start."""
+    code = f"import sys, pipeline.engines.{module}; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

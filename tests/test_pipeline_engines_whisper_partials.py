@@ -17,7 +17,7 @@ from pipeline.agent import HangUp, Say, UserSaid
 from pipeline.audio import Pcm
 from pipeline.engines.faster_whisper import FasterWhisper
 from pipeline.engines.local_weights import WHISPER
-from pipeline.engines.whisper_queue import BUSIER_S, BUSY_S, Decode, DecodeQueue, Urgency
+from pipeline.engines.whisper_queue import BUSY_S, Decode, DecodeQueue, Urgency
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis
@@ -67,7 +67,18 @@ def test_words_so_far_come_more_seldom_the_more_is_decoded_and_not_at_all_for_th
         pauses.append(queue.pause_s(0.3))
     held.go.set()
     queue.close()
-    assert pauses == [0.3, BUSY_S, BUSIER_S, None]
+    assert pauses == [0.3, BUSY_S, None, None]
+
+
+def test_one_of_two_threads_is_kept_for_results() -> None:
+    held = Held()
+    queue = DecodeQueue(held, threads=2, batch=1)
+    queue.put(decode(spare=True))
+    assert held.begun.acquire(timeout=LIMIT_S)
+    pause_s = queue.pause_s(0.3)
+    held.go.set()
+    queue.close()
+    assert pause_s is None
 
 
 def test_who_waits_for_a_result_goes_before_who_does_not() -> None:

@@ -17,7 +17,6 @@ from pipeline.engines.local_weights import WHISPER
 from pipeline.engines.script_digits import spoken_digits
 from pipeline.engines.script_lexicon import lexicon
 from pipeline.engines.whisper_rules import (
-    Decoded,
     another_window_s,
     believed,
     confirmed,
@@ -29,6 +28,7 @@ from pipeline.engines.whisper_rules import (
     said_once,
     voiced_s,
 )
+from pipeline.engines.whisper_wire import Decoded
 from pipeline.engines.wording import plain_words
 from pipeline.errors import EngineMissing
 from pipeline.registry import load

@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from bench.micro_whisper.corpus import PHRASES
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from pipeline.audio import Pcm
+from pipeline.engines.breaker import BreakerState
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
+from pipeline.engines.guard import Guard
 from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Agreement, Decode, DecodeQueue, Urgency
-from pipeline.engines.whisper_rules import Decoded
+from pipeline.engines.whisper_wire import Decoded
+from pipeline.errors import EngineBusy
 from pipeline.speech import Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line
 
@@ -109,6 +112,42 @@ def test_a_failure_is_told_to_whoever_waits_and_stops_nobody_else() -> None:
     with pytest.raises(ValueError, match="thirteen"):
         queue.put(utterance(13)).result(LIMIT_S)
     assert queue.put(utterance(1)).result(LIMIT_S).text == "1"
+    queue.close()
+
+
+async def test_long_passes_keep_callers_away_where_all_threads_are_at_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow, engine = Slow(), FasterWhisper.from_settings({"model": str(MODEL_DIR), "threads": 2})
+    queue = DecodeQueue(slow, threads=2, batch=1)
+    monkeypatch.setattr(engine, "_queue", queue)
+    monkeypatch.setattr(engine, "_late_s", 0.0)
+    guard = Guard("stt", "faster-whisper")
+    for number in (1, 2):
+        engine.submit(np.zeros(1, np.int16), LINE_HZ, "en", None)
+        while len(slow.passes) < number:
+            pass
+    with pytest.raises(EngineBusy) as busy:
+        engine.submit(np.zeros(1, np.int16), LINE_HZ, "en", None)
+    guard.failed(busy.value)
+    assert guard.health.state is BreakerState.CLOSED
+    slow.go.set()
+    queue.close()
+
+
+def test_the_youngest_pass_says_how_long_no_thread_comes_to_an_end() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=2, batch=1)
+    held = []
+    for number in (1, 2):
+        queue.put(utterance(number))
+        while len(slow.passes) < number:
+            pass
+        held.append(queue.stuck_s(time.monotonic() + 60))
+    youngest = time.monotonic() + 60 - max(queue._begun.values())
+    assert held[0] == 0
+    assert held[1] <= youngest
+    slow.go.set()
     queue.close()
 
 

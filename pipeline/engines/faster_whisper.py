@@ -32,7 +32,6 @@ from pipeline.engines.whisper_decoder import DecoderProgram, WhisperDecoder
 from pipeline.engines.whisper_listening import Line, WhisperListening
 from pipeline.engines.whisper_queue import Decode, DecodeQueue, Urgency, Waits
 from pipeline.engines.whisper_rules import (
-    Decoded,
     another_window_s,
     believed,
     confirmed,
@@ -42,8 +41,9 @@ from pipeline.engines.whisper_rules import (
     row_window_s,
     voiced_s,
 )
+from pipeline.engines.whisper_wire import Decoded
 from pipeline.engines.wording import plain_words
-from pipeline.errors import EngineError, EngineMissing, EngineTimeout
+from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.resample import resample
 from pipeline.speech import Expected, Hypothesis
 
@@ -63,8 +63,8 @@ _SHORTEST_S = 0.1
 
 LATE_S: Final = 1.0
 LATE_TIMES: Final = 10
-"""A decode that has run so long, and so many times what the first one took, keeps no second caller waiting:
-nothing more is queued behind it, and calls ask their next recogniser at once."""
+"""Decodes that have run so long, and so many times what the first one took, in every thread, keep no further
+caller waiting: nothing more is queued behind them, and calls ask their next recogniser at once."""
 
 _NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
 
@@ -159,11 +159,12 @@ class FasterWhisper:
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started, or cannot answer soon."""
+        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it cannot
+        answer soon."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
         if self._queue.stuck_s(time.monotonic()) > self._late_s:
-            raise EngineTimeout("faster-whisper does not come to an end")
+            raise EngineBusy("no thread of faster-whisper comes to an end")
         phrases = tuple(plain_words(phrase) for phrase in expected.phrases) if expected else ()
         hotwords = " ".join(phrases) if self.settings.hotwords else ""
         return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases))

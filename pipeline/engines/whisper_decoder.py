@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.engines.confined_process import clean_environment, confined_command
-from pipeline.engines.whisper_rules import Decoded
-from pipeline.engines.whisper_wire import pack, receive
+from pipeline.engines.whisper_wire import Decoded, pack, receive
 from pipeline.errors import EngineError, EngineMissing
 
 _LOG = logging.getLogger(__name__)
@@ -41,6 +40,7 @@ HUNG_TIMES: Final = 20
 """A decode that takes so long, and so many times what the first one took, hangs: its process is ended."""
 
 _BACKOFF_S: Final = 0.1
+_BACKOFF_DOUBLINGS: Final = 6
 _BACKOFF_LIMIT_S: Final = 5.0
 _LOOK_S: Final = 0.2
 _ENDS_S: Final = 2.0
@@ -89,6 +89,7 @@ class WhisperDecoder:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._supervisor: threading.Thread | None = None
+        self._deaths = 0  # since the last answer, starts that failed among them
 
     def start(self) -> None:
         """Returns when the model is loaded. Raises `EngineMissing` with the reason."""
@@ -171,6 +172,7 @@ class WhisperDecoder:
             raise EngineError("the process of faster-whisper died", retryable=True) from None
         finally:
             running.free.put(connection)
+        self._deaths = 0
         return answer
 
     def _lost(self, running: _Running) -> bool:
@@ -184,34 +186,37 @@ class WhisperDecoder:
         return news
 
     def _supervise(self, running: _Running) -> None:
-        """Waits for the end of each process and starts the next."""
-        failures = 0
+        """Waits for the end of each process and starts the next, later with every death in a row."""
         while not self._closing.is_set():
             code = running.process.wait()
             self._lost(running)
             _close(running)
             if self._closing.is_set():
                 return
+            self._deaths += 1
             _LOG.warning(
                 "recogniser process ended, started again",
                 extra={**self._named(running.process), "exit_code": code},
             )
-            while not self._closing.wait(min(_BACKOFF_S * 2**failures, _BACKOFF_LIMIT_S)):
+            while not self._closing.wait(_backoff_s(self._deaths)):
                 try:
                     running = self._started()
                     break
                 except EngineError as error:
-                    failures += 1
+                    self._deaths += 1
                     _LOG.warning("recogniser process does not start", extra={"reason": str(error)})
 
     def _started(self) -> _Running:
         """A new process with its model loaded. Raises `EngineError`."""
         program = self.program
-        pairs = [socket.socketpair() for _ in range(program.threads)]
-        ours, theirs = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-        numbers = [each.fileno() for each in theirs]
-        arguments = json.dumps({**asdict(program), "sockets": numbers})
+        ours, theirs = [], []
         try:
+            for _ in range(program.threads):
+                here, there = socket.socketpair()
+                ours.append(here)
+                theirs.append(there)
+            numbers = [each.fileno() for each in theirs]
+            arguments = json.dumps({**asdict(program), "sockets": numbers})
             process = subprocess.Popen(
                 confined_command("pipeline.engines.whisper_process", arguments),
                 stdin=subprocess.DEVNULL,
@@ -229,17 +234,19 @@ class WhisperDecoder:
         free: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         for each in ours:
             free.put(each)
-        running = _Running(process, ours, free)
+        running = _Running(process, tuple(ours), free)
         self._greeted(running)
         return running
 
     def _greeted(self, running: _Running) -> None:
         """Takes the process's first message. Raises `EngineError`."""
         connection, end = running.sockets[0], time.monotonic() + START_S
+        said = select.poll()  # select() takes no descriptor beyond 1023
+        said.register(connection, select.POLLIN)
         reason = f"its process says nothing for {START_S:g} s"
         try:
             while not self._closing.is_set() and time.monotonic() < end:
-                if not select.select((connection,), (), (), _LOOK_S)[0]:
+                if not said.poll(_LOOK_S * 1000):
                     continue
                 connection.settimeout(HUNG_S)
                 head, _ = receive(partial(_read, connection))
@@ -259,6 +266,11 @@ class WhisperDecoder:
 
     def _named(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         return {"engine": "faster-whisper", "pid": process.pid}
+
+
+def _backoff_s(deaths: int) -> float:
+    """The pause before the next start, after so many deaths in a row."""
+    return min(_BACKOFF_S * 2.0 ** min(deaths - 1, _BACKOFF_DOUBLINGS), _BACKOFF_LIMIT_S)
 
 
 def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.cancelling import is_cancelled
 from pipeline.engines.speech_pieces import joined, quietest
 from pipeline.engines.whisper_queue import Agreement
-from pipeline.errors import EngineError
+from pipeline.errors import EngineBusy, EngineError
 from pipeline.speech import Expected, Hypothesis
 
 PIECE_S: Final = 16
@@ -25,7 +25,7 @@ of the window. A longer utterance is cut at its quietest place after `EARLIEST_S
 EARLIEST_S: Final = 8
 
 LOOK_MS: Final = 100
-"""Where there is no thread for the words so far, there may be one after so long."""
+"""Where there is no thread for the words so far or for the beginning, there may be one after so long."""
 
 
 class Decoding(Protocol):
@@ -34,7 +34,8 @@ class Decoding(Protocol):
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started."""
+        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it has no
+        thread for long."""
 
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
         """The same for one that nobody waits for."""
@@ -71,8 +72,8 @@ class WhisperListening:
     """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
 
     __slots__ = (
-        "_agreement", "_closed", "_due", "_engine", "_every", "_heads", "_line", "_listened_at", "_one",
-        "_orphan", "_partial", "_pcm", "_pushed",
+        "_agreement", "_closed", "_cut_due", "_due", "_engine", "_every", "_heads", "_line", "_listened_at",
+        "_one", "_orphan", "_partial", "_pcm", "_pushed",
     )  # fmt: skip
 
     def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
@@ -82,6 +83,7 @@ class WhisperListening:
         self._pushed = 0
         self._every = partial_every
         self._due = 2 * partial_every  # no word is over before
+        self._cut_due = 0
         self._listened_at = 0
         self._partial: Future[Hypothesis] | None = None
         self._agreement = Agreement()
@@ -94,8 +96,8 @@ class WhisperListening:
         """Keeps a copy."""
         self._pcm += samples.tobytes()
         self._pushed += len(samples)
-        while len(self._pcm) > 2 * PIECE_S * self._line.rate_hz and not self._closed:
-            self._behead()
+        if self._pushed >= self._cut_due and not self._closed:
+            self._cut()
         if self._every and self._pushed >= self._due:
             self._listen_in()
 
@@ -109,11 +111,26 @@ class WhisperListening:
             words += known
         return " ".join([*words, *self._agreement.stable])
 
+    @property
+    def _is_long(self) -> bool:
+        return len(self._pcm) > 2 * PIECE_S * self._line.rate_hz
+
+    def _cut(self) -> None:
+        """Decodes the beginnings of what is too long, or what of them there is a thread for."""
+        try:
+            while self._is_long:
+                self._behead()
+        except EngineBusy:  # for a moment: the audio is kept
+            self._cut_due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+
     def _behead(self) -> None:
+        """Decodes the beginning. Raises `EngineBusy`, with nothing cut."""
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
         try:
             job = self._decode(samples[:cut])
+        except EngineBusy:
+            raise
         except (EngineError, RuntimeError):  # the engine is closing: no result comes of it either
             job = Future()
             job.set_exception(EngineError("faster-whisper was closed", retryable=False))
@@ -145,6 +162,8 @@ class WhisperListening:
                 await asyncio.wait({self._orphan})
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
+            while self._is_long:
+                self._behead()
             before = [await self._decoded(head.job) for head in self._heads]
             samples = np.frombuffer(bytes(self._pcm), np.int16)
             job = self._decode(samples)

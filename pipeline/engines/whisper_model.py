@@ -17,7 +17,7 @@ from faster_whisper.audio import pad_or_trim
 from faster_whisper.tokenizer import Tokenizer
 from faster_whisper.transcribe import get_suppressed_tokens
 
-from pipeline.engines.whisper_rules import Decoded
+from pipeline.engines.whisper_wire import Decoded
 
 _FRAMES_A_SECOND = 100
 _LONGEST_FRAMES = 3000  # the window of the training

@@ -17,8 +17,7 @@ from pipeline.audio import Pcm
 from pipeline.speech import Hypothesis
 
 BUSY_S: Final = 0.5
-BUSIER_S: Final = 1.0
-"""Between two spare decodes of an utterance, where other threads decode, and where all others do."""
+"""Between two spare decodes of an utterance, where other threads decode."""
 
 WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
 
@@ -92,18 +91,17 @@ class DecodeQueue:
 
     def pause_s(self, least_s: float) -> float | None:
         """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
-        decoded, longer where there is, and None where the only free thread would be taken from results."""
-        free = self._idle - len(self._waiting)
-        if free == self._threads > 1:
-            return least_s
-        if free > 1:
-            return max(least_s, BUSY_S)
-        return max(least_s, BUSIER_S) if free == 1 < self._threads else None
+        decoded, longer where there is, and None where the last free thread would be taken from results."""
+        with self._lock:
+            free = self._idle - len(self._waiting)
+        if free <= 1:
+            return None
+        return least_s if free == self._threads else max(least_s, BUSY_S)
 
     def stuck_s(self, now: float) -> float:
-        """For how long the oldest pass under way has run."""
+        """For how long every thread has been at its pass; 0 where one is free."""
         with self._lock:
-            return now - min(self._begun.values(), default=now)
+            return 0.0 if self._idle else now - max(self._begun.values(), default=now)
 
     def waits(self) -> Waits:
         """Of all results so far."""

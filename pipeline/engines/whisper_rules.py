@@ -10,13 +10,14 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from pipeline.audio import Pcm, frame_samples, silence
 from pipeline.engines.script_digits import spoken_digits
 from pipeline.engines.script_lexicon import lexicon
 from pipeline.engines.sound_alike import FAR, sounding_like
+from pipeline.engines.whisper_wire import Decoded
 from pipeline.engines.wording import folded, plain_words
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.vad import EnergyVad
@@ -43,22 +44,6 @@ TOKENS_A_SECOND: Final = 10
 """What is written at the most, that a loop costs little; a text that is longer is decoded once more."""
 
 _SAID_OFTEN: Final = re.compile(r"(?<!\S)(\S+(?: \S+){0,2}?)(?: \1){2,}(?: \S{1,12}$)?(?!\S)")
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What the model makes of one utterance; named as faster-whisper's segments name it. `whole`: it came to
-    its end within the tokens that it was given."""
-
-    text: str
-    avg_logprob: float
-    no_speech_prob: float
-    whole: bool = True
-
-    @property
-    def confidence(self) -> float:
-        """The geometric mean of the probabilities of its tokens."""
-        return math.exp(min(0.0, self.avg_logprob))
 
 
 def voiced_s(samples: Pcm, rate_hz: int) -> float:

@@ -14,14 +14,32 @@ head (JSON) and the samples (float32, 16 kHz, one utterance after another).
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 LENGTHS: Final = struct.Struct("!II")
 
 HEAD_LIMIT: Final = 1 << 20
 """No honest answer comes near it; a longer one means that the stream is out of step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What the model makes of one utterance; named as faster-whisper's segments name it. `whole`: it came to
+    its end within the tokens that it was given."""
+
+    text: str
+    avg_logprob: float
+    no_speech_prob: float
+    whole: bool = True
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of its tokens."""
+        return math.exp(min(0.0, self.avg_logprob))
 
 
 def pack(head: Mapping[str, Any], samples: bytes = b"") -> bytes:
