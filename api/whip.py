@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from api.auth import SERVER
-from mediaserver.refusals import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
+from api.http.auth import SERVER
+from mediaserver.errors import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
 from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.whip import Whip

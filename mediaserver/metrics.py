@@ -29,7 +29,7 @@ from prometheus_client.utils import floatToGoString
 
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
-from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Waits
+from pipeline.stt.whisper.batching import WAIT_BOUNDS_S, Waits
 
 LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""

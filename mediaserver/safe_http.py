@@ -21,8 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from mediaserver.errors import RequestFailed, TargetRefused
-from pipeline.engines.sockets import sockets_within
-from pipeline.reach import Reach, was_refused
+from pipeline.net.egress import Reach, sockets_within, was_refused
 
 TIMEOUT_S = 5.0
 ANSWER_LIMIT = 64 * 1024

@@ -2,7 +2,7 @@
 
 `start` brings everything up, each part after those it depends on; `ready` says what is still missing; `drain`
 lets the calls in progress end while new ones are refused; `close` ends what is left. The verbs below them are
-what the API is made of; they raise `mediaserver.refusals`.
+what the API is made of; they raise `mediaserver.errors`.
 """
 
 from __future__ import annotations
@@ -20,44 +20,43 @@ from pathlib import Path
 from typing import TypeVar
 
 from mediaserver import private
-from mediaserver.administration import Administration
-from mediaserver.choosing import Choosing
-from mediaserver.conversing import Floor
-from mediaserver.dial_log import DialLog
-from mediaserver.directory import Directory
-from mediaserver.disk import Disk
-from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
-from mediaserver.engines import Engines
-from mediaserver.errors import LocalError
-from mediaserver.held import Held
-from mediaserver.inbound import Inbound
-from mediaserver.journal import Journal
-from mediaserver.key_ring import KeyRing
-from mediaserver.lines import Lines
-from mediaserver.load import OVERLOADED, Load
-from mediaserver.loops import forever
+from mediaserver.admin.admin import Administration
+from mediaserver.admin.api_keys import KeyRing
+from mediaserver.admin.directory import Directory
+from mediaserver.admin.sealing import Vault, kept_admin_key
+from mediaserver.admission.disk import Disk
+from mediaserver.admission.load import OVERLOADED, Load
+from mediaserver.background import forever
+from mediaserver.calls.active_calls import Switchboard
+from mediaserver.calls.call_api import Live, Orders
+from mediaserver.calls.conversations import Held
+from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
+from mediaserver.calls.inbound import Inbound
+from mediaserver.calls.journal import Journal
+from mediaserver.calls.live_conversation import Floor
+from mediaserver.calls.outbound_legs import Lines
+from mediaserver.engine_pool.auto import Choosing
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import LocalError, NotConfigured, Unavailable
 from mediaserver.metrics import Metrics
-from mediaserver.model_places import places
-from mediaserver.orders import Live, Orders
-from mediaserver.recollection import Recollection
-from mediaserver.records import KeyRow
-from mediaserver.refusals import NotConfigured, Unavailable
-from mediaserver.reloading import Reloading
-from mediaserver.rooms.lobby import Lobby, open_lobby
+from mediaserver.models.places import places
+from mediaserver.queue.records import KeyRow
+from mediaserver.reload import Reloading
+from mediaserver.restore.dial_log import DialLog
+from mediaserver.restore.recollection import Recollection
+from mediaserver.rooms.connect import WebCalls
+from mediaserver.rooms.registry import Lobby, open_lobby
+from mediaserver.runtime_metrics import Watching
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
-from mediaserver.store import Store
-from mediaserver.switchboard import Switchboard
-from mediaserver.trunking import set_trunks
-from mediaserver.vault import Vault, kept_admin_key
-from mediaserver.watching import Watching
-from mediaserver.web_calls import WebCalls
+from mediaserver.store.store import Store
+from mediaserver.trunks import set_trunks
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
-from pipeline import kernels
-from pipeline.reach import Reach
-from pipeline.recording import RecordingWriter
+from pipeline.audio import kernels
+from pipeline.media.recording import RecordingWriter
+from pipeline.net.egress import Reach
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
@@ -165,7 +164,7 @@ class Server:
         return missing
 
     async def reload(self, settings: Settings) -> None:
-        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reloading`.
+        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reload`.
         Raises `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
         self._check_taking_calls()
         tls = self.endpoint.settings.tls_server

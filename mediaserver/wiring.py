@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mediaserver import descriptors
-from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice
+from mediaserver.admission import descriptors
+from mediaserver.e164 import format_for_trunk
+from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
-from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,
@@ -24,11 +24,11 @@ from mediaserver.settings import (
     revealed,
     split_ports,
 )
-from mediaserver.settings_agent import AUTO
+from mediaserver.settings.agent import AUTO
 from pipeline import registry
+from pipeline.call_progress.answer_detection import LineSettings
 from pipeline.errors import EngineMissing, SettingsRefused
-from pipeline.line_stage import LineSettings
-from pipeline.phrases import Phrase, standard
+from pipeline.session.prompts import Phrase, standard
 from pipeline.settings import SessionSettings
 from sip import endpoint, trunk
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
-from pipeline.reach import Reach
-from sip.hop import Hop, hop_of
-from sip.uri import Uri
+from pipeline.net.egress import Reach
+from sip.message.uri import Uri
+from sip.transaction.hop import Hop, hop_of
 
 
 def canonical(address: str) -> str:

@@ -6,11 +6,10 @@ of several who join at once nobody is put out again.
 
 from __future__ import annotations
 
-from mediaserver.conversing import Floor
-from mediaserver.errors import StoreError
-from mediaserver.refusals import Unavailable
+from mediaserver.calls.live_conversation import Floor
+from mediaserver.errors import StoreError, Unavailable
 from mediaserver.rooms.errors import RoomFull
-from mediaserver.rooms.opened import OpenRoom
+from mediaserver.rooms.open_room import OpenRoom
 
 
 async def hold_place(floor: Floor, opened: OpenRoom) -> None:

@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from mediaserver.rooms.description import MAX_CANDIDATES
 from mediaserver.rooms.errors import BadOffer, PeerClosed
-from mediaserver.rooms.lobby import Lobby
-from mediaserver.rooms.opened import Entry
+from mediaserver.rooms.open_room import Entry
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.peer import PeerTransport
+from mediaserver.rooms.registry import Lobby
 from mediaserver.rooms.room import LeaveReason, RoomObserver
-from mediaserver.rooms.talk_events import TalkEvents
+from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+from mediaserver.rooms.webrtc.sdp_munging import MAX_CANDIDATES
+from mediaserver.rooms.whip_events import TalkEvents
 
 log = logging.getLogger(__name__)
 

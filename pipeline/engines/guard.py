@@ -9,9 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
-from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
-from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import (
     EngineBusy,
     EngineEndless,
@@ -19,8 +17,11 @@ from pipeline.errors import (
     EngineRefused,
     EngineResting,
     EngineTimeout,
+    contained,
+    kind_of,
 )
 from pipeline.speech import SpeechChunk, TextToSpeech
+from pipeline.stt.whisper.batching import Waits
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.engines.confined_process import close_pipes, how_it_ended, start_confined
-from pipeline.engines.voice_speech import ProcessVoice
+from pipeline.confinement.confined_process import close_pipes, how_it_ended, start_confined
 from pipeline.errors import EngineError
+from pipeline.tts.subprocess_voice import ProcessVoice
 
 EARS_S: Final = 25.0
 """The longest that a recogniser is tried: the first import of its libraries included."""
@@ -50,7 +50,7 @@ async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> E
     """Decodes with the model in `directory`, in a process that ends with it."""
     arguments = (str(directory), str(window_s), compute_type)
     try:
-        async with asyncio.timeout(EARS_S), _running("pipeline.engines.whisper_trial", *arguments) as process:
+        async with asyncio.timeout(EARS_S), _running("pipeline.stt.whisper.trial", *arguments) as process:
             written, _ = await process.communicate()
             status = await process.wait()
     except TimeoutError:

@@ -1,0 +1,380 @@
+"""A configuration on free ports, and a server in this process or in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from api.app import build
+from bench.support.ports import free_port
+from mediaserver.server import Server
+from mediaserver.settings import load
+from tests.support.ports import free_rtp_ports
+
+OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
+INBOUND = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
+NO_TRUNK = "b3a9e2a0-93a8-4a55-8f6c-9f5f3f5f1a01"
+OTHER_COMPANYS = "c4b8e2a0-93a8-4a55-8f6c-9f5f3f5f1a02"
+MODELLED = "d5c7e2a0-93a8-4a55-8f6c-9f5f3f5f1a03"
+
+KEY = "acme-calls-key"
+SPEECH_KEY = "acme-speech-key"
+OTHER_KEY = "other-calls-key"
+
+NUMBER = "+14155550123"
+
+CONFIG = """
+[server]
+http = "127.0.0.1:{http}"
+public_url = "http://127.0.0.1:{http}"
+data_dir = "{data_dir}"
+database = "{database}"
+log_format = "plain"
+drain_s = 5
+
+[sip]
+udp = "127.0.0.1:{sip}"
+tcp = "127.0.0.1:{sip}"
+rtp_ports = "{rtp}"
+max_calls = 20
+
+# Whatever else the machine does: overload has tests of its own.
+[overload]
+lag_ms = 0
+backlog_ms = 0
+set_up_ms = 0
+
+[[company]]
+id = "acme"
+name = "Acme"
+dial_prefixes = ["1415"]
+country = "US"
+[[company.key]]
+key = "acme-calls-key"
+scopes = ["calls"]
+[[company.key]]
+key = "acme-speech-key"
+scopes = ["speech"]
+
+[[company]]
+id = "other"
+name = "Other"
+dial_prefixes = ["1415"]
+country = "US"
+[[company.key]]
+key = "other-calls-key"
+scopes = ["calls"]
+
+[[trunk]]
+id = "carrier"
+company = "acme"
+uri = "sip:127.0.0.1:{carrier};transport={transport}"
+caller_id = "+14155550100"
+accepts = "^\\\\+1415555\\\\d{{4}}$"
+allow_from = ["127.0.0.1/32"]
+ring_timeout_s = 20
+
+[[agent]]
+id = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
+company = "acme"
+name = "Reminder"
+trunk = "carrier"
+phone_number = "+14155550100"
+greeting = "Hello."
+{engines}
+[agent.script]
+start = "who"
+[[agent.script.step]]
+id = "who"
+say = "Is this {{{{name}}}}?"
+expect = {{ kinds = ["yes_no"] }}
+collect = "known"
+next = "done"
+[[agent.script.step]]
+id = "done"
+say = "Goodbye."
+action = "hang_up"
+disposition = "confirmed"
+goal = true
+
+[[agent]]
+id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
+company = "acme"
+name = "Front desk"
+direction = "inbound"
+trunk = "carrier"
+phone_number = "+14155550101"
+greeting = "Welcome."
+{engines}
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+disposition = "greeted"
+
+[[agent]]
+id = "b3a9e2a0-93a8-4a55-8f6c-9f5f3f5f1a01"
+company = "acme"
+name = "No trunk"
+{engines}
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+
+[[agent]]
+id = "c4b8e2a0-93a8-4a55-8f6c-9f5f3f5f1a02"
+company = "other"
+name = "Somebody else's"
+{engines}
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+"""
+
+MODEL_AGENT = """
+[[agent]]
+id = "d5c7e2a0-93a8-4a55-8f6c-9f5f3f5f1a03"
+company = "acme"
+name = "Modelled"
+trunk = "carrier"
+phone_number = "+14155550100"
+[agent.stt]
+engine = "faster-whisper"
+model = "no-such-model"
+[agent.tts]
+engine = "test-voice"
+[agent.llm]
+base_url = "http://127.0.0.1:9/v1"
+model = "any"
+prompt = "You are kind."
+"""
+
+FAKE_ENGINES = """
+[agent.stt]
+engine = "test-ears"
+fallback = []
+[agent.tts]
+engine = "test-voice"
+fallback = []
+"""
+
+REAL_ENGINES = """
+[agent.stt]
+engine = "pocketsphinx"
+[agent.tts]
+engine = "espeak-ng"
+"""
+
+ASKING_NUMBER = "+14155550108"
+
+_ASKING = """
+[[agent]]
+id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f88"
+company = "acme"
+name = "Asks"
+direction = "inbound"
+trunk = "carrier"
+phone_number = "+14155550108"
+ENGINES
+[agent.script]
+start = "ask"
+[[agent.script.step]]
+id = "ask"
+say = "QUESTION"
+expect = {{ kinds = ["yes_no"] }}
+next = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+"""
+
+
+def asking_agent(question: str, *, engines: str = "{engines}") -> str:
+    """More of a site: an agent at `ASKING_NUMBER` that asks one question and says goodbye."""
+    return _ASKING.replace("QUESTION", question).replace("ENGINES", engines)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A configuration file and the ports in it; `carrier` is where the trunk sends its INVITEs. `database` is
+    as the file names it, "" for SQLite in `data_dir`."""
+
+    path: Path
+    http: int
+    sip: int
+    carrier: int
+    data_dir: Path
+    database: str = ""
+
+
+def write_site(
+    directory: Path,
+    *,
+    engines: str = FAKE_ENGINES,
+    more: str = "",
+    transport: str = "udp",
+    database: str = "",
+) -> Site:
+    """A configuration on free ports in `directory`, `more` appended. Over "tcp" a carrier that is not there
+    refuses at once, over "udp" it is waited for."""
+    site = Site(
+        directory / "server.toml", free_port(), free_port(), free_port(), directory / "data", database
+    )
+    text = (CONFIG + more).format(
+        database=database,
+        transport=transport,
+        http=site.http,
+        sip=site.sip,
+        carrier=site.carrier,
+        rtp=free_rtp_ports(),
+        data_dir=site.data_dir,
+        engines=engines,
+    )
+    site.path.write_text(text)
+    return site
+
+
+# A server in this process ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def running(site: Site) -> AsyncIterator[tuple[Server, TestClient[Any, Any]]]:
+    """A started server and a client of its API; both end with the block."""
+    server = Server(load(site.path))
+    try:
+        await server.start()
+        async with TestClient(TestServer(build(server))) as client:
+            yield server, client
+    finally:
+        await server.close()
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that says who asks."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def until_final(
+    client: TestClient[Any, Any], call_id: str, *, timeout_s: float = 30.0, key: str = KEY
+) -> dict[str, Any]:
+    """The call's report once it is over."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(key)) as answer:
+                report: dict[str, Any] = await answer.json()
+            if report["endedAt"] is not None:
+                return report
+            await asyncio.sleep(0.05)
+
+
+# A server in a process of its own -------------------------------------------------------------------------
+
+
+class ServerProcess:
+    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file, or
+    goes to the descriptor `output`. `open_files`: its soft and hard limit."""
+
+    def __init__(
+        self,
+        site: Site,
+        *arguments: str,
+        cwd: Path | None = None,
+        output: int | None = None,
+        open_files: tuple[int, int] | None = None,
+    ) -> None:
+        self.site = site
+        self.log = site.path.with_suffix(".log")
+        command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
+        if open_files is not None:
+            limit = 'ulimit -Sn "$0" && ulimit -Hn "$1" && shift && exec "$@"'
+            command = ["/bin/sh", "-c", limit, *map(str, open_files), *command]
+        with self.log.open("wb") as log:
+            environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+            self.process = subprocess.Popen(
+                command, stdout=output or log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
+            )
+
+    def wait_ready(self, timeout_s: float = 60.0) -> None:
+        """Waits until `/readyz` says 200."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended: {self.log.read_text()}")
+            if self.get("/readyz")[0] == 200:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"not ready: {self.get('/readyz')} {self.log.read_text()}")
+
+    def get(self, path: str, key: str = "") -> tuple[int, Any]:
+        """Status and body of a GET; status 0 while nobody listens."""
+        return self.ask("GET", path, None, key)
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None, key: str) -> tuple[int, Any]:
+        """Status and body of a request; status 0 while nobody listens."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = bearer(key) if data is None else {**bearer(key), "Content-Type": "application/json"}
+        request = Request(f"http://127.0.0.1:{self.site.http}{path}", data, headers, method=method)
+        try:
+            with urlopen(request, timeout=5) as answer:
+                return answer.status, _body(answer.read())
+        except HTTPError as error:
+            with error:
+                return error.code, _body(error.read())
+        except (URLError, OSError):
+            return 0, None
+
+    def stop(self, *, signal_number: int, timeout_s: float = 20.0) -> int:
+        """Sends a signal and waits for the exit status."""
+        self.process.send_signal(signal_number)
+        return self.process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """Ends it without ceremony, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+def _body(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content.decode()
+
+
+@contextmanager
+def serving(
+    site: Site,
+    *arguments: str,
+    cwd: Path | None = None,
+    output: int | None = None,
+    open_files: tuple[int, int] | None = None,
+) -> Iterator[ServerProcess]:
+    """A server process that is gone when the block ends."""
+    server = ServerProcess(site, *arguments, cwd=cwd, output=output, open_files=open_files)
+    try:
+        yield server
+    finally:
+        server.kill()
