@@ -10,6 +10,7 @@ from typing import Any
 from mediaserver.admission import descriptors
 from mediaserver.e164 import format_for_trunk
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice
+from mediaserver.engine_pool.needs import languages, needs, steps
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.settings import (
     AgentSettings,
@@ -47,12 +48,6 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         line=line_settings(agent),
         turn_model=agent.session.turn_model,
     )
-
-
-def needs(agent: AgentSettings) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What "auto" must find for an agent: ears that know all its languages, a voice for the first of them."""
-    spoken = _languages(agent)
-    return {"languages": spoken, "grammar": _expects(agent)}, {"languages": spoken[:1]}
 
 
 def line_settings(agent: AgentSettings) -> LineSettings:
@@ -185,49 +180,20 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    unknown = ", ".join(each for each in sorted(_languages(agent)) if each.lower().split("-")[0] != "en")
+    unknown = ", ".join(each for each in sorted(languages(agent)) if each.lower().split("-")[0] != "en")
     if agent.stt.engine == "pocketsphinx" and unknown:
         yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
     if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
         yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
 
 
-def _languages(agent: AgentSettings) -> list[str]:
-    """What the agent speaks, its own language first."""
-    changes = {str(step.get("language") or "") for _, step in _steps(agent)}
-    chosen = () if agent.llm is None else agent.llm.languages
-    return [agent.language, *sorted({*changes, *chosen} - {"", agent.language})]
-
-
-def _expects(agent: AgentSettings) -> bool:
-    """Whether the agent's questions say what can be answered, one of them at least; nobody waits for the
-    answer of one that asks nothing."""
-    asked = [step for _, step in _steps(agent) if step.get("expect") or step.get("answers")]
-    return agent.script is not None and (not asked or any(map(_has_grammar, asked)))
-
-
-def _has_grammar(step: Mapping[str, Any]) -> bool:
-    expect = step.get("expect")
-    read = expect if isinstance(expect, Mapping) else {}
-    kinds = read.get("kinds")
-    free = isinstance(kinds, list | tuple) and "free" in kinds
-    return not free and bool(step.get("answers") or read.get("phrases") or kinds)
-
-
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """Steps that hand callers to somebody to whom the agent may hand nobody; a variable is looked at in the
     call."""
-    for place, step in _steps(agent):
+    for place, step in steps(agent):
         target = str(step.get("target") or "")
         if step.get("action") == "transfer" and target and "{{" not in target and not agent.reaches(target):
             yield f"{key}[{place}].target", f"{target!r} is none of the agent's transfer_targets"
-
-
-def _steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
-    """The steps of the agent's script that can be read, with their places."""
-    steps = [] if agent.script is None else agent.script.get("step", ())
-    listed = steps if isinstance(steps, list | tuple) else ()
-    return [(place, step) for place, step in enumerate(listed) if isinstance(step, Mapping)]
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
@@ -308,7 +274,7 @@ def _voices_behind(agent: AgentSettings, speaking: Mapping[str, Any]) -> tuple[E
     server speaks the others, whatever the file says of fallbacks."""
     behind = _fallbacks("tts", agent.tts, agent.language, agent.tts_fallback, needs=speaking)
     names = {agent.tts.engine, *(each.name for each in behind)}
-    several = len({each.lower().partition("-")[0] for each in _languages(agent)}) > 1
+    several = len({each.lower().partition("-")[0] for each in languages(agent)}) > 1
     if several and AUTO in names and EMBEDDED["tts"].name not in names:
         return (*behind, EMBEDDED["tts"])
     return behind

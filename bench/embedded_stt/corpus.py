@@ -24,7 +24,7 @@ from bench.micro_whisper.corpus import MONTHS, ORDINALS, PHRASES
 from pipeline.audio import Pcm, kernels, silence
 from pipeline.audio.resample import Resampler, resample
 from pipeline.audio.wav import read
-from pipeline.stt.jsgf import yes_no
+from pipeline.stt.sphinx.jsgf import yes_no
 from pipeline.tts.espeak_library import EspeakLibrary, WordEvent
 
 PROMPTS: Final = Path("/usr/share/asterisk/sounds/en_US_f_Allison")

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from mediaserver.engine_pool.choice import EMBEDDED, Chosen, EngineChoice
+from mediaserver.engine_pool.needs import needs
+from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
 from mediaserver.models.places import PIPER, WHISPER, models_in, places
 from mediaserver.settings import Settings
 from mediaserver.settings.agent import AUTO
-from mediaserver.wiring import needs
 from pipeline import registry
 from pipeline.confinement.memory import free_mb
 from pipeline.engines import local_weights
-from pipeline.engines.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.stt.faster_whisper import COMPUTE_TYPE, WINDOW_S
 from pipeline.tts.subprocess_voice import ProcessVoice
@@ -64,14 +64,14 @@ class Candidate:
 
 
 class TryEars(Protocol):
-    """`pipeline.engines.warm_up.try_whisper`."""
+    """`mediaserver.engine_pool.warm_up.try_whisper`."""
 
     async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
         """What a decode costs."""
 
 
 class TryVoice(Protocol):
-    """`pipeline.engines.warm_up.try_voice`."""
+    """`mediaserver.engine_pool.warm_up.try_voice`."""
 
     async def __call__(self, voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
         """What a second of speech costs."""

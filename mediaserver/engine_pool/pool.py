@@ -28,12 +28,12 @@ from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.smart_turn import load as load_turn_model
 from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.latency import DecoderWaits
 from pipeline.net.egress import Reach, reaching
 from pipeline.session.prompts import Phrases
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.stt.fallback import FallbackEars, GuardedEars
-from pipeline.stt.whisper.batching import Waits
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ class Engines:
         own = [each.engine_health() for each in self._running.values() if isinstance(each, Guarded)]
         return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
 
-    def decoder_waits(self) -> list[tuple[str, Waits]]:
+    def decoder_waits(self) -> list[tuple[str, DecoderWaits]]:
         """How long callers have waited for a recogniser that others were using, by its name."""
         queued = [
             (json.loads(identity)[1], engine.decoder_waits())

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Sec
 from mediaserver.calling_windows import parse_window
 from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
-from mediaserver.rooms.ice_servers import IceServer
+from mediaserver.settings.ice_servers import IceServer
 
 _ENV = "env:"
 

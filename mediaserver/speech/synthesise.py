@@ -16,9 +16,9 @@ from mediaserver.speech.encoders import Format
 from pipeline.audio import Pcm, silence
 from pipeline.audio.levels import Audibility
 from pipeline.audio.resample import Resampler
+from pipeline.engines.aio import closing, refuse
 from pipeline.engines.guard import GuardedVoice
 from pipeline.errors import EngineError, EngineMissing, EngineResting, EngineSilent, passes
-from pipeline.session.synthesis import closing, refuse
 from pipeline.speech import SpeechChunk
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from pipeline.errors import (
     contained,
     kind_of,
 )
+from pipeline.latency import DecoderWaits
 from pipeline.speech import SpeechChunk, TextToSpeech
-from pipeline.stt.whisper.batching import Waits
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Guarded(Protocol):
 class Queued(Protocol):
     """An engine whose callers wait for each other."""
 
-    def decoder_waits(self) -> Waits | None:
+    def decoder_waits(self) -> DecoderWaits | None:
         """How long, so far; None when it is not started."""
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from pipeline.engines.options import Options
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
@@ -342,3 +343,11 @@ def _moment(date: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def endpoint_options(options: Options) -> tuple[str, str]:
+    """`base_url` and `api_key` of an engine's settings; the first is required."""
+    base_url = options.text("base_url")
+    if not base_url.startswith(("http://", "https://")):
+        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
+    return base_url, options.text("api_key")

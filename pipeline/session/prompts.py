@@ -19,9 +19,9 @@ import numpy as np
 from pipeline.audio import Pcm
 from pipeline.audio.levels import is_audible
 from pipeline.audio.resample import resample
+from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, contained
 from pipeline.result import EndReason
-from pipeline.session.synthesis import closing
 from pipeline.settings import SessionSettings
 from pipeline.speech import TextToSpeech
 from pipeline.text.normalise import speakable

@@ -19,8 +19,9 @@ from pipeline.agent import (
     Trouble,
     Wait,
 )
+from pipeline.engines.aio import closing
 from pipeline.net.untrusted import clean_text
-from pipeline.session.synthesis import Voice, closing
+from pipeline.session.synthesis import Voice
 from pipeline.speech import Expected
 
 LONGEST_WAIT_S: Final = 60.0

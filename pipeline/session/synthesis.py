@@ -8,17 +8,16 @@ an interruption throws away what was made."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Final
 
 import numpy as np
 
 from pipeline.audio import Pcm
 from pipeline.audio.levels import Audibility
 from pipeline.audio.resample import Resampler
+from pipeline.engines.aio import closing, refuse
 from pipeline.errors import (
     EngineEndless,
     EngineError,
@@ -35,12 +34,9 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech
 from pipeline.text.normalise import speakable
 
-log = logging.getLogger(__name__)
-
 AHEAD_S: Final = 4.0
 """The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
 
-CLOSE_LIMIT_S: Final = 1.0  # an engine that does not let itself be stopped must not keep the call alive
 
 _RETRY_PAUSE_S: Final = 0.1  # before the last engine is asked a third time; twice as long before the next
 
@@ -51,8 +47,6 @@ _ABBREVIATION: Final = re.compile(
 )
 
 _ABBREVIATED: Final = 8  # characters of the longest of them
-
-_T = TypeVar("_T")
 
 
 def sentences(text: str) -> list[str]:
@@ -66,34 +60,6 @@ def sentences(text: str) -> list[str]:
         else:
             pieces.append(part)
     return [piece for piece in pieces if any(character.isalnum() for character in piece)]
-
-
-@asynccontextmanager
-async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Closes `stream` on the way out if it can be closed, and does not wait for ever for that. What it raises
-    then is logged, and hides nothing."""
-    try:
-        yield stream
-    finally:
-        aclose: Any = getattr(stream, "aclose", None)
-        if aclose is not None:
-            try:
-                async with asyncio.timeout(CLOSE_LIMIT_S):
-                    await aclose()
-            except TimeoutError:
-                log.warning("engine did not stop when told to")
-            except Exception as error:  # the boundary to somebody else's code
-                log.error("engine did not stop cleanly", exc_info=error)
-
-
-async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
-    """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
-    athrow: Any = getattr(stream, "athrow", None)
-    if athrow is not None:
-        with suppress(Exception):  # it is `error`, or what the engine makes of it
-            async with asyncio.timeout(CLOSE_LIMIT_S):
-                await athrow(error)
-    raise error
 
 
 class Voice:

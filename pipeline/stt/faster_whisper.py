@@ -29,8 +29,9 @@ from pipeline.audio.resample import resample
 from pipeline.engines.local_weights import WHISPER, whole_files
 from pipeline.engines.options import Options
 from pipeline.errors import EngineBusy, EngineError, EngineMissing, kind_of
+from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
-from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency, Waits
+from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
 from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder
 from pipeline.stt.whisper.listening import Line, WhisperListening
 from pipeline.stt.whisper.rules import (
@@ -178,7 +179,7 @@ class FasterWhisper:
         """How long after the last one an utterance may have its next spare decode; None: not now."""
         return None if self._queue is None else self._queue.pause_s(self.settings.partial_every_s)
 
-    def decoder_waits(self) -> Waits | None:
+    def decoder_waits(self) -> DecoderWaits | None:
         """How long callers have waited for a thread so far; None when the engine is not started."""
         return None if self._queue is None else self._queue.waits()
 

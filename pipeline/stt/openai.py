@@ -23,7 +23,7 @@ from pipeline.audio import Pcm, wav
 from pipeline.audio.resample import resample
 from pipeline.engines.options import Options
 from pipeline.errors import EngineError, EngineRefused
-from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
 from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 from pipeline.stt.whisper.pieces import joined, quietest, shifted
 from pipeline.text.fold import plain_words
@@ -266,14 +266,6 @@ def _forget(request: asyncio.Task[None]) -> None:
     """Takes the failure of a request nobody waits for any more, so that it is not reported as lost."""
     if not request.cancelled():
         request.exception()
-
-
-def endpoint_options(options: Options) -> tuple[str, str]:
-    """`base_url` and `api_key` of an engine's settings; the first is required."""
-    base_url = options.text("base_url")
-    if not base_url.startswith(("http://", "https://")):
-        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
-    return base_url, options.text("api_key")
 
 
 def _encoded(samples: Pcm, rate_hz: int) -> bytes:

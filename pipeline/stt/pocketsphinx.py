@@ -1,6 +1,6 @@
 """Speech to text by pocketsphinx: a recogniser for people's voices that needs no download. English only.
 
-It listens with a grammar made of the expected answers (`pipeline.stt.jsgf`), frame by frame as the
+It listens with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by frame as the
 caller speaks, so the result is there a millisecond after the end. A question without expected answers goes to
 free dictation in another process (`pipeline.stt.sphinx.dictation`), which is slow and mostly wrong on a
 telephone line. Confidence is the mean word posterior, not calibrated.
@@ -25,9 +25,9 @@ from pipeline.audio.resample import Resampler
 from pipeline.engines.options import Options
 from pipeline.errors import EngineError, EngineMissing, kind_of
 from pipeline.speech import Expected, Hypothesis
-from pipeline.stt.jsgf import Grammar, grammar, kind_words, unknown_words
 from pipeline.stt.sphinx.decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
 from pipeline.stt.sphinx.dictation import FreeDictation
+from pipeline.stt.sphinx.jsgf import Grammar, grammar, kind_words, unknown_words
 
 _LOG = logging.getLogger(__name__)
 

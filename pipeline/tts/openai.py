@@ -18,9 +18,8 @@ from pipeline.audio.resample import Resampler
 from pipeline.engines.options import Options
 from pipeline.errors import EngineError
 from pipeline.net.audio_types import disguise
-from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
 from pipeline.speech import SpeechChunk
-from pipeline.stt.openai import endpoint_options
 from pipeline.tts.wav_stream import MARK, WavStream
 
 PATH: Final = "audio/speech"

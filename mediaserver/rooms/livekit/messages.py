@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from livekit.protocol import models, rtc
 
 from mediaserver.rooms.errors import BadSignal
-from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.participant import Kind, Participant, ParticipantState, Permissions, Track
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, MAX_PARTICIPANTS, LeaveReason, Room
+from mediaserver.settings.ice_servers import IceServer
 
 PING_INTERVAL_S: Final = 5
 PING_TIMEOUT_S: Final = 15

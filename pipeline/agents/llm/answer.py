@@ -22,7 +22,7 @@ from pipeline.agents.llm.history import Exchange, History, Message, Round, Segme
 from pipeline.agents.llm.markup import tidy
 from pipeline.agents.llm.schema import Misfit
 from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
-from pipeline.session.synthesis import closing
+from pipeline.engines.aio import closing
 from pipeline.speech import Expected
 from pipeline.text.normalise import speakable
 from pipeline.text.sentences import Segmenter

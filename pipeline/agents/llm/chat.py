@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 from pipeline.agents.llm.completion import Completion
 from pipeline.agents.llm.history import Message
 from pipeline.agents.llm.markup import MarkupGate
+from pipeline.engines.aio import closing
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.errors import EngineError, EngineTimeout, contained
 from pipeline.net.untrusted import clean_text
-from pipeline.session.synthesis import closing
 
 log = logging.getLogger(__name__)
 

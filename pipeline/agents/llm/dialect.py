@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.agents.llm.chat import ChatEndpoint
+from pipeline.engines.aio import closing
 from pipeline.errors import EngineRefused
-from pipeline.session.synthesis import closing
 
 log = logging.getLogger(__name__)
 

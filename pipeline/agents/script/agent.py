@@ -14,9 +14,9 @@ from pipeline.agents.script.llm_step import Errand, Guest, Model
 from pipeline.agents.script.machine import ScriptRun
 from pipeline.agents.script.position import Place
 from pipeline.agents.script.steps import Plan, fill, placeholders, raise_missing, read_plan
+from pipeline.engines.aio import closing
 from pipeline.engines.guard import EngineHealth
 from pipeline.errors import EngineError, SettingsRefused, contained
-from pipeline.session.synthesis import closing
 from pipeline.speech import Expected
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any
 import pocketsphinx
 
 from pipeline.speech import HeardWord, Hypothesis
-from pipeline.stt.jsgf import Grammar
+from pipeline.stt.sphinx.jsgf import Grammar
 
 RATE_HZ = 16000
 _FRAME_MS = 10  # of the acoustic model

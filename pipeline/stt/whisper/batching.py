@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.audio import Pcm
+from pipeline.latency import WAIT_BOUNDS_S, DecoderWaits
 from pipeline.speech import Hypothesis
 
 BUSY_S: Final = 0.5
 """Between two spare decodes of an utterance, where other threads decode."""
-
-WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
 
 
 class Urgency(enum.IntEnum):
@@ -52,15 +51,6 @@ class Decode:
     def rank(self) -> tuple[int, float]:
         """The lowest is decoded first."""
         return self.urgency, self.waiting_since
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """How long callers have waited for a decoder: `counts[n]` waits up to `WAIT_BOUNDS_S[n]`, the last of
-    them longer ones."""
-
-    counts: tuple[int, ...]
-    sum_s: float
 
 
 class DecodeQueue:
@@ -103,10 +93,10 @@ class DecodeQueue:
         with self._lock:
             return 0.0 if self._idle else now - max(self._begun.values(), default=now)
 
-    def waits(self) -> Waits:
+    def waits(self) -> DecoderWaits:
         """Of all results so far."""
         with self._lock:
-            return Waits(tuple(self._counts), self._waited_s)
+            return DecoderWaits(tuple(self._counts), self._waited_s)
 
     def run(self, job: Callable[[], object]) -> Future[object]:
         """`job` in one of the threads, after what waits."""

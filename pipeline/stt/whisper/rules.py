@@ -16,7 +16,7 @@ from typing import Final
 from pipeline.audio import Pcm, frame_samples, silence
 from pipeline.audio.vad import EnergyVad
 from pipeline.speech import HeardWord, Hypothesis
-from pipeline.stt.sound_alike import FAR, sounding_like
+from pipeline.stt.whisper.sound_alike import FAR, sounding_like
 from pipeline.stt.whisper.wire import Decoded
 from pipeline.text.fold import folded, plain_words
 from pipeline.text.lexicon import lexicon

@@ -21,6 +21,7 @@ from mediaserver.engine_pool import auto
 from mediaserver.engine_pool.auto import Choosing, hearing_problems
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, Chosen, EngineChoice
 from mediaserver.engine_pool.pool import Engines
+from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial
 from mediaserver.models.files import MANIFEST
 from mediaserver.models.places import models_in
 from mediaserver.server import Server
@@ -30,7 +31,6 @@ from mediaserver.settings.server import SpeechSettings
 from mediaserver.wiring import agent_choice, engine_problems, speech_choices
 from pipeline.engines import local_weights
 from pipeline.engines.local_weights import Found
-from pipeline.engines.warm_up import EarsTrial, VoiceTrial
 from pipeline.errors import EngineMissing
 from pipeline.settings import SessionSettings
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from pipeline.engines.aio import closing
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.session import Session
-from pipeline.session.synthesis import closing
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
 from pipeline.transcript import Role

@@ -22,9 +22,10 @@ from pipeline.audio import Pcm
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy
+from pipeline.latency import WAIT_BOUNDS_S
 from pipeline.speech import Hypothesis
 from pipeline.stt.faster_whisper import FasterWhisper
-from pipeline.stt.whisper.batching import WAIT_BOUNDS_S, Agreement, Decode, DecodeQueue, Urgency
+from pipeline.stt.whisper.batching import Agreement, Decode, DecodeQueue, Urgency
 from pipeline.stt.whisper.wire import Decoded
 from pipeline.tts.espeak import Espeak
 from tests.support.speech.engines import LINE_HZ, espeak, over_the_line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.stt.sound_alike import sounding_like
 from pipeline.stt.whisper.rules import believed
+from pipeline.stt.whisper.sound_alike import sounding_like
 from pipeline.stt.whisper.wire import Decoded
 
 PHRASES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.speech import Expected
-from pipeline.stt.jsgf import GRAMMAR_KINDS, grammar, kind_words, unknown_words
 from pipeline.stt.pocketsphinx import dictionary, unheard
 from pipeline.stt.sphinx.decoder import SphinxDecoder
+from pipeline.stt.sphinx.jsgf import GRAMMAR_KINDS, grammar, kind_words, unknown_words
 
 
 def everything(_: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mediaserver.rooms.ice_servers import IceServer
+from mediaserver.settings.ice_servers import IceServer
 
 
 @pytest.mark.parametrize(
