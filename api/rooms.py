@@ -10,7 +10,7 @@ from api.http.operation import About, Operation, described
 from api.schemas import calls as models
 from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
-from mediaserver.rooms.moderation import Desk
+from mediaserver.rooms.moderation import Moderation
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant, Permissions
 from mediaserver.rooms.tokens import Grant
@@ -108,9 +108,9 @@ def _room(request: web.Request) -> OpenRoom:
     return lobby.opened(caller_of(request).access, request.match_info["roomName"])
 
 
-def _desk(request: web.Request) -> Desk:
+def _desk(request: web.Request) -> Moderation:
     lobby = request.app[SERVER].lobby
-    return Desk(lobby, lobby.lines)
+    return Moderation(lobby, lobby.lines)
 
 
 def _view(participant: Participant) -> models.ParticipantView:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mediaserver.admin.directory import Directory
 from mediaserver.store.managed import Kind
 from mediaserver.wiring import trunk_settings
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint
 from sip.errors import SipError
 from sip.message.uri import Uri
@@ -42,6 +42,6 @@ def _settings(directory: Directory, name: str) -> TrunkSettings:
     settings = trunk_settings(directory.trunks[name])
     networks = [str(network) for network in directory.server.allow_networks]
     if not directory.of_file(Kind.TRUNK, name):
-        return replace(settings, reach=Reach(networks))
+        return replace(settings, reach=EgressPolicy(networks))
     own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
-    return replace(settings, reach=Reach([*networks, *settings.allow_from]), trusted_hosts=own)
+    return replace(settings, reach=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)

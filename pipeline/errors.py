@@ -71,7 +71,7 @@ class EngineEndless(EngineError):
         super().__init__(message, retryable=False)
 
 
-class EngineResting(EngineError):
+class EngineCircuitOpen(EngineError):
     """The engine failed a moment ago and is left alone for a while: it was not asked."""
 
     def __init__(self, message: str) -> None:

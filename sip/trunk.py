@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from sip.dialog.invite import InviteSettings
 from sip.dialog.registration import Registration
 from sip.dialog.uac import Invitation
@@ -67,7 +67,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

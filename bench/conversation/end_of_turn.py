@@ -26,9 +26,9 @@ from bench.conversation.pauses import (
 )
 from bench.conversation.scenarios import FILLED, HALVES, Dice
 from bench.conversation.sounds import VOICES, Phrasebook
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import PAUSES, EndOfTurn
-from pipeline.endpointing.scorer import BuiltInScorer
+from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 
 ALL: Final = 100
@@ -173,7 +173,7 @@ def _own(book: Phrasebook, count: int) -> list[Moment]:
 
 async def _score(found: Sequence[Moment]) -> list[Silence]:
     """Each pause as long as the dice say."""
-    judge = TurnJudge(built_in=BuiltInScorer(sentence_ends()))
+    judge = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
     lengths_ms = np.random.default_rng(0).uniform(*PAUSES_S, len(found)) * 1000
     return [
         Silence(await judge.p_eot(each.evidence), None if each.place is None else float(gap_ms), each.place)

@@ -19,8 +19,8 @@ from bench.conversation.scenarios import Script
 from bench.conversation.sounds import reading
 from bench.conversation.stubs import Agent, Fault, Recogniser, Voice
 from bench.support.virtual_clock import VirtualLoop
-from pipeline.endpointing.detector import TurnJudge
-from pipeline.endpointing.scorer import BuiltInScorer
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
@@ -29,7 +29,7 @@ from pipeline.result import SessionObserver, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
-from pipeline.stt.fallback import FallbackEars, GuardedEars
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
 from sip.rtp.receiver import RtpReceiver
 from sip.rtp.sender import Address, RtpSender
 from sip.sdp.media_plan import CODECS, Codec
@@ -37,7 +37,7 @@ from sip.sdp.media_plan import CODECS, Codec
 EPOLL_S: Final = 0.001
 """A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
 
-_JUDGE: Final = TurnJudge(built_in=BuiltInScorer(sentence_ends()))
+_JUDGE: Final = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
 _NOWHERE: Final = ("", 0)
 
 
@@ -170,7 +170,7 @@ def _session(
     return Session(
         leg=line,
         agent=agent,
-        stt=FallbackEars([GuardedEars(Recogniser(truth, fault), Guard("stt", "stand-in"))]),
+        stt=FallbackRecognizer([GuardedRecognizer(Recogniser(truth, fault), Guard("stt", "stand-in"))]),
         tts=GuardedVoice(Voice(fault), Guard("tts", "stand-in"), last=not stalls),
         settings=settings,
         phrases=phrases,

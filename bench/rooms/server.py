@@ -29,7 +29,7 @@ from aiortc.mediastreams import MediaStreamError
 
 from bench.rooms.client import FRAME, LOUD, PERIOD_FRAMES, RATE_HZ, speech, tone
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.participant_leg import Person
+from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm, kernels
 from pipeline.media.pacer import Pacer
@@ -96,11 +96,11 @@ class Ours:
         self._mode = mode
         self._port = MediaPort.open((34_000, 39_000), addresses=["127.0.0.1"])
         self._pacer = Pacer(asyncio.get_running_loop())
-        self._people: list[Person] = []
+        self._people: list[ParticipantLeg] = []
 
     async def answer(self, offer: str, heard: list[float]) -> str:
         """The answer to one participant's offer."""
-        person = Person(Participant("p"), self._port, self._pacer, stream="a", track="b")
+        person = ParticipantLeg(Participant("p"), self._port, self._pacer, stream="a", track="b")
         conversation = Conversation(self._mode, heard)
         person.attach(conversation, conversation)
         self._people.append(person)

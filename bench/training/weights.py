@@ -1,5 +1,6 @@
-"""Sets the weights of `pipeline.endpointing.weights`: logistic regression over the terms of `BuiltInScorer`,
-cues as they are and measures as curves, on the pauses and the ends of the turns in `TUNED_ON`.
+"""Sets the weights of `pipeline.endpointing.weights`: logistic regression over the terms of
+`BuiltInDetector`, cues as they are and measures as curves, on the pauses and the ends of the turns in
+`TUNED_ON`.
 
 Prints both tables; `python -m bench turn-weights > pipeline/endpointing/weights.py`. Takes twenty minutes."""
 
@@ -16,7 +17,7 @@ from scipy.optimize import minimize
 from scipy.sparse import sparray
 
 from bench.conversation.pauses import TUNING_VOICES, Place, moments, read, speak
-from pipeline.endpointing.scorer import ASKING, OF_ENGLISH, OF_WORDS, WORDS, BuiltInScorer
+from pipeline.endpointing.scorer import ASKING, OF_ENGLISH, OF_WORDS, WORDS, BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.weights import Curve, Odds, Terms
 
@@ -179,7 +180,7 @@ def _table(name: str, odds: Odds) -> Iterator[str]:
 def main() -> None:
     """The weights of the end of a turn, set anew."""
     turns = [turn for name in TUNED_ON for turn in read(name)]
-    scorer = BuiltInScorer(sentence_ends())
+    scorer = BuiltInDetector(sentence_ends())
     terms: list[Terms] = []
     places: list[Place | None] = []
     for voice in TUNING_VOICES:

@@ -35,7 +35,7 @@ from mediaserver.store.config import agent_row, company_row, trunk_row, webhook_
 from mediaserver.store.managed import BY_FILE, Kind
 from mediaserver.store.store import Store
 from mediaserver.wiring import engine_problems
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
 
@@ -66,7 +66,7 @@ class Administration:
         self._store = store
         self._vault = vault
         self._applied = applied
-        self._reach = Reach(str(network) for network in directory.server.allow_networks)
+        self._reach = EgressPolicy(str(network) for network in directory.server.allow_networks)
         self._changing = asyncio.Lock()  # one change at a time: each is checked against what is there
 
     async def refresh(self) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from mediaserver.errors import InvalidRequest
 from mediaserver.settings import AgentSettings, TrunkSettings
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
 
@@ -32,14 +32,14 @@ _TABLES = {
 """What of an agent may name addresses, as the API calls it."""
 
 
-async def check_trunk(reach: Reach, trunk: TrunkSettings) -> None:
+async def check_trunk(reach: EgressPolicy, trunk: TrunkSettings) -> None:
     """Raises `InvalidRequest` for a trunk that leads to an address that is not `reach`'s."""
     for key, uris in (("uri", (trunk.uri,)), ("backupUris", trunk.backup_uris)):
         for uri in uris:
             await _check(reach, key, hop_of(Uri.parse(uri)).host)
 
 
-async def check_agent(reach: Reach, agent: AgentSettings) -> None:
+async def check_agent(reach: EgressPolicy, agent: AgentSettings) -> None:
     """Raises `InvalidRequest` for an agent whose engines or tools are at an address that is not `reach`'s."""
     document = agent.model_dump(include=set(_TABLES))
     for name, key in _TABLES.items():
@@ -47,7 +47,7 @@ async def check_agent(reach: Reach, agent: AgentSettings) -> None:
             await check_url(reach, key, url)
 
 
-async def check_url(reach: Reach, key: str, url: str) -> None:
+async def check_url(reach: EgressPolicy, key: str, url: str) -> None:
     """Raises `InvalidRequest` for a URL that leads to an address that is not `reach`'s."""
     try:
         host = urlsplit(url).hostname or ""
@@ -56,7 +56,7 @@ async def check_url(reach: Reach, key: str, url: str) -> None:
     await _check(reach, key, host)
 
 
-async def _check(reach: Reach, key: str, host: str) -> None:
+async def _check(reach: EgressPolicy, key: str, host: str) -> None:
     """A name that nobody knows passes: it may be known when it is needed."""
     try:
         async with asyncio.timeout(LOOK_UP_S):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import Floor, Part
+from mediaserver.calls.live_conversation import CallProfile, CallServices
 from mediaserver.calls.phone_call import LiveCall, Step
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -28,7 +28,7 @@ PAUSE_MS = 1000
 """How long a call rests that this node could not place."""
 
 
-class Switchboard:
+class ActiveCalls:
     """Runs calls. `room_made` is called whenever one is over."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Switchboard:
         *,
         endpoint: Endpoint,
         engines: Engines,
-        floor: Floor,
+        floor: CallServices,
         room_made: Callable[[], None],
     ) -> None:
         self._directory = directory
@@ -122,8 +122,8 @@ class Switchboard:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _part(self, agent: AgentSettings, caller: str | None) -> Part:
-        return Part(
+    def _part(self, agent: AgentSettings, caller: str | None) -> CallProfile:
+        return CallProfile(
             cast=self._engines.cast(agent.id),
             language=agent.language,
             greeting=agent.greeting,

@@ -67,7 +67,7 @@ class Live:
     hang_up: Callable[[Iterable[str]], Awaitable[None]]
 
 
-class Orders:
+class CallApi:
     """The verbs. `check` raises `Unavailable` while no calls are taken."""
 
     def __init__(

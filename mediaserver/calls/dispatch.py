@@ -42,10 +42,10 @@ class Ledger(Protocol):
     async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
         """Extends the leases of everything `node` holds, but for `unheld`."""
 
-    async def wishes(self, node: str) -> list[str]:
+    async def pending_hangups(self, node: str) -> list[str]:
         """The live calls of `node` whose end somebody asked for."""
 
-    async def reap(self) -> Reaped:
+    async def reap_expired(self) -> Reaped:
         """Deals with claims whose lease ran out."""
 
 
@@ -146,7 +146,7 @@ class Dispatch:
         of a lease to renew them."""
         if asyncio.get_running_loop().time() < self._trusts_leases_at:
             return
-        reaped = await self._ledger.reap()
+        reaped = await self._ledger.reap_expired()
         if reaped.requeued or reaped.unknown:
             counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
             log.warning("calls of a lost node reaped", extra=counts)
@@ -155,7 +155,7 @@ class Dispatch:
 
     async def _grant_wishes(self) -> None:
         try:
-            wanted = await self._ledger.wishes(self._node)
+            wanted = await self._ledger.pending_hangups(self._node)
         except StoreError as error:
             self._database_failed(str(error))
             return

@@ -13,7 +13,7 @@ import time
 import uuid
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.active_calls import Switchboard
+from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.journal import Journal
 from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
@@ -77,7 +77,7 @@ class Inbound:
         *,
         endpoint: Endpoint,
         store: Store,
-        switchboard: Switchboard,
+        switchboard: ActiveCalls,
         journal: Journal,
         node: str,
         lease_ms: int,

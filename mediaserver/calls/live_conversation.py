@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Protocol
 
 from mediaserver.calls.analysis import analyse, debriefed, entry_data, turn_data
 from mediaserver.calls.journal import Journal, Write
-from mediaserver.calls.outbound_legs import Lines
+from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.pre_call_tools import Poster, brief
-from mediaserver.engine_pool.pool import Cast
+from mediaserver.engine_pool.pool import AgentEngines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.outbox import new_event_id
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class CallServices:
     """What every live call of a node stands on."""
 
     store: Store
@@ -50,17 +50,17 @@ class Floor:
     http: Poster | None = None  # for tools before a call; without one, none are asked
     public_url: str = ""  # what links to this server begin with
     node_url: str = ""  # where the other nodes reach this one's recordings
-    lines: Lines | None = None  # to people; without them, nobody is handed on
+    lines: OutboundLegs | None = None  # to people; without them, nobody is handed on
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CallProfile:
     """What the agent plays in a call, from its settings. `caller_id` None: the trunk's."""
 
-    cast: Cast
+    cast: AgentEngines
     language: str
     greeting: str
     records: bool
@@ -83,7 +83,7 @@ class LiveConversation(SessionObserver):
     prompt_takes_metadata: ClassVar[bool] = False
     """Whether the model is told the call's metadata: never on the phone."""
 
-    def __init__(self, claim: Claim, part: Part, floor: Floor) -> None:
+    def __init__(self, claim: Claim, part: CallProfile, floor: CallServices) -> None:
         self.claim = claim
         self.transcript: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []

@@ -24,17 +24,17 @@ from sip.endpoint import Endpoint
 from sip.states import CallState
 
 
-class LineRefused(InvalidRequest):
+class DialRefused(InvalidRequest):
     """Nobody is called: the rules are against it. `str()` says why, for the client."""
 
 
-class LinesBusy(LineRefused):
+class LinesBusy(DialRefused):
     """Nobody is called now: as many calls are up as may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A number that may be called, and how. Made by `Lines.route`."""
+    """A number that may be called, and how. Made by `OutboundLegs.route`."""
 
     agent: AgentSettings
     number: str
@@ -44,7 +44,7 @@ class Route:
     company_id: str
 
 
-class Lines:
+class OutboundLegs:
     """Places calls over the trunk of an agent. `room` says how many more calls this node takes."""
 
     def __init__(
@@ -71,10 +71,10 @@ class Lines:
 
     def target(self, agent_id: str, wanted: str) -> str:
         """The number or room that an agent means by `wanted`: a name in its `transfer_targets`, or one of
-        those targets itself. Raises `LineRefused`."""
+        those targets itself. Raises `DialRefused`."""
         target = self._agent(agent_id).reaches(wanted)
         if not target:
-            raise LineRefused("the target is not among the agent's transfer_targets")
+            raise DialRefused("the target is not among the agent's transfer_targets")
         return target
 
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
@@ -85,34 +85,34 @@ class Lines:
         return self.rooms(self._agent(agent_id).company, target.removeprefix(ROOM))
 
     async def route(self, agent_id: str, number: str) -> Route:
-        """How `number` is called for an agent. Raises `LineRefused` where it may not be."""
+        """How `number` is called for an agent. Raises `DialRefused` where it may not be."""
         if number.startswith(ROOM):
-            raise LineRefused("the room is not open on this node")
+            raise DialRefused("the room is not open on this node")
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
         trunk = self._directory.trunk(agent.trunk) if agent.trunk is not None else None
         if company is None or trunk is None:
-            raise LineRefused("No SIP trunk configured for this agent")
+            raise DialRefused("No SIP trunk configured for this agent")
         try:
             number = normalise(number, company.country)
         except InvalidNumber as error:
-            raise LineRefused(str(error)) from None
+            raise DialRefused(str(error)) from None
         if not may_dial(number, company.prefixes):
-            raise LineRefused("Phone number is outside the destinations that your company may call")
+            raise DialRefused("Phone number is outside the destinations that your company may call")
         dial_number = format_for_trunk(number, trunk.number_format)
         if not accepted(dial_number, trunk.accepts):
-            raise LineRefused("Phone number format does not match SIP trunk configuration")
+            raise DialRefused("Phone number format does not match SIP trunk configuration")
         if await self._store.may_not_call(agent.company, number):
-            raise LineRefused("Phone number is on the do-not-call list")
+            raise DialRefused("Phone number is on the do-not-call list")
         return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
 
     async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
         """Places the call; it rings when this returns, or will. It is one of its company's and its trunk's
-        for as long as it lasts. `leg_of`: the call that it takes part in. Raises `LineRefused` (`LinesBusy`:
+        for as long as it lasts. `leg_of`: the call that it takes part in. Raises `DialRefused` (`LinesBusy`:
         for the moment), `SipError`, OSError."""
         trunk = self._endpoint.trunks.get(route.trunk_id)
         if trunk is None:
-            raise LineRefused("the trunk cannot be used")
+            raise DialRefused("the trunk cannot be used")
         if self._room() <= 0:
             raise LinesBusy("this server takes no more calls at the moment")
         leg = await self._place(route, leg_of)
@@ -145,7 +145,7 @@ class Lines:
         except StoreError as error:
             raise LinesBusy("the limits of the company cannot be looked up now") from error
         if verdict.rule is not None:
-            raise (LineRefused if verdict.refused else LinesBusy)(verdict.reason)
+            raise (DialRefused if verdict.refused else LinesBusy)(verdict.reason)
         return leg
 
     def _moved(self, leg: NewLeg, state: CallState) -> None:
@@ -158,5 +158,5 @@ class Lines:
     def _agent(self, agent_id: str) -> AgentSettings:
         agent = self._directory.agent(agent_id)
         if agent is None:
-            raise LineRefused("Agent not found")
+            raise DialRefused("Agent not found")
         return agent

@@ -16,9 +16,9 @@ import logging
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from mediaserver.calls.live_conversation import Floor, LiveConversation, Part
+from mediaserver.calls.live_conversation import CallProfile, CallServices, LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
-from mediaserver.calls.transfer import hand_over, handed_on
+from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.agents.script.steps import fill
@@ -62,7 +62,9 @@ class LiveCall(LiveConversation):
     """One call that this node holds. `dial` or (begun at PLACING) `take` run it; both return when its outcome
     is written."""
 
-    def __init__(self, claim: Claim, part: Part, floor: Floor, *, step: Step = Step.WAITING) -> None:
+    def __init__(
+        self, claim: Claim, part: CallProfile, floor: CallServices, *, step: Step = Step.WAITING
+    ) -> None:
         super().__init__(claim, part, floor)
         self._step = step
         self._reached = CallStatus.DIALING
@@ -204,10 +206,10 @@ class LiveCall(LiveConversation):
 
     async def _talk(self, call: Call) -> None:
         result, error = await self.converse(call)
-        if handed_on(result) and call.state is CallState.ANSWERED and self.floor.lines is not None:
+        if was_transferred(result) and call.state is CallState.ANSWERED and self.floor.lines is not None:
             bridge = Bridge(self.floor.lines.pacer, rate_hz=call.rate_hz)
             bridge.add(call)
-            await hand_over(self, bridge, result)
+            await transfer_call(self, bridge, result)
         await self._end(call)
         result = await self.debrief(result)
         cause = call.cause or HangupCause.NORMAL

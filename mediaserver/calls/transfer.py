@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.outbound_legs import LineRefused, Lines, LinesBusy
-from mediaserver.calls.transfer_bridge import Handed, Handover, Visit
+from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs
+from mediaserver.calls.transfer_bridge import TransferBridge, TransferResult, Visit
 from mediaserver.errors import StoreError
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 EVENT: Final = "call.transferred"
 
 
-def handed_on(result: SessionResult | None) -> bool:
+def was_transferred(result: SessionResult | None) -> bool:
     """Whether the caller is still there, for somebody else."""
     return result is not None and result.reason is EndReason.TRANSFER
 
 
-async def hand_over(live: LiveConversation, bridge: Bridge, result: SessionResult | None) -> None:
+async def transfer_call(live: LiveConversation, bridge: Bridge, result: SessionResult | None) -> None:
     """Puts everybody in `bridge` through to whom the agent named; returns when that is over. Nothing where it
     named nobody. Never raises."""
     lines = live.floor.lines
-    if result is None or not handed_on(result) or lines is None or live.stopped:
+    if result is None or not was_transferred(result) or lines is None or live.stopped:
         return
     try:
         await _Transfer(live, lines, result).run(bridge)
@@ -47,7 +47,7 @@ async def hand_over(live: LiveConversation, bridge: Bridge, result: SessionResul
 class _Transfer:
     """One attempt to put one caller through."""
 
-    def __init__(self, live: LiveConversation, lines: Lines, result: SessionResult) -> None:
+    def __init__(self, live: LiveConversation, lines: OutboundLegs, result: SessionResult) -> None:
         self._live = live
         self._lines = lines
         self._result = result
@@ -66,23 +66,23 @@ class _Transfer:
         agent_id = self._live.claim.agent_id
         try:
             return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
-        except LineRefused:
+        except DialRefused:
             return None  # said when it is dialled
 
-    async def _visit(self, bridge: Bridge, people: Bridge) -> Handed:
+    async def _visit(self, bridge: Bridge, people: Bridge) -> TransferResult:
         """The callers come to a room, whose own recording has them."""
         visit = Visit(bridge, people)
         self._live.transfer = visit
         self._told = True
-        self._live.tell(EVENT, self._data(Handed("answered", ring_ms=0)))
+        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
         try:
             return await visit.run()
         finally:
             self._live.transfer = None
 
-    async def _call(self, bridge: Bridge) -> Handed:
+    async def _call(self, bridge: Bridge) -> TransferResult:
         recording = await self._go_on_recording(bridge.rate_hz)
-        handover = Handover(bridge, reach=self._reach, regret=self._regret, recording=recording)
+        handover = TransferBridge(bridge, reach=self._reach, regret=self._regret, recording=recording)
         handover.on_answer = self._answered
         self._live.transfer = handover
         if self._live.stopped:
@@ -105,9 +105,9 @@ class _Transfer:
     def _answered(self, call: Call) -> None:
         self._told = True
         self._live.handed_to(call, asyncio.get_running_loop().time())
-        self._live.tell(EVENT, self._data(Handed("answered", ring_ms=0)))
+        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
 
-    def _data(self, handed: Handed) -> dict[str, Any]:
+    def _data(self, handed: TransferResult) -> dict[str, Any]:
         data = {"target": self._result.transfer_target, "outcome": handed.outcome}
         return data | ({"reason": handed.reason} if handed.reason else {})
 

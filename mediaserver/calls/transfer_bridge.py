@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from mediaserver.calls.outbound_legs import LineRefused
+from mediaserver.calls.outbound_legs import DialRefused
 from pipeline.audio import Pcm, frame_samples
 from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge, mixed
@@ -43,7 +43,7 @@ MAX_TALK_S: Final = 4 * 3600.0
 REGRET_LIMIT_S: Final = 30.0
 
 Reach = Callable[[], Awaitable[Call]]
-"""Places the call to the person. Raises `LineRefused`, `SipError`, OSError."""
+"""Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
 
 Regret = Callable[[int], Awaitable[Pcm]]
 """What the caller hears if nobody is reached, at a rate in Hz. Never raises."""
@@ -63,7 +63,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class TransferResult:
     """What came of it. `outcome`: "answered", "abandoned" (the caller hung up first), or why nobody was
     reached: a cause of the API such as "busy", "no_answer", "refused"."""
 
@@ -105,7 +105,7 @@ class RingBack:
             wake()
 
 
-class Handover:
+class TransferBridge:
     """One caller (everybody in `bridge`) handed to one person. `run` it once; also the `LegListener` of the
     bridge, and the `PlayoutListener` of the words of regret."""
 
@@ -123,7 +123,7 @@ class Handover:
         self.on_answer: Callable[[Call], None] | None = None
         """Told when the person has answered."""
 
-    async def run(self) -> Handed:
+    async def run(self) -> TransferResult:
         """Returns when it is over; the callers' legs are still there, unless they left."""
         bridge, began = self._bridge, self._loop.time()
         tap = self._recording.agent if self._recording is not None else None
@@ -143,7 +143,7 @@ class Handover:
         """Ends it from outside."""
         self._end("server")
 
-    async def _run(self, began: float) -> Handed:
+    async def _run(self, began: float) -> TransferResult:
         words = asyncio.create_task(self._words())
         reaching = asyncio.create_task(self._try())
         over = asyncio.create_task(self._over.wait())
@@ -152,12 +152,12 @@ class Handover:
             ring_ms = round((self._loop.time() - began) * 1000)
             if not reaching.done():
                 await self._abandon(reaching)
-                return Handed("abandoned", ring_ms, ended_by=self._ended_by)
+                return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
             failure = reaching.result()
             if failure is None:
                 return await self._talk(ring_ms)
             await self._say(await words)
-            return Handed(failure[0], ring_ms, ended_by=self._ended_by or "server", reason=failure[1])
+            return TransferResult(failure[0], ring_ms, ended_by=self._ended_by or "server", reason=failure[1])
         finally:
             for task in (over, words):
                 task.cancel()
@@ -173,7 +173,7 @@ class Handover:
             if self._over.is_set():
                 await call.hang_up()
             await call.answered()
-        except LineRefused as refused:
+        except DialRefused as refused:
             return "refused", str(refused)
         except CallFailed as failed:
             return failed.cause.value, str(failed)
@@ -193,10 +193,10 @@ class Handover:
         _leftovers.add(task)
         task.add_done_callback(_leftovers.discard)
 
-    async def _talk(self, ring_ms: int) -> Handed:
+    async def _talk(self, ring_ms: int) -> TransferResult:
         call, began = self._call, self._loop.time()
         if call is None or self._over.is_set():
-            return Handed("abandoned", ring_ms, ended_by=self._ended_by)
+            return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
         self._step = Step.TALKING
         self._bridge.attach(self, None)
         self._bridge.tap = self._record
@@ -209,7 +209,7 @@ class Handover:
                 await self._over.wait()
         except TimeoutError:
             self._ended_by = "server"
-        return Handed("answered", ring_ms, round((self._loop.time() - began) * 1000), self._ended_by)
+        return TransferResult("answered", ring_ms, round((self._loop.time() - began) * 1000), self._ended_by)
 
     async def _say(self, words: Pcm) -> None:
         if self._over.is_set():
@@ -302,7 +302,7 @@ class Visit:
         self._over = asyncio.Event()
         self._ended_by = ""
 
-    async def run(self) -> Handed:
+    async def run(self) -> TransferResult:
         """Returns when it is over."""
         bridge, loop = self._bridge, asyncio.get_running_loop()
         began = loop.time()
@@ -318,7 +318,7 @@ class Visit:
             bridge.on_left = None
             self._people.remove(bridge)
             bridge.attach(None, None)
-        return Handed("answered", 0, round((loop.time() - began) * 1000), self._ended_by)
+        return TransferResult("answered", 0, round((loop.time() - began) * 1000), self._ended_by)
 
     def stop(self) -> None:
         """Ends it from outside."""

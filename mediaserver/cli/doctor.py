@@ -40,7 +40,7 @@ from pipeline.audio import kernels
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
 
 MODEL_ANSWER_S = 30.0
@@ -87,7 +87,7 @@ def confinement_finding() -> Finding:
 async def engine_findings(settings: Settings) -> list[Finding]:
     """The engines of every agent, really started."""
     findings = []
-    reach = Reach(str(network) for network in settings.server.allow_networks)
+    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
     chooser = Choosing(places(Path(settings.server.data_dir)))
     for agent in settings.agents:
         engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
@@ -111,7 +111,7 @@ async def engine_findings(settings: Settings) -> list[Finding]:
     return findings
 
 
-async def _model_away(agent: AgentSettings, reach: Reach) -> list[str]:
+async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
     """Why the agent's language models do not answer, those that do not."""
     if agent.llm is None:
         return []

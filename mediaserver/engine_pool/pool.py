@@ -22,25 +22,25 @@ from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.call_progress.answer_detection import TALK_TO_ALL, LineSettings
-from pipeline.endpointing.detector import TurnJudge
-from pipeline.endpointing.scorer import BuiltInScorer
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.smart_turn import load as load_turn_model
 from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.latency import DecoderWaits
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.session.prompts import Phrases
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
-from pipeline.stt.fallback import FallbackEars, GuardedEars
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
 
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 """A model that is not loaded after this will not be: the server says so instead of waiting."""
 
-BUILT_IN: Final = TurnJudge()
+BUILT_IN: Final = EndOfTurnDetector()
 """Judges the ends of turns where nobody chose another."""
 
 Load = Callable[[str, str, Mapping[str, Any]], Any]
@@ -65,17 +65,17 @@ class Startable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Cast:
+class AgentEngines:
     """An agent ready to take calls. `uses`: the identities of its engines."""
 
     agent: Agent
-    stt: FallbackEars
+    stt: FallbackRecognizer
     tts: TextToSpeech
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
     session: SessionSettings
     line: LineSettings = TALK_TO_ALL
-    judge: TurnJudge = BUILT_IN
+    judge: EndOfTurnDetector = BUILT_IN
     uses: frozenset[str] = frozenset()
 
 
@@ -91,21 +91,21 @@ class Engines:
         *,
         others: Mapping[str, Sequence[EngineChoice]] = MappingProxyType({}),
         load: Load = registry.load,
-        reach: Reach | None = None,
+        reach: EgressPolicy | None = None,
         chooser: Chooser | None = None,
     ) -> None:
         self._written = self._choices = tuple(choices)
         self._others = {name: tuple(chain) for name, chain in others.items()}
         self._load = load
-        self._reach = reach or Reach()
+        self._reach = reach or EgressPolicy()
         self._auto = AutoEngines(chooser)
         self._running: dict[str, Startable] = {}
         self._missing: dict[str, str] = {}
         self._guards: dict[tuple[str, Purpose], Guard] = {}
-        self._ears: dict[tuple[str, ...], FallbackEars] = {}
-        self._judges: dict[str, TurnJudge] = {}
-        self._casts: dict[str, Cast] = {}
-        self._in_use: WeakSet[Cast] = WeakSet()
+        self._ears: dict[tuple[str, ...], FallbackRecognizer] = {}
+        self._judges: dict[str, EndOfTurnDetector] = {}
+        self._casts: dict[str, AgentEngines] = {}
+        self._in_use: WeakSet[AgentEngines] = WeakSet()
         self._changing = asyncio.Lock()
         self.started = False
 
@@ -185,7 +185,7 @@ class Engines:
         await asyncio.gather(*(guard.close() for guard in self._guards.values()))
         await asyncio.gather(*(_close(each) for each in running.values()))
 
-    def cast(self, agent_id: str) -> Cast:
+    def cast(self, agent_id: str) -> AgentEngines:
         """What `agent_id` takes calls with. Raises `EngineMissing` with the reason where it cannot."""
         if agent_id in self._casts:
             return self._casts[agent_id]
@@ -194,10 +194,10 @@ class Engines:
             raise EngineMissing("the agent is not configured on this node")
         raise EngineMissing(self._reason(choice) or "still starting")
 
-    def ears(self, chain: Sequence[EngineChoice]) -> FallbackEars:
+    def ears(self, chain: Sequence[EngineChoice]) -> FallbackRecognizer:
         """The recognisers of `chain` that run, for files: nobody waits on a line, so none is given up for
         being slow. Raises `EngineMissing` with the reason where the first of them does not run."""
-        return FallbackEars(self._guarded_ears(self._files(chain), Purpose.FILES))
+        return FallbackRecognizer(self._guarded_ears(self._files(chain), Purpose.FILES))
 
     def voices(self, chain: Sequence[EngineChoice]) -> list[GuardedVoice]:
         """The voices of `chain` that run, for files. Raises as `ears` does."""
@@ -275,7 +275,7 @@ class Engines:
     async def _start(self, choice: EngineChoice) -> None:
         engine: Startable | None = None
         try:
-            with reaching(self._reach):
+            with egress_policy(self._reach):
                 engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
             async with asyncio.timeout(START_TIMEOUT_S):
                 await engine.start()
@@ -312,7 +312,7 @@ class Engines:
         judge = await self._judge(choice)
         if judge is None:
             return
-        made = Cast(
+        made = AgentEngines(
             agent=cast(Agent, mind),
             stt=ears,
             tts=voices[0],
@@ -326,31 +326,31 @@ class Engines:
         self._in_use.add(made)
         self._casts[choice.agent_id] = made
 
-    async def _judge(self, choice: AgentChoice) -> TurnJudge | None:
+    async def _judge(self, choice: AgentChoice) -> EndOfTurnDetector | None:
         """Who judges the ends of turns; None where the agent's model is missing, and the agent with it."""
         path = choice.turn_model
         try:
             if path not in self._judges:
-                built_in = BuiltInScorer(await asyncio.to_thread(sentence_ends))
+                built_in = BuiltInDetector(await asyncio.to_thread(sentence_ends))
                 model = await asyncio.to_thread(load_turn_model, path) if path else None
-                self._judges[path] = TurnJudge(model, built_in=built_in)
+                self._judges[path] = EndOfTurnDetector(model, built_in=built_in)
             return self._judges[path]
         except EngineMissing as error:
             self._missing[choice.agent_id] = str(error)
             self._casts.pop(choice.agent_id, None)
             return None
 
-    def _hearing(self, choice: AgentChoice) -> FallbackEars:
+    def _hearing(self, choice: AgentChoice) -> FallbackRecognizer:
         """The recognisers of an agent that run; agents with the same ones share them."""
         there = self._there((choice.stt, *choice.stt_fallback))
         names = tuple(each.identity for each in there)
         if names not in self._ears:
-            self._ears[names] = FallbackEars(self._guarded_ears(there, Purpose.CALLS))
+            self._ears[names] = FallbackRecognizer(self._guarded_ears(there, Purpose.CALLS))
         return self._ears[names]
 
-    def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedEars]:
+    def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
         return [
-            GuardedEars(cast(SpeechToText, self._running[each.identity]), self._guard(each, purpose))
+            GuardedRecognizer(cast(SpeechToText, self._running[each.identity]), self._guard(each, purpose))
             for each in there
         ]
 

@@ -324,12 +324,12 @@ def renew(tx: Tx, *, node: str, ttl_ms: int, unheld: frozenset[str]) -> list[Ren
     ]
 
 
-def wishes(tx: Tx, *, node: str) -> list[str]:
+def pending_hangups(tx: Tx, *, node: str) -> list[str]:
     """See `Store.wishes`."""
     return [row["id"] for row in tx.rows(_WISHES, node=node)]
 
 
-def reap(tx: Tx) -> Reaped:
+def reap_expired(tx: Tx) -> Reaped:
     """See `Store.reap`."""
     # Whether a claim was armed is not known while the database may have forgotten it.
     expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []

@@ -8,8 +8,8 @@ from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
 from mediaserver.errors import ScopeMissing, TooMany
 from mediaserver.queue.records import NewWebRoom
-from mediaserver.rooms.open_room import Invitation
-from mediaserver.rooms.registry import NO_WEB_CALLS, UNKNOWN_AGENT, Lobby
+from mediaserver.rooms.open_room import JoinGrant
+from mediaserver.rooms.registry import NO_WEB_CALLS, UNKNOWN_AGENT, RoomRegistry
 from mediaserver.rooms.tokens import LIFETIME_S
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.store.store import Store
@@ -18,12 +18,12 @@ from mediaserver.store.store import Store
 class WebCalls:
     """Opens rooms. `lobby` gives the node's rooms, and raises `NotConfigured` where it has none."""
 
-    def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], Lobby]) -> None:
+    def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], RoomRegistry]) -> None:
         self._directory = directory
         self._store = store
         self._lobby = lobby
 
-    async def connect(self, access: Access, request: WebCallRequest) -> Invitation:
+    async def connect(self, access: Access, request: WebCallRequest) -> JoinGrant:
         """A room with its agent, and the token for one participant, both written down. Raises `ScopeMissing`,
         `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
         company_id = access.company_id

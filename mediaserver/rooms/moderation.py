@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from mediaserver.calls.outbound_legs import Lines, LinesBusy
+from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
 from mediaserver.errors import NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.registry import Lobby
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.rooms.sip_participant import call_in
 from sip.errors import SipError
 
 UNKNOWN_PARTICIPANT = "Participant not found"
 
 
-class Desk:
+class Moderation:
     """The verbs, on the rooms of `lobby`."""
 
-    def __init__(self, lobby: Lobby, lines: Lines | None) -> None:
+    def __init__(self, lobby: RoomRegistry, lines: OutboundLegs | None) -> None:
         self._lobby = lobby
         self._lines = lines
 
@@ -47,6 +47,6 @@ class Desk:
         if sid in opened.guests:
             await opened.guests[sid].gone()
         elif sid in opened.persons:
-            await self._lobby.put_out(opened, opened.persons[sid])
+            await self._lobby.remove_participant(opened, opened.persons[sid])
         else:
             raise NotFound(UNKNOWN_PARTICIPANT)

@@ -6,20 +6,20 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 
-from mediaserver.calls.live_conversation import Floor, Part
+from mediaserver.calls.live_conversation import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.participant_leg import Person
+from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import LeaveReason, Room
-from mediaserver.rooms.sip_participant import Guest
+from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge
 
 
 @dataclass(frozen=True, slots=True)
-class Invitation:
+class JoinGrant:
     """What a client needs to join: the answer of `web-calls/connect`."""
 
     server_url: str
@@ -36,8 +36,8 @@ class OpenRoom:
     company_id: str
     request: WebCallRequest
     bridge: Bridge
-    persons: dict[str, Person] = field(default_factory=dict)  # by participant sid
-    guests: dict[str, Guest] = field(default_factory=dict)  # by participant sid
+    persons: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
+    guests: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class OpenRoom:
         if changes:
             self.room.speaking(changes, now)
 
-    async def put_out(self, reason: LeaveReason, now: float) -> None:
+    async def remove_participant(self, reason: LeaveReason, now: float) -> None:
         """Ends the room for everybody who is in it."""
         self.room.close(reason, now)
         persons, self.persons = list(self.persons.values()), {}
@@ -82,7 +82,7 @@ class OpenRoom:
             metadata=request.metadata,
         )
 
-    def conversation(self, claim: Claim, part: Part, floor: Floor) -> WebCall:
+    def conversation(self, claim: Claim, part: CallProfile, floor: CallServices) -> WebCall:
         """The agent's conversation with whoever is here."""
         call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
         call.speaking = self.speaking
@@ -99,5 +99,5 @@ class Entry:
     """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
 
     room: Room
-    person: Person
-    evicted: Person | None = None
+    person: ParticipantLeg
+    evicted: ParticipantLeg | None = None

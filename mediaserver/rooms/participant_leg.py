@@ -31,7 +31,7 @@ class LegState(Enum):
     ENDED = auto()
 
 
-class Person:
+class ParticipantLeg:
     """The connection behind a participant.
 
     `stream` and `track`: what the agent's audio is called in our descriptions (LiveKit: "PA_x|TR_y", "TR_y").

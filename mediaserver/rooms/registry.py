@@ -20,19 +20,19 @@ from typing import Any
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import Floor, Part
-from mediaserver.calls.outbound_legs import Lines
+from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.active_speakers import LOOK_S
 from mediaserver.rooms.errors import RoomClosed, RoomFull
-from mediaserver.rooms.open_room import Entry, Invitation, OpenRoom
+from mediaserver.rooms.open_room import Entry, JoinGrant, OpenRoom
 from mediaserver.rooms.participant import Kind, Participant
-from mediaserver.rooms.participant_leg import LegState, Person
+from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
 from mediaserver.rooms.room import LeaveReason, Room, RoomState
-from mediaserver.rooms.sip_participant import Guest
+from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.vacancy import give_place_back, hold_place
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from mediaserver.rooms.webrtc.opus import RATE_HZ
@@ -41,7 +41,7 @@ from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ UNKNOWN_ROOM = "Room not found"
 NO_WEB_CALLS = "Web Calls API is not enabled"
 
 
-class Lobby:
+class RoomRegistry:
     """The rooms of this node."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Lobby:
         directory: Directory,
         *,
         engines: Engines,
-        floor: Floor,
+        floor: CallServices,
         port: MediaPort,
         pacer: Pacer,
         node: str,
@@ -101,7 +101,7 @@ class Lobby:
     def __contains__(self, name: str) -> bool:
         return name in self._rooms
 
-    def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
+    def invite(self, company_id: str, request: WebCallRequest) -> JoinGrant:
         """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
         `Unavailable`."""
         self.check_open()
@@ -114,7 +114,7 @@ class Lobby:
         self._loop.call_later(request.join_within_s + 1, self._expire, room.name)
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
-        return Invitation(self.server_url(), room.name, self.mint(grant), identity)
+        return JoinGrant(self.server_url(), room.name, self.mint(grant), identity)
 
     async def withdraw(self, token: str) -> None:
         """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
@@ -161,7 +161,7 @@ class Lobby:
         room = opened.room
         track = room.agent_track.sid
         stream = f"{room.agent.sid}|{track}"
-        person = Person(participant, self._port, self._pacer, stream=stream, track=track)
+        person = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
         before = room.join(participant, self._loop.time())
         evicted = opened.persons.pop(before.sid, None) if before is not None else None
         opened.persons[participant.sid] = person
@@ -210,22 +210,22 @@ class Lobby:
             raise Unavailable("The server is draining")
         self._floor.check()
 
-    async def put_out(self, opened: OpenRoom, person: Person) -> None:
+    async def remove_participant(self, opened: OpenRoom, person: ParticipantLeg) -> None:
         """Somebody has to leave; returns when they are gone."""
         await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
 
-    def arrived(self, opened: OpenRoom, guest: Guest) -> None:
+    def arrived(self, opened: OpenRoom, guest: SipParticipant) -> None:
         """A telephone has answered."""
         opened.bridge.add(guest.call)
         self._begin(opened)
 
-    def departed(self, opened: OpenRoom, guest: Guest) -> None:
+    def departed(self, opened: OpenRoom, guest: SipParticipant) -> None:
         """A telephone is gone."""
         if opened.guests.pop(guest.participant.sid, None) is not None:
             self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
 
     @property
-    def lines(self) -> Lines | None:
+    def lines(self) -> OutboundLegs | None:
         """Calls to people, where there are any."""
         return self._floor.lines
 
@@ -257,7 +257,7 @@ class Lobby:
 
     # A room's life ------------------------------------------------------------------------------------------
 
-    def _media(self, opened: OpenRoom, person: Person, up: bool, now: float, resumable: bool) -> None:
+    def _media(self, opened: OpenRoom, person: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
         if person.participant.sid not in opened.persons:
             return
         if not up:
@@ -288,13 +288,13 @@ class Lobby:
             log.exception("web call failed", extra={"call_id": opened.room.name})
         opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
-        await opened.put_out(LeaveReason.ROOM_CLOSED, self._loop.time())
+        await opened.remove_participant(LeaveReason.ROOM_CLOSED, self._loop.time())
 
     async def _start(self, opened: OpenRoom) -> WebCall:
         agent = self._directory.agent(opened.request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
-        part = Part(
+        part = CallProfile(
             cast=self._engines.cast(agent.id),
             language=agent.language,
             greeting=agent.greeting,
@@ -307,7 +307,7 @@ class Lobby:
         return opened.conversation(claim, part, floor)
 
     async def _leave(
-        self, opened: OpenRoom, person: Person, reason: LeaveReason, *, returns: bool = False
+        self, opened: OpenRoom, person: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
     ) -> None:
         if opened.persons.pop(person.participant.sid, None) is None:
             return
@@ -336,14 +336,14 @@ class Lobby:
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
             give_place_back(self._floor, opened)
-        await opened.put_out(reason, self._loop.time())
+        await opened.remove_participant(reason, self._loop.time())
 
     def _expire(self, name: str) -> None:
         opened = self._rooms.get(name)
         if opened is not None and opened.room.expired(self._loop.time()):
             self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
 
-    def _check_connected(self, opened: OpenRoom, person: Person) -> None:
+    def _check_connected(self, opened: OpenRoom, person: ParticipantLeg) -> None:
         if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
             self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
 
@@ -359,7 +359,7 @@ class Lobby:
 
 
 def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
-    """The name of the agent that is asked for. Raises what `Lobby.invite` does."""
+    """The name of the agent that is asked for. Raises what `RoomRegistry.invite` does."""
     company = directory.company(company_id)
     if company is None or not company.web_calls:
         raise ScopeMissing(NO_WEB_CALLS)
@@ -375,8 +375,8 @@ def _agent_name(directory: Directory, engines: Engines, company_id: str, request
 
 
 def open_lobby(
-    directory: Directory, *, engines: Engines, floor: Floor, pacer: Pacer, node: str
-) -> Lobby | None:
+    directory: Directory, *, engines: Engines, floor: CallServices, pacer: Pacer, node: str
+) -> RoomRegistry | None:
     """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
     rooms = directory.rooms
     if rooms.api_secret is None:
@@ -385,7 +385,7 @@ def open_lobby(
         split_ports(rooms.udp_ports),
         addresses=rooms.addresses,
         public_address=rooms.public_address,
-        reach=Reach(str(network) for network in directory.server.allow_networks),
+        reach=EgressPolicy(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
-    return Lobby(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)
+    return RoomRegistry(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from mediaserver.calls.outbound_legs import Lines, Route
+from mediaserver.calls.outbound_legs import OutboundLegs, Route
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.room import LeaveReason, Room
@@ -36,15 +36,15 @@ def phone_participant(number: str, *, name: str = "", status: str = "dialing") -
     return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
 
 
-class Guest:
+class SipParticipant:
     """One telephone called into one room. `on_arrival` when it has answered, `on_leaving` when it is gone,
     answered or not; each at most once."""
 
     def __init__(self, room: Room, participant: Participant, call: Call) -> None:
         self.participant = participant
         self.call = call
-        self.on_arrival: Callable[[Guest], None] | None = None
-        self.on_leaving: Callable[[Guest], None] | None = None
+        self.on_arrival: Callable[[SipParticipant], None] | None = None
+        self.on_leaving: Callable[[SipParticipant], None] | None = None
         self._room = room
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class Guest:
             self._room.describe(self.participant, now, attributes={STATUS: _SHOWN.get(state, "")})
 
 
-async def call_in(room: Room, lines: Lines, route: Route, *, name: str) -> Guest:
+async def call_in(room: Room, lines: OutboundLegs, route: Route, *, name: str) -> SipParticipant:
     """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `LineRefused`,
     `SipError`, OSError, `RoomClosed`, `RoomFull`."""
     participant = phone_participant(route.number, name=name)
@@ -87,4 +87,4 @@ async def call_in(room: Room, lines: Lines, route: Route, *, name: str) -> Guest
     except RoomError:
         await call.hang_up()
         raise
-    return Guest(room, participant, call)
+    return SipParticipant(room, participant, call)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from mediaserver.calls.live_conversation import Floor, LiveConversation, Part
+from mediaserver.calls.live_conversation import CallProfile, CallServices, LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
-from mediaserver.calls.transfer import hand_over
+from mediaserver.calls.transfer import transfer_call
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.participant import AGENT_STATE, Participant
@@ -70,7 +70,9 @@ class WebCall(LiveConversation):
 
     prompt_takes_metadata = True
 
-    def __init__(self, claim: Claim, part: Part, floor: Floor, *, room: Room, bridge: Bridge) -> None:
+    def __init__(
+        self, claim: Claim, part: CallProfile, floor: CallServices, *, room: Room, bridge: Bridge
+    ) -> None:
         super().__init__(claim, part, floor)
         self._room = room
         self._bridge = bridge
@@ -99,7 +101,7 @@ class WebCall(LiveConversation):
         self._room.on_text = self._written
         result, error = await self.converse(self._bridge)
         self._room.on_text = None
-        await hand_over(self, self._bridge, result)
+        await transfer_call(self, self._bridge, result)
         await self._bridge.hang_up()
         result = await self.debrief(result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"

@@ -18,7 +18,7 @@ from pipeline.audio.levels import Audibility
 from pipeline.audio.resample import Resampler
 from pipeline.engines.aio import closing, refuse
 from pipeline.engines.guard import GuardedVoice
-from pipeline.errors import EngineError, EngineMissing, EngineResting, EngineSilent, passes
+from pipeline.errors import EngineCircuitOpen, EngineError, EngineMissing, EngineSilent, passes
 from pipeline.speech import SpeechChunk
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _attempts(voices: Sequence[GuardedVoice], failures: Sequence[EngineError]) -
 def _refusal(failures: Sequence[EngineError]) -> SpeechFailed | InvalidRequest:
     """What the client is told when no voice could say it: whose fault it is."""
     for error in failures:
-        if error.retryable or isinstance(error, EngineResting | EngineSilent):
+        if error.retryable or isinstance(error, EngineCircuitOpen | EngineSilent):
             return SpeechFailed("Speech synthesis failed")
     if isinstance(failures[0], EngineMissing):
         return InvalidRequest(f"This voice cannot say it: {failures[0]}")

@@ -251,13 +251,13 @@ class Store(Queue, Managed, History):
         database's answer was lost. They run out."""
         return await self._db.write(partial(ledger.renew, node=node, ttl_ms=ttl_ms, unheld=unheld))
 
-    async def wishes(self, node: str) -> list[str]:
+    async def pending_hangups(self, node: str) -> list[str]:
         """The live calls of `node` whose end somebody asked for."""
-        return await self._db.read(partial(ledger.wishes, node=node))
+        return await self._db.read(partial(ledger.pending_hangups, node=node))
 
-    async def reap(self) -> Reaped:
+    async def reap_expired(self) -> Reaped:
         """Deals with expired leases: never armed, back to the queue; armed, UNKNOWN for ever. Renew first."""
-        reaped = await self._db.write(ledger.reap)
+        reaped = await self._db.write(ledger.reap_expired)
         self._filled(queue=bool(reaped.requeued))
         return reaped
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from pipeline.endpointing.policy import EndOfTurnScorer, TurnEvidence
-from pipeline.endpointing.scorer import BuiltInScorer, by_words, unfinished
+from pipeline.endpointing.scorer import BuiltInDetector, by_words, unfinished
 from pipeline.errors import EngineError, contained
 
 DEADLINE_S: Final = 0.1
@@ -17,7 +17,7 @@ DEADLINE_S: Final = 0.1
 log = logging.getLogger(__name__)
 
 
-class TurnJudge:
+class EndOfTurnDetector:
     """Shared by the calls of an agent. `model` runs in `executor`; words that settle the question (digits
     that are still missing, a complete answer) are not put to it, since it hears only the voice, and nothing
     is where nobody can tell whose voice it is."""
@@ -28,13 +28,13 @@ class TurnJudge:
         executor: Executor | None = None,
         *,
         deadline_s: float = DEADLINE_S,
-        built_in: BuiltInScorer | None = None,
+        built_in: BuiltInDetector | None = None,
     ) -> None:
         self.late = 0  # answers that the built-in judge had to give instead
         self._model = model
         self._executor = executor
         self._deadline_s = deadline_s
-        self._built_in = built_in or BuiltInScorer()
+        self._built_in = built_in or BuiltInDetector()
 
     async def p_eot(self, evidence: TurnEvidence) -> float:
         """From 0 (more comes) to 1 (done), at the latest after the deadline. Never raises."""

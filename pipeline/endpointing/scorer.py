@@ -41,7 +41,7 @@ _WORD: Final = re.compile(r"[\w']+")
 _ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
 
 
-class BuiltInScorer:
+class BuiltInDetector:
     """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language. `ends`: see
     `pipeline.endpointing.sentence_model`; without it English is judged like Arabic, by the lists alone."""
 

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
 from pipeline.errors import (
     EngineBusy,
+    EngineCircuitOpen,
     EngineEndless,
     EngineError,
     EngineRefused,
-    EngineResting,
     EngineTimeout,
     contained,
     kind_of,
@@ -203,11 +203,11 @@ class GuardedVoice:
         await self.engine.close()
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """As the engine's own, and no longer than `longest_s`. Raises `EngineResting` at once while the
+        """As the engine's own, and no longer than `longest_s`. Raises `EngineCircuitOpen` at once while the
         engine is left alone."""
         guard = self._guard
         if not guard.admits(always=self._last):
-            raise EngineResting(f"{guard.name} is left alone after it failed")
+            raise EngineCircuitOpen(f"{guard.name} is left alone after it failed")
         waiting_since: float | None = _now()
         begun = False
         try:

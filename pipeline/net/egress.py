@@ -3,8 +3,8 @@ whoever is at its other end.
 
 A URL may point at this machine, at the network around it or at a cloud's metadata service, by number, by a
 name that resolves there, or by a name that resolves elsewhere when it is checked and there when it is used
-(DNS rebinding). HTTP clients and the phone (`sip.egress`) therefore ask `Reach` about the very address that a
-socket is about to be connected to, or a datagram to be sent to.
+(DNS rebinding). HTTP clients and the phone (`sip.egress`) therefore ask `EgressPolicy` about the very address
+that a socket is about to be connected to, or a datagram to be sent to.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class AddressRefused(OSError):
     """Raised in the place of a socket: aiohttp passes it on as the reason of its own error."""
 
 
-class Reach:
+class EgressPolicy:
     """Which addresses may be connected to: public ones, and those in `allow_networks`."""
 
     def __init__(self, allow_networks: Iterable[str] = ()) -> None:
         self._allowed: tuple[IpNetwork, ...] = tuple(ipaddress.ip_network(text) for text in allow_networks)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reach) and self._allowed == other._allowed
+        return isinstance(other, EgressPolicy) and self._allowed == other._allowed
 
     def __hash__(self) -> int:
         return hash(self._allowed)
@@ -93,7 +93,7 @@ def _meanings(address: IpAddress) -> list[IpAddress]:
     return [address]
 
 
-def was_refused(error: BaseException) -> bool:
+def is_egress_denied(error: BaseException) -> bool:
     """Whether an address was refused anywhere down the chain of causes."""
     cause: BaseException | None = error
     while cause is not None:
@@ -103,16 +103,16 @@ def was_refused(error: BaseException) -> bool:
     return False
 
 
-_REACH: ContextVar[Reach | None] = ContextVar("reach", default=None)
+_REACH: ContextVar[EgressPolicy | None] = ContextVar("reach", default=None)
 
 
-def current() -> Reach:
-    """What engines made now may connect to: what `reaching` says, else public addresses only."""
-    return _REACH.get() or Reach()
+def current() -> EgressPolicy:
+    """What engines made now may connect to: what `egress_policy` says, else public addresses only."""
+    return _REACH.get() or EgressPolicy()
 
 
 @contextmanager
-def reaching(reach: Reach) -> Iterator[None]:
+def egress_policy(reach: EgressPolicy) -> Iterator[None]:
     """Engines made inside connect to what `reach` allows, for as long as they live."""
     token = _REACH.set(reach)
     try:
@@ -125,7 +125,7 @@ AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
 """As `socket.getaddrinfo` gives it."""
 
 
-def sockets_within(reach: Reach) -> Callable[[AddressInfo], socket.socket]:
+def sockets_within(reach: EgressPolicy) -> Callable[[AddressInfo], socket.socket]:
     """The `socket_factory` of an aiohttp connector: a socket for an address, or `AddressRefused`."""
 
     def checked(info: AddressInfo) -> socket.socket:

@@ -48,7 +48,7 @@ class ToolClient:
                     await _limited(answer, is_whole),
                 )
         except aiohttp.ClientConnectorError as error:
-            if egress.was_refused(error):
+            if egress.is_egress_denied(error):
                 raise EngineError(
                     "the address is not one that this server connects to", retryable=False
                 ) from error

@@ -74,7 +74,7 @@ class ModelEndpoint:
         *,
         api_key: str = "",
         timeout_s: float = 10.0,
-        allowed: egress.Reach | None = None,
+        allowed: egress.EgressPolicy | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
@@ -230,7 +230,7 @@ class ModelEndpoint:
         except TimeoutError:
             raise EngineTimeout(f"{self.host} did not answer in time") from None
         except aiohttp.ClientConnectorError as error:
-            if egress.was_refused(error):
+            if egress.is_egress_denied(error):
                 text = f"{self.host}: not an address that this server connects to"
                 raise EngineError(text, retryable=False) from error
             raise EngineError(f"cannot connect to {self.host}", retryable=True) from error

@@ -16,12 +16,12 @@ from pipeline.media.utterance import Utterance
 from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason
 from pipeline.session.dead_air import SILENT_AGENT
-from pipeline.session.parts import Cast
+from pipeline.session.parts import SessionParts
 from pipeline.session.prompts import Phrase
-from pipeline.session.recognition import Hearing
+from pipeline.session.recognition import Recognition
 from pipeline.session.reply import Reply
-from pipeline.session.synthesis import Voice
-from pipeline.session.turn_log import Minutes
+from pipeline.session.synthesis import Synthesis
+from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
@@ -32,7 +32,7 @@ _LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
 """Whose fault it is that the caller waits for this."""
 
 
-class Floor(Protocol):
+class TurnOwner(Protocol):
     """Whom the agent's side tells what came of its actions; the dialogue is it."""
 
     def receive(self, event: Event, now: float) -> None:
@@ -51,14 +51,20 @@ class Floor(Protocol):
         """Why the caller hears nothing, should they hear nothing."""
 
 
-class Answering:
+class AgentTurns:
     """Carries out what turn-taking wants of the agent, and tells it what comes of that; the `Stage` of the
     replies. `floor_turn`: whose words are in the playout. `expected`: what the next answer may be."""
 
     def __init__(
-        self, cast: Cast, hearing: Hearing, minutes: Minutes, *, playout: Playout, settings: SessionSettings,
-        floor: Floor,
-    ) -> None:  # fmt: skip
+        self,
+        cast: SessionParts,
+        hearing: Recognition,
+        minutes: TurnLog,
+        *,
+        playout: Playout,
+        settings: SessionSettings,
+        floor: TurnOwner,
+    ) -> None:
         self.floor_turn = 0
         self.expected: Expected | None = None
         self.disposition = self.target = ""
@@ -72,7 +78,7 @@ class Answering:
         self._floor = floor
         self._opening_ms = settings.opening_ms
         self._loop = asyncio.get_running_loop()
-        self._voice = Voice(playout, cast.voices, settings, minutes.fault_now)
+        self._voice = Synthesis(playout, cast.voices, settings, minutes.fault_now)
         self._unanswered = False  # a reply was thrown away before any of it was heard
         self._written = ""  # what is being answered, where it was written
         self._carried = ""  # what was written, and went on before any of the answer was heard

@@ -51,7 +51,7 @@ class Sound(Enum):
     MURMURED = auto()  # behind the caller, or as quiet as noise was; said of every twelfth frame of it
 
 
-class Ears:
+class AudioInput:
     """Listens to one caller. `kept_ms`: how much of the past `recent` has, at least the pre-roll. `open` and
     `close` bound an utterance; its audio goes to the recogniser as it
     comes, beginning with the pre-roll."""

@@ -49,7 +49,7 @@ def cause_in(state: State, *, agent: str, asking: bool) -> str:
     return "stt_late" if state is State.ENDPOINTING and asking else CAUSES.get(state, "")
 
 
-class SilenceWatch:
+class DeadAirWatch:
     """Of one conversation. `note(begin, seconds, cause)` is called when a silence of ours ends that was
     longer than `LIMIT_S`: how much of it was ours, and what most of that was spent on."""
 

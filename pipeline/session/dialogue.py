@@ -17,15 +17,15 @@ from pipeline.errors import LocalError
 from pipeline.media.playout import Heard, Playout
 from pipeline.media.utterance import Utterance
 from pipeline.result import EndReason
-from pipeline.session.agent_turns import Answering
-from pipeline.session.audio_input import QUIET_LINE_S, Ears, Sound
-from pipeline.session.dead_air import SilenceWatch, cause_in
-from pipeline.session.parts import Cast
+from pipeline.session.agent_turns import AgentTurns
+from pipeline.session.audio_input import QUIET_LINE_S, AudioInput, Sound
+from pipeline.session.dead_air import DeadAirWatch, cause_in
+from pipeline.session.parts import SessionParts
 from pipeline.session.prompts import LAST_WORDS, Phrase
-from pipeline.session.recognition import Hearing
-from pipeline.session.turn_log import Minutes
+from pipeline.session.recognition import Recognition
+from pipeline.session.turn_log import TurnLog
 from pipeline.session.type_ahead import MAX_TEXT_CHARS, TypeAhead
-from pipeline.session.voice_gate import BOTH_SPEAK, CallersVoice
+from pipeline.session.voice_gate import BOTH_SPEAK, VoiceGate
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.turns.events import (
@@ -36,12 +36,13 @@ from pipeline.turns.events import (
     Disregard,
     EndCall,
     Event,
+    FinalTranscript,
     Follow,
     Heed,
     Interrupt,
     KeyPressed,
     ListenIn,
-    Overheard,
+    PartialTranscript,
     PlayFiller,
     ReplyHeard,
     SayLastWords,
@@ -53,7 +54,6 @@ from pipeline.turns.events import (
     StartReply,
     State,
     TextWritten,
-    Understood,
     VoiceSustained,
 )
 from pipeline.turns.turns import Turns
@@ -76,7 +76,9 @@ class Dialogue:
     `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
     """
 
-    def __init__(self, cast: Cast, ears: Ears, minutes: Minutes, *, settings: SessionSettings) -> None:
+    def __init__(
+        self, cast: SessionParts, ears: AudioInput, minutes: TurnLog, *, settings: SessionSettings
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[EndReason] = self._loop.create_future()
         self.playout = Playout(cast.leg.rate_hz, self)
@@ -84,12 +86,12 @@ class Dialogue:
         self._settings = settings
         self._ears = ears
         self._minutes = minutes
-        self._hearing = Hearing(ears, minutes, self._understood, cast.judge, words=settings.words)
-        self.answering = Answering(
+        self._hearing = Recognition(ears, minutes, self._understood, cast.judge, words=settings.words)
+        self.answering = AgentTurns(
             cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
         )
         self._turns, self._watch = self._fresh(self._loop.time())
-        self._voice = CallersVoice(ears, settings)
+        self._voice = VoiceGate(ears, settings)
         self._waits_for = "agent_late"
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,8 +104,8 @@ class Dialogue:
         self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
         self._drain(now)
 
-    def _fresh(self, now: float) -> tuple[Turns, SilenceWatch]:
-        return Turns(self._settings, now), SilenceWatch(self._minutes.silence, now)
+    def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
+        return Turns(self._settings, now), DeadAirWatch(self._minutes.silence, now)
 
     @property
     def begun(self) -> bool:
@@ -162,7 +164,7 @@ class Dialogue:
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
         self._ears.mask()
-        behind = self._turns.is_key_behind(digit, now)
+        behind = self._turns.is_trailing_key(digit, now)
         if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
             self._type_ahead.key(digit)
         elif not behind:
@@ -175,7 +177,7 @@ class Dialogue:
         else:
             self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
 
-    def _understood(self, words: Understood | Overheard, now: float) -> None:
+    def _understood(self, words: FinalTranscript | PartialTranscript, now: float) -> None:
         """What the caller says, as far as it is known; nothing of it counts against protected words."""
         if self._turns.state not in BOTH_SPEAK or not self.answering.is_protected:
             self.receive(words, now)
@@ -184,7 +186,7 @@ class Dialogue:
         if self.answering.is_protected:
             return
         keys, text = self._type_ahead.take()
-        for key in (each for each in keys if not self._turns.is_key_behind(each, now)):
+        for key in (each for each in keys if not self._turns.is_trailing_key(each, now)):
             self.receive(KeyPressed(key), now)
         if text:
             self.receive(TextWritten(text), now)

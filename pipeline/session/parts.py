@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.agent import Conversation
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.leg import Leg
 from pipeline.result import SessionObserver
 from pipeline.session.prompts import Phrases
@@ -13,7 +13,7 @@ from pipeline.speech import TextToSpeech
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class SessionParts:
     """Who takes part. `voices`: the first speaks, the others when it cannot. `judge`: says whether the
     caller is done; without one their words alone do."""
 
@@ -22,4 +22,4 @@ class Cast:
     voices: tuple[TextToSpeech, ...]
     phrases: Phrases
     observer: SessionObserver | None
-    judge: TurnJudge | None = None
+    judge: EndOfTurnDetector | None = None

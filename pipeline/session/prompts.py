@@ -24,7 +24,7 @@ from pipeline.errors import EngineError, contained
 from pipeline.result import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import TextToSpeech
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ async def _spoken(
 ) -> dict[Phrase, _Synthesised]:
     spoken: dict[Phrase, _Synthesised] = {}
     for phrase, written in texts.items():
-        text = speakable(written, language)
+        text = verbalize(written, language)
         for voice in voices if text else ():
             samples = await _patiently(voice, text, language, phrase)
             if samples is not None:

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
 from pipeline.errors import EngineError, kind_of
-from pipeline.session.audio_input import Ears
-from pipeline.session.turn_log import Minutes
+from pipeline.session.audio_input import AudioInput
+from pipeline.session.turn_log import TurnLog
 from pipeline.speech import Expected, Hypothesis
 from pipeline.text.word_lists import word_lists
 from pipeline.transcript import TranscriptEntry
-from pipeline.turns.events import Overheard, Understood
+from pipeline.turns.events import FinalTranscript, PartialTranscript
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ EAVESDROP_S: Final = 4.0
 FOLLOW_S: Final = 2.0  # about a voice that goes on, where there are no partial results
 
 
-class Hearing:
+class Recognition:
     """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
 
     `words_known`: when the last words were there (loop time). A failure is noted and told as words that
@@ -35,10 +35,10 @@ class Hearing:
 
     def __init__(
         self,
-        ears: Ears,
-        minutes: Minutes,
-        tell: Callable[[Understood | Overheard, float], None],
-        judge: TurnJudge | None = None,
+        ears: AudioInput,
+        minutes: TurnLog,
+        tell: Callable[[FinalTranscript | PartialTranscript, float], None],
+        judge: EndOfTurnDetector | None = None,
         *,
         words: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
@@ -92,7 +92,7 @@ class Hearing:
         partial = self._ears.partial()
         if partial:
             now = self._loop.time()
-            self._tell(Overheard(turn, partial, self._ears.heard_until(now)), now)
+            self._tell(PartialTranscript(turn, partial, self._ears.heard_until(now)), now)
         if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
             self.decode(turn, tasks)
 
@@ -102,7 +102,7 @@ class Hearing:
         now = self._loop.time()
         partial = self._ears.partial()
         if partial:
-            self._tell(Overheard(turn, partial), now)
+            self._tell(PartialTranscript(turn, partial), now)
         elif self._task is None and now - max(self._asked_at, self._opened_at) >= FOLLOW_S:
             self.decode(turn, tasks)
 
@@ -171,12 +171,12 @@ class Hearing:
 
     async def _understand(self, turn: int, *, judged: bool, noisy: bool) -> None:
         self._hypothesis = Hypothesis("")
-        words = Understood(turn, "", failed=True)
+        words = FinalTranscript(turn, "", failed=True)
         try:
             self._hypothesis = await self._ears.decode()
             said = self._hypothesis
             p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
-            words = Understood(turn, said.text, said.confidence, p_eot=p_eot)
+            words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot)
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
         except Exception as error:  # a task's boundary, around somebody else's code
@@ -205,5 +205,5 @@ class Hearing:
         return await self._judge.p_eot(evidence)
 
 
-def _untold(words: Understood | Overheard, now: float) -> None:
+def _untold(words: FinalTranscript | PartialTranscript, now: float) -> None:
     """Who listens to a conversation that is over."""

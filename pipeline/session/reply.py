@@ -21,7 +21,7 @@ from pipeline.agent import (
 )
 from pipeline.engines.aio import closing
 from pipeline.net.untrusted import clean_text
-from pipeline.session.synthesis import Voice
+from pipeline.session.synthesis import Synthesis
 from pipeline.speech import Expected
 
 LONGEST_WAIT_S: Final = 60.0
@@ -71,7 +71,7 @@ class Reply:
     )  # fmt: skip
 
     def __init__(
-        self, turn: int, event: AgentEvent, stage: Stage, voice: Voice, *, certain: Certain = None
+        self, turn: int, event: AgentEvent, stage: Stage, voice: Synthesis, *, certain: Certain = None
     ) -> None:
         self.turn = turn
         self.event = event

@@ -21,18 +21,18 @@ from pipeline.audio import Pcm, silence
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.levels import is_audible
 from pipeline.call_progress.answer_detection import LineAgent, LineStage, Verdict
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S
 from pipeline.errors import RecordingError, kind_of
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason, SessionObserver, SessionResult
-from pipeline.session.audio_input import PREROLL_MS, Ears
+from pipeline.session.audio_input import PREROLL_MS, AudioInput
 from pipeline.session.dialogue import Dialogue
-from pipeline.session.parts import Cast
+from pipeline.session.parts import SessionParts
 from pipeline.session.prompts import Phrases
-from pipeline.session.turn_log import Minutes
+from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.stt.fallback import told
@@ -63,7 +63,7 @@ class Session:
         recording: Recording | None = None,
         observer: SessionObserver | None = None,
         line: LineStage | None = None,
-        judge: TurnJudge | None = None,
+        judge: EndOfTurnDetector | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
@@ -75,10 +75,10 @@ class Session:
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._leg_reason = ""
         self._ended = 0.0
-        self._minutes = Minutes(observer, call_id=call_id, loop=self._loop)
+        self._minutes = TurnLog(observer, call_id=call_id, loop=self._loop)
         heard_by = told(stt, partial(self._minutes.fault_now, "stt"))
         self._ears = _ears(heard_by, settings, rate_hz=leg.rate_hz, judged=judge is not None)
-        cast = Cast(
+        cast = SessionParts(
             leg=leg,
             agent=self._agent,
             voices=(tts, *fallback_tts),
@@ -235,9 +235,9 @@ class Session:
             return error.path
 
 
-def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> Ears:
+def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
     """What a conversation hears with; where turns are judged by the voice, it remembers enough of it."""
-    return Ears(
+    return AudioInput(
         stt,
         rate_hz=rate_hz,
         language=settings.language,

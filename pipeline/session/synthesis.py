@@ -19,9 +19,9 @@ from pipeline.audio.levels import Audibility
 from pipeline.audio.resample import Resampler
 from pipeline.engines.aio import closing, refuse
 from pipeline.errors import (
+    EngineCircuitOpen,
     EngineEndless,
     EngineError,
-    EngineResting,
     EngineSilent,
     EngineTimeout,
     LanguageRefused,
@@ -32,7 +32,7 @@ from pipeline.media.playout import MAX_QUEUED_S, Playout
 from pipeline.media.utterance import Utterance
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 
 AHEAD_S: Final = 4.0
 """The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
@@ -62,7 +62,7 @@ def sentences(text: str) -> list[str]:
     return [piece for piece in pieces if any(character.isalnum() for character in piece)]
 
 
-class Voice:
+class Synthesis:
     """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure, not of
     a language that is left to the next of them."""
 
@@ -91,7 +91,7 @@ class Voice:
     async def say(self, text: str, *, interruptible: bool) -> None:
         """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
         `EngineError` when no engine can say it; what they could say is then still heard."""
-        pieces = sentences(speakable(text, self.language))
+        pieces = sentences(verbalize(text, self.language))
         if not pieces:
             return
         await self._playout.room(AHEAD_S)
@@ -126,7 +126,7 @@ class Voice:
 
     def _note(self, error: EngineError) -> None:
         """A voice that is left alone was not even asked: the record says so once, not at every sentence."""
-        if not isinstance(error, EngineResting):
+        if not isinstance(error, EngineCircuitOpen):
             self._on_fault("tts", str(error))
         elif str(error) not in self._resting:
             self._resting.add(str(error))

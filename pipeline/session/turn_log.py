@@ -12,7 +12,7 @@ from pipeline.latency import TurnClock, TurnLatency
 from pipeline.media.playout import Heard
 from pipeline.result import EngineFault, SessionObserver, Silence, TurnRecord
 from pipeline.speech import HeardWord
-from pipeline.text.redaction import Masking, masked
+from pipeline.text.redaction import Redaction, masked
 from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry
 
 log = logging.getLogger(__name__)
@@ -34,14 +34,14 @@ class _Exchange:
     said: list[str] = field(default_factory=list)
 
 
-class Minutes:
+class TurnLog:
     """Transcript, turns and faults of one call; tells the observer. Moments come in as loop time."""
 
     def __init__(
         self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.transcript = Transcript()
-        self.masking = Masking()
+        self.masking = Redaction()
         """What the caller says and keys while it is active is written down as dots."""
         self.turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pipeline.endpointing.prosody import is_pitched
-from pipeline.session.audio_input import Ears, Sound
+from pipeline.session.audio_input import AudioInput, Sound
 from pipeline.settings import SessionSettings
 from pipeline.turns.events import State
 from pipeline.turns.turns import Turns
@@ -18,12 +18,12 @@ BURST_MS: Final = 200
 gone by without a word, only a word."""
 
 
-class CallersVoice:
+class VoiceGate:
     """Of one conversation."""
 
     __slots__ = ("_ears", "_settings")
 
-    def __init__(self, ears: Ears, settings: SessionSettings) -> None:
+    def __init__(self, ears: AudioInput, settings: SessionSettings) -> None:
         self._ears = ears
         self._settings = settings
 

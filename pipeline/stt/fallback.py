@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.engines.guard import Guard
-from pipeline.errors import EngineError, EngineResting, EngineTimeout, contained, passes
+from pipeline.errors import EngineCircuitOpen, EngineError, EngineTimeout, contained, passes
 from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, SpeechToText
 
 log = logging.getLogger(__name__)
@@ -29,19 +29,19 @@ OnFault = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class GuardedEars:
+class GuardedRecognizer:
     """One of the recognisers."""
 
     engine: SpeechToText
     guard: Guard
 
 
-class FallbackEars:
+class FallbackRecognizer:
     """Recognisers in order, for all calls; see `pipeline.speech.SpeechToText`. At least one."""
 
     def __init__(
         self,
-        ears: Sequence[GuardedEars],
+        ears: Sequence[GuardedRecognizer],
         *,
         on_fault: OnFault = lambda reason: None,
     ) -> None:
@@ -64,7 +64,7 @@ class FallbackEars:
 
 def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
     """`engine`, which tells `on_fault` of every failure that it gets over, each once."""
-    if not isinstance(engine, FallbackEars):
+    if not isinstance(engine, FallbackRecognizer):
         return engine
     said: set[str] = set()
 
@@ -73,7 +73,7 @@ def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
             said.add(reason)
             on_fault(reason)
 
-    return FallbackEars(engine.ears, on_fault=once)
+    return FallbackRecognizer(engine.ears, on_fault=once)
 
 
 class FallbackListening:
@@ -84,7 +84,9 @@ class FallbackListening:
         "_rate_hz",
     )  # fmt: skip
 
-    def __init__(self, ears: FallbackEars, *, rate_hz: int, language: str, expected: Expected | None) -> None:
+    def __init__(
+        self, ears: FallbackRecognizer, *, rate_hz: int, language: str, expected: Expected | None
+    ) -> None:
         self._ears = ears
         self._rate_hz = rate_hz
         self._language = language
@@ -185,7 +187,7 @@ class FallbackListening:
 
     async def _ask(self, guard: Guard) -> Hypothesis:
         if not guard.admits(always=self._is_last):
-            raise EngineResting("left alone after it failed")
+            raise EngineCircuitOpen("left alone after it failed")
         loop = asyncio.get_running_loop()
         since, deadline_s = loop.time(), None if self._is_last else guard.deadline_s
         try:

@@ -45,7 +45,7 @@ _TITLES: Final = frozenset(("dr.", "mr.", "mrs.", "ms.", "prof.", "د.", "أ.", 
 _SENTENCE_ENDS: Final = re.compile(r"\s*$|\s+[A-Z]")
 
 
-def speakable(text: str, language: str) -> str:
+def verbalize(text: str, language: str) -> str:
     """`text` with everything that is not words put into words of `language` ("en", "en-GB", "ar"). Of
     another language only the figures are made plain ones. Never raises."""
     reading = _reading(language)

@@ -13,7 +13,7 @@ def masked(text: str) -> str:
     return MASK if text else ""
 
 
-class Masking:
+class Redaction:
     """Whether what the caller says and keys now is for the agent alone. The agent asks for it with an
     `Expect`; an utterance that was heard under it stays masked to its end, whatever is asked next. Every
     method takes loop time."""

@@ -63,7 +63,7 @@ class BargedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Overheard:
+class PartialTranscript:
     """What the recogniser takes the caller's voice for so far, and may yet take back. `heard_until`: loop
     time, free of jitter, at which the sound it was given ends."""
 
@@ -87,7 +87,7 @@ class TextWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class FinalTranscript:
     """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's.
     `p_eot`: how probable it is that the caller is done; None where nobody judges more than the words.
     Not `final`: taken from a partial result."""
@@ -152,8 +152,8 @@ class LegEnded:
 
 
 Event: TypeAlias = (
-    SpeechStarted | SpeechStopped | VoiceSustained | BargedIn | Overheard | KeyPressed | TextWritten
-    | Understood | WaitBegan | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded
+    SpeechStarted | SpeechStopped | VoiceSustained | BargedIn | PartialTranscript | KeyPressed | TextWritten
+    | FinalTranscript | WaitBegan | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded
     | LegEnded
 )  # fmt: skip
 

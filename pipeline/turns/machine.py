@@ -21,6 +21,7 @@ from pipeline.turns.events import (
     CallConcluded,
     Effect,
     Event,
+    FinalTranscript,
     Inner,
     KeyPressed,
     Kind,
@@ -28,7 +29,6 @@ from pipeline.turns.events import (
     StartReply,
     State,
     TextWritten,
-    Understood,
 )
 from pipeline.turns.gather import Gather
 from pipeline.turns.table import TRANSITIONS
@@ -84,7 +84,7 @@ class TurnMachine(ABC):
         self._heard_since = now  # the utterance's first voice
         self._silent_since = self._voiced_until = now  # its last voiced sample; the same by sound alone
         self._voiced_ms = 0
-        self._words: Understood | None = None
+        self._words: FinalTranscript | None = None
         self._overheard = ""  # of the voice over the agent, so far
         self._wanted_since: float | None = None  # from when on its partial results ask for the floor
         self._unexplained_since: float | None = None  # voice that the words so far do not account for
@@ -112,7 +112,7 @@ class TurnMachine(ABC):
         """Something happened. An event of an older turn is dropped. Raises `LocalError` for one that cannot
         happen in this state."""
         turn = getattr(event, "turn", self.turn)
-        if turn != self.turn and not (isinstance(event, Understood) and turn == self._guessed_from):
+        if turn != self.turn and not (isinstance(event, FinalTranscript) and turn == self._guessed_from):
             return
         kind = self._column(event)
         if kind is not None:
@@ -152,7 +152,7 @@ class TurnMachine(ABC):
         """What the caller's next words may be: the rest of what they have begun to key."""
         return self._gather.rest(self._expected)
 
-    def is_key_behind(self, key: str, now: float) -> bool:
+    def is_trailing_key(self, key: str, now: float) -> bool:
         """`key` belongs to keys that are answered already: it is nobody's business any more. Ask once."""
         return not self._gather.has_begun and self._gather.belongs_to_last(key, now)
 

@@ -14,14 +14,14 @@ from pipeline.turns.events import (
     Decode,
     Disregard,
     Event,
+    FinalTranscript,
     Heed,
     Inner,
     Interrupt,
-    Overheard,
+    PartialTranscript,
     ReplyHeard,
     SpeechStopped,
     State,
-    Understood,
     VoiceSustained,
 )
 from pipeline.turns.machine import VOICE_CHECK_S, TurnMachine
@@ -80,22 +80,22 @@ class WordlessVoices(TurnMachine, ABC):
 
     def _follow(self, event: Event | None, now: float) -> None:
         """The words of a voice that goes on. One that has had some, and has no more, has become a noise."""
-        assert isinstance(event, (Overheard, Understood))
+        assert isinstance(event, (PartialTranscript, FinalTranscript))
         self._follow_words(event.text, now)
         wordless_s = self.wordless_s(now)
         if not self._overheard:
             self._follow_wordless(event, now)
         elif wordless_s < self._patience_s(now):
             return
-        elif isinstance(event, Overheard) and not self.is_noisy(now):
+        elif isinstance(event, PartialTranscript) and not self.is_noisy(now):
             if self._asked_after != self._overheard:  # its partial results may come late, or by the sentence
                 self._asked_after = self._overheard
                 self._actions.append(Decode(self.turn))
-        elif isinstance(event, Overheard) or not event.failed:
+        elif isinstance(event, PartialTranscript) or not event.failed:
             self._leave_to_noise(wordless_s + KNOWN_AFTER_S, now)
 
-    def _follow_wordless(self, event: Overheard | Understood, now: float) -> None:
-        asked = isinstance(event, Understood) and not event.failed
+    def _follow_wordless(self, event: PartialTranscript | FinalTranscript, now: float) -> None:
+        asked = isinstance(event, FinalTranscript) and not event.failed
         if asked and now - self._voice_since >= VOICE_ALONE_S:
             self._leave_to_noise(now - self._voice_since + KNOWN_AFTER_S, now)
 
@@ -117,7 +117,7 @@ class WordlessVoices(TurnMachine, ABC):
 
     def _heed(self, event: Event | None, now: float) -> None:
         """Words where only noise was known."""
-        assert isinstance(event, (Overheard, Understood))
+        assert isinstance(event, (PartialTranscript, FinalTranscript))
         if event.text:
             self._actions.append(Heed())
             self._step(VoiceSustained, None, now)
@@ -125,7 +125,7 @@ class WordlessVoices(TurnMachine, ABC):
 
     # Over the agent, and over its answer --------------------------------------------------------------------
 
-    def _turns_out_noise(self, event: Understood, now: float) -> bool:
+    def _turns_out_noise(self, event: FinalTranscript, now: float) -> bool:
         """A voice over the agent in which there are no words, or none but those that are being answered."""
         lasted_s = now - self._heard_since
         wordless = not event.failed and event.text in ("", self._answered)

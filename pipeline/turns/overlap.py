@@ -16,13 +16,13 @@ from pipeline.text.word_lists import Overlap, OverlapKind, judge_farewell, judge
 from pipeline.turns.events import (
     Decode,
     Event,
+    FinalTranscript,
     Inner,
     Interrupt,
     ListenIn,
-    Overheard,
+    PartialTranscript,
     SpeechStarted,
     State,
-    Understood,
     VoiceSustained,
 )
 from pipeline.turns.noise import WordlessVoices
@@ -116,7 +116,7 @@ class Overlaps(WordlessVoices, ABC):
     def _suspect(self, event: Event | None, now: float) -> None:
         """A partial result: a word that asks for the floor is believed at once, others when they stand; what
         is done about it can be undone."""
-        assert isinstance(event, Overheard)
+        assert isinstance(event, PartialTranscript)
         if event.text == self._overheard and self._wanted_since is None:
             return  # judged before
         self._note_words(event.text)
@@ -149,7 +149,7 @@ class Overlaps(WordlessVoices, ABC):
             self._step(Inner.ALARMED, None, now)
 
     def _consider(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         self._words = event
         self._note_words(event.text)
         if self._turns_out_noise(event, now):
@@ -159,7 +159,7 @@ class Overlaps(WordlessVoices, ABC):
 
     def _consider_whole(self, event: Event | None, now: float) -> None:
         """The same, where the caller has said what they had to say."""
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         self._words = event
         wanted = self._wants_floor(event.text, paused=True, confidence=event.confidence)
         self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
@@ -198,7 +198,7 @@ class Overlaps(WordlessVoices, ABC):
     def _believe(self, event: Event | None, now: float) -> None:
         """Words in a voice that has silenced the agent: any that carry content, but those of somebody else
         and those that are being answered."""
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         self._words = event
         if self.state is State.HALTED and self._turns_out_noise(event, now):
             return
@@ -215,7 +215,7 @@ class Overlaps(WordlessVoices, ABC):
 
     def _relent(self, event: Event | None, now: float) -> None:
         """The voice has ended, and it was a listener's: go on before the last word on it is there."""
-        assert isinstance(event, Overheard)
+        assert isinstance(event, PartialTranscript)
         ended = now - self._silent_since >= RELENT_AFTER_S
         meant = self._meant(event.text).kind
         if ended and not self._answered and meant in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING):
@@ -233,7 +233,7 @@ class Overlaps(WordlessVoices, ABC):
 
     def _believe_whole(self, event: Event | None, now: float) -> None:
         """The same for the last word on it; that of a broken recogniser is "somebody said something"."""
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         if event.failed and not self._farewell.under_way:
             self._words = event
             self._step(Inner.INTERRUPTED, None, now)

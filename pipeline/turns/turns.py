@@ -18,17 +18,17 @@ from pipeline.turns.events import (
     Discard,
     Effect,
     Event,
+    FinalTranscript,
     Follow,
     Inner,
     Interrupt,
     KeyPressed,
     ListenIn,
-    Overheard,
+    PartialTranscript,
     PlayFiller,
     Settle,
     StartReply,
     TextWritten,
-    Understood,
     WaitBegan,
 )
 from pipeline.turns.noise import WORDLESS_S
@@ -121,7 +121,7 @@ class Turns(Farewells):
 
     def _follow(self, event: Event | None, now: float) -> None:
         super()._follow(event, now)
-        if isinstance(event, Understood) and self._keeps_keys_waiting(now):
+        if isinstance(event, FinalTranscript) and self._keeps_keys_waiting(now):
             self._overdue_at = now  # no words: the keys are waited for no longer
             self._arm(now, Inner.VOICE_CHECK_DUE)
 
@@ -156,9 +156,9 @@ class Turns(Farewells):
     def _guess(self, event: Event | None, now: float) -> None:
         """A partial result: after some silence it will be the whole. Not of a recogniser for which that has
         not been true in this call."""
-        assert isinstance(event, Overheard)
+        assert isinstance(event, PartialTranscript)
         self._follow_words(event.text, now)
-        words = Understood(self.turn, event.text, GUESSED, final=False)
+        words = FinalTranscript(self.turn, event.text, GUESSED, final=False)
         silence_s = min(now, event.heard_until) - self._silent_since
         late = silence_s >= GUESS_AFTER_S - _ROUNDING_S and self._wrong_guesses < WRONG_GUESSES
         if late and self._words is None and self._is_likely(words, now):
@@ -166,7 +166,7 @@ class Turns(Farewells):
             self._step(Inner.TURN_LIKELY, None, now)
 
     def _weigh(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         self._follow_words(event.text, now)
         self._words = event
         asks_again = _is_empty(event) and self._asked_early(now)
@@ -174,7 +174,7 @@ class Turns(Farewells):
         if self._is_likely(event, now):
             self._step(Inner.TURN_LIKELY, None, now)
 
-    def _is_likely(self, words: Understood, now: float) -> bool:
+    def _is_likely(self, words: FinalTranscript, now: float) -> bool:
         """There is time to prepare an answer, and it will probably be wanted."""
         settings = self._settings
         if not settings.prepare_early or not words.text or self._gather.has_begun:
@@ -200,7 +200,7 @@ class Turns(Farewells):
             self._arm(due, Inner.TURN_TAKEN)
 
     def _confirm(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, Understood)
+        assert isinstance(event, FinalTranscript)
         if event.turn != self._guessed_from:
             return
         if not event.failed and self._is_older(event):
@@ -216,7 +216,7 @@ class Turns(Farewells):
             self._wrong_guesses += 1
             self._step(Inner.TURN_CHANGED, event, now)
 
-    def _is_older(self, final: Understood) -> bool:
+    def _is_older(self, final: FinalTranscript) -> bool:
         """The final words were asked for before the last of those that are being answered was said, as
         where noise hides the end of a word. Once."""
         known, before = self._answered.split(), final.text.split()
@@ -262,7 +262,7 @@ class Turns(Farewells):
     # Effects: the agent -------------------------------------------------------------------------------------
 
     def _take_turn(self, event: Event | None, now: float) -> None:
-        words = self._words or Understood(self.turn, "", failed=True)
+        words = self._words or FinalTranscript(self.turn, "", failed=True)
         if words.text:
             self._silences = 0
         self._next_turn()
@@ -333,7 +333,7 @@ class Turns(Farewells):
         self._arm(self._reprompt_at, Inner.SILENCE_NOTED)
 
 
-def _is_empty(words: Understood | None) -> bool:
+def _is_empty(words: FinalTranscript | None) -> bool:
     return words is not None and not words.text and not words.failed
 
 

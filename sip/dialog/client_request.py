@@ -16,7 +16,7 @@ MAX_CHALLENGES = 3
 """Transactions of one request that a far end may challenge (nonce gone stale, proxy and server in turn)."""
 
 
-class Exchange:
+class ClientRequest:
     """Sends requests and answers challenges on their way. Who sends one is known to its transactions alone,
     which forget it when they have terminated: an exchange does not keep whom it belongs to."""
 
@@ -76,7 +76,7 @@ class Exchange:
 class _Sender:
     """The user of the transactions of one request: the exchange first, then whoever sends it."""
 
-    def __init__(self, exchange: Exchange, user: TransactionUser) -> None:
+    def __init__(self, exchange: ClientRequest, user: TransactionUser) -> None:
         self._exchange = exchange
         self._user = user
 

@@ -12,12 +12,12 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
 from sip.auth.digest import Authorizer, Credentials
-from sip.dialog.client_request import Exchange
+from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import Dialog
 from sip.dialog.events import AddressRefused, InviteEnded, MediaAgreed, Side
 from sip.dialog.in_dialog import ANSWERS
 from sip.dialog.reinvite import Change
-from sip.dialog.reliable_response import Insistence
+from sip.dialog.reliable_response import ReliableResponse
 from sip.dialog.session_timer import SessionTimer, SessionTimerSettings
 from sip.dialog.ua_core import ALLOW, SUPPORTED_TAGS, Core
 from sip.egress import ANY_ADDRESS, Egress, EgressRule
@@ -28,7 +28,7 @@ from sip.message.message import Request, response_to
 from sip.sdp.offer_answer import OfferAnswer
 from sip.states import HangupCause, cause_of_answer
 from sip.transaction.timers import Alarm
-from sip.transaction.transaction import ServerTransaction, Unwatched
+from sip.transaction.transaction import FireAndForget, ServerTransaction
 
 
 class InviteState(StrEnum):
@@ -97,7 +97,7 @@ class Invite:
         self._alarms: dict[str, Alarm] = {}
         self._change: Change | None = None
         self._waiting: Change | None = None
-        self._accepted: Insistence | None = None  # our 2xx, until it is acknowledged
+        self._accepted: ReliableResponse | None = None  # our 2xx, until it is acknowledged
         self.offered_late = False  # our 2xx carried the offer
         self._goodbye: HangupCause | None = None  # hung up before the ACK came
 
@@ -246,8 +246,8 @@ class Invite:
         assert self.dialog is not None
         bye = self.dialog.request("BYE")
         self.introduce(bye.headers)
-        exchange = Exchange(self.core, next_cseq=self.dialog.next_cseq, authorizer=self.authorizer)
-        exchange.send(bye, self.dialog.next_hop(), Unwatched(), now)
+        exchange = ClientRequest(self.core, next_cseq=self.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(bye, self.dialog.next_hop(), FireAndForget(), now)
 
     def finish(
         self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
@@ -283,7 +283,7 @@ class Invite:
         self.session.answer(transaction.request, response.headers, now)
         response.headers.add("Content-Type", SDP)
         response.body = body
-        self._accepted = Insistence(
+        self._accepted = ReliableResponse(
             self.core.clock, transaction, response, on_give_up=self._never_acknowledged
         )
         self._accepted.start(now)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from sip.auth.digest import Authorizer, Credentials
-from sip.dialog.client_request import Exchange
+from sip.dialog.client_request import ClientRequest
 from sip.dialog.session_timer import delta_seconds
 from sip.dialog.ua_core import ALLOW, Core
 from sip.egress import ANYWHERE, Egress
@@ -67,7 +67,7 @@ class Registration:
         self._alarm: Alarm | None = None
         self._lost: Alarm | None = None
         authorizer = Authorizer(Credentials(username, password)) if username else None
-        self._exchange = Exchange(core, next_cseq=self._next_cseq, authorizer=authorizer)
+        self._exchange = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     @property
     def registered(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sip.dialog.client_request import Exchange
+from sip.dialog.client_request import ClientRequest
 from sip.dialog.events import ChangeFinished, MediaAgreed
 from sip.errors import RemoteError
 from sip.message.body import SDP, session_description
@@ -36,7 +36,9 @@ class Change:
         self.outstanding = False  # a request is under way, not just waiting to be repeated
         assert invite.dialog is not None
         self._dialog = invite.dialog
-        self._exchange = Exchange(invite.core, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer)
+        self._exchange = ClientRequest(
+            invite.core, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer
+        )
 
     @property
     def method(self) -> str:

@@ -10,7 +10,7 @@ from sip.transaction.timers import GIVE_UP_S, T1_S, T2_S, Alarm, Clock
 from sip.transaction.transaction import ServerTransaction
 
 
-class Insistence:
+class ReliableResponse:
     """Sends a response again and again, further and further apart, until it is acknowledged or given up.
 
     A 2xx: intervals T1 doubling to T2 (RFC 3261 13.3.1.4). A reliable 1xx: doubling without limit (RFC 3262

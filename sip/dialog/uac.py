@@ -1,6 +1,6 @@
 """Calling somebody: an INVITE from its first transmission to the 2xx that brings it up, or the end of it.
 
-What can happen on the way: digest challenges (`Exchange`), a session interval too short (422), a server
+What can happen on the way: digest challenges (`ClientRequest`), a session interval too short (422), a server
 that cannot take it (503, transport error: the next of the trunk's addresses), forks that ring together,
 provisional responses to be acknowledged (RFC 3262), a 2xx that crosses our CANCEL, and the 2xx of a fork that
 lost the race.
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from sip.dialog.client_request import Exchange
+from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import Dialog
 from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Side
 from sip.dialog.invite import Invite, InviteSettings, InviteState
@@ -28,7 +28,7 @@ from sip.sdp.offer_answer import OfferAnswer
 from sip.states import HangupCause, cause_of
 from sip.transaction.hop import Hop
 from sip.transaction.timers import GIVE_UP_S
-from sip.transaction.transaction import ServerTransaction, TransactionState, Unwatched
+from sip.transaction.transaction import FireAndForget, ServerTransaction, TransactionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class OutgoingInvite(Invite):
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
         self._unsent = False  # the INVITE was refused an address
-        self._exchange = Exchange(core, next_cseq=self._next_cseq, authorizer=self.authorizer)
+        self._exchange = ClientRequest(core, next_cseq=self._next_cseq, authorizer=self.authorizer)
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class OutgoingInvite(Invite):
 
     def _send_cancel(self, now: float) -> None:
         assert self._exchange.transaction is not None
-        self.core.send_cancel(self._exchange.transaction, Unwatched(), now)
+        self.core.send_cancel(self._exchange.transaction, FireAndForget(), now)
         # RFC 3261 9.1: without a final response 64*T1 after the CANCEL the transaction counts as cancelled.
         self.arm("cancel", now + GIVE_UP_S, self._cancel_unanswered)
 
@@ -253,8 +253,8 @@ class OutgoingInvite(Invite):
         fork.rseq = rseq
         prack = fork.dialog.request("PRACK")
         prack.headers.add("RAck", f"{rseq} {response.cseq}")
-        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
-        exchange.send(prack, fork.dialog.next_hop(), Unwatched(), now)
+        exchange = ClientRequest(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(prack, fork.dialog.next_hop(), FireAndForget(), now)
         return True
 
     def _refused(self, response: Response, now: float) -> None:
@@ -322,8 +322,8 @@ class OutgoingInvite(Invite):
     def _decline_fork(self, fork: _Fork, now: float) -> None:
         """Somebody else answered too, or the call was given up: hang up on them."""
         self.core.close_dialog(fork.dialog.id)
-        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
-        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), Unwatched(), now)
+        exchange = ClientRequest(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), FireAndForget(), now)
 
     def _forget_forks(self) -> None:
         for fork in self._forks.values():

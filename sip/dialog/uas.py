@@ -6,7 +6,7 @@ from sip.dialog.dialog import Dialog
 from sip.dialog.events import InviteAnswered, MediaAgreed
 from sip.dialog.in_dialog import refuse_body
 from sip.dialog.invite import Invite, InviteSettings, InviteState
-from sip.dialog.reliable_response import UNLIMITED_S, Insistence
+from sip.dialog.reliable_response import UNLIMITED_S, ReliableResponse
 from sip.dialog.ua_core import Core
 from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
@@ -47,7 +47,7 @@ class IncomingInvite(Invite):
         self._answer = b""
         self._answer_sent = False
         self._rseq = core.random.randint(1, 2**31 - 1)
-        self._insisting: Insistence | None = None  # a reliable provisional response without its PRACK
+        self._insisting: ReliableResponse | None = None  # a reliable provisional response without its PRACK
         self._accept_wanted = False
         core.open_dialog(self.dialog, self)
 
@@ -192,7 +192,7 @@ class IncomingInvite(Invite):
             self._rseq += 1
             response.headers.add("Require", "100rel")
             response.headers.add("RSeq", str(self._rseq))
-            self._insisting = Insistence(
+            self._insisting = ReliableResponse(
                 self.core.clock,
                 self.transaction,
                 response,

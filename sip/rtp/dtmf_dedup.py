@@ -26,7 +26,7 @@ class _Press:
     ways: set[Way]
 
 
-class Presses:
+class DtmfDedup:
     """The keys of one far end."""
 
     __slots__ = ("_recent",)

@@ -16,7 +16,7 @@ from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.leg import LegListener
-from sip.rtp.dtmf_dedup import Presses, Way
+from sip.rtp.dtmf_dedup import DtmfDedup, Way
 from sip.rtp.packet import timestamp_delta
 from sip.sdp.media_plan import Codec
 
@@ -53,7 +53,7 @@ class FrameAssembly:
     def __init__(self, rate_hz: int) -> None:
         self.rate_hz = rate_hz
         self.listener: LegListener | None = None
-        self.presses = Presses()
+        self.presses = DtmfDedup()
         self.concealed = 0
         self._samples = frame_samples(rate_hz)
         self._plc = Concealment(rate_hz)

@@ -226,7 +226,7 @@ class TransactionUser(Protocol):
         """Nothing came (timer B or F), or the request could not be sent at all."""
 
 
-class Unwatched:
+class FireAndForget:
     """The user of a request whose answer changes nothing (BYE, CANCEL, what has terminated)."""
 
     def response_received(self, response: Response, now: float) -> None:
@@ -287,7 +287,7 @@ class ClientTransaction(Transaction):
             elif act in (Act.TIME_OUT, Act.FAIL):
                 self._user.no_response(now, transport_failed=act is Act.FAIL)
         if self.terminated:
-            self._user = Unwatched()  # it knows the transaction: neither is to keep the other
+            self._user = FireAndForget()  # it knows the transaction: neither is to keep the other
 
 
 class ServerTransaction(Transaction):

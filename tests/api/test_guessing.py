@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient
 
 from api.http.auth import GUESSES
 from mediaserver.admission.key_guessing import PREFIX_TRIES
-from mediaserver.rooms.registry import Lobby
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.server import Server
 from tests.support.http.models import fake_models
 from tests.support.node.server import KEY, OTHER_KEY, SPEECH_KEY, bearer, running
@@ -187,7 +187,7 @@ async def test_one_address_begins_so_many_a_minute(site: Site) -> None:
 async def test_a_visitor_who_does_not_come_gives_the_place_back(site: Site) -> None:
     server, client = site
     assert (await begin(client, "203.0.113.9"))[0] == 200
-    lobby: Lobby = server.lobby
+    lobby: RoomRegistry = server.lobby
     (name,) = lobby._rooms
     room = lobby._rooms[name].room
     assert room.expired(room._created_s + 61)

@@ -15,9 +15,9 @@ from faster_whisper.feature_extractor import FeatureExtractor
 from onnx import TensorProto, helper
 
 from pipeline.endpointing import smart_turn
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
-from pipeline.endpointing.scorer import BuiltInScorer
+from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Expected
 
@@ -133,7 +133,7 @@ class Broken:
 
 async def test_the_model_is_asked_off_the_loop(features_model: str) -> None:
     with ThreadPoolExecutor(1) as threads:
-        judge = TurnJudge(smart_turn.load(features_model), threads, deadline_s=30)
+        judge = EndOfTurnDetector(smart_turn.load(features_model), threads, deadline_s=30)
         assert await judge.p_eot(evidence(3.0)) == smart_turn.load(features_model).p_eot(evidence(3.0))
         assert judge.late == 0
 
@@ -142,24 +142,24 @@ async def test_a_model_that_is_late_or_broken_is_answered_for() -> None:
     asked = evidence(1.0, words="the screen is broken")
     slow = Slow()
     with ThreadPoolExecutor(1) as threads:
-        judge = TurnJudge(slow, threads, deadline_s=0.01)
-        assert await judge.p_eot(asked) == BuiltInScorer().p_eot(asked)
+        judge = EndOfTurnDetector(slow, threads, deadline_s=0.01)
+        assert await judge.p_eot(asked) == BuiltInDetector().p_eot(asked)
         assert judge.late == 1
         slow.go.set()
-    broken = TurnJudge(Broken())
-    assert await broken.p_eot(asked) == BuiltInScorer().p_eot(asked)
+    broken = EndOfTurnDetector(Broken())
+    assert await broken.p_eot(asked) == BuiltInDetector().p_eot(asked)
 
 
 async def test_words_that_settle_it_are_not_put_to_the_model() -> None:
     digits = TurnEvidence(
         audio=tone(1, 8000), rate_hz=8000, words="four one", expected=Expected(kinds=("digits",), digits=4)
     )
-    assert await TurnJudge(Broken()).p_eot(digits) < 0.1
-    assert await asyncio.wait_for(TurnJudge(Slow(), deadline_s=30).p_eot(digits), 30) < 0.1
+    assert await EndOfTurnDetector(Broken()).p_eot(digits) < 0.1
+    assert await asyncio.wait_for(EndOfTurnDetector(Slow(), deadline_s=30).p_eot(digits), 30) < 0.1
 
 
 async def test_a_voice_that_nobody_can_tell_from_others_is_not_put_to_the_model() -> None:
     unheard = TurnEvidence(audio=tone(0, 8000), rate_hz=8000, words="the screen is broken")
-    judge = TurnJudge(Broken())
-    assert await judge.p_eot(unheard) == BuiltInScorer().p_eot(unheard)
+    judge = EndOfTurnDetector(Broken())
+    assert await judge.p_eot(unheard) == BuiltInDetector().p_eot(unheard)
     assert judge.late == 0

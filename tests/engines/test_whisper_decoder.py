@@ -26,7 +26,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.speech import Expected
-from pipeline.stt.fallback import FallbackEars, FallbackListening, GuardedEars
+from pipeline.stt.fallback import FallbackListening, FallbackRecognizer, GuardedRecognizer
 from pipeline.stt.faster_whisper import FasterWhisper
 from pipeline.stt.pocketsphinx import PocketSphinx
 from pipeline.stt.whisper import decoder
@@ -62,20 +62,20 @@ async def engine() -> AsyncIterator[FasterWhisper]:
 
 
 @pytest.fixture
-async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackEars]:
+async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
     """As an agent has them: the grammar's recogniser behind the model."""
     sphinx = PocketSphinx()
     await sphinx.start()
-    yield FallbackEars(
+    yield FallbackRecognizer(
         [
-            GuardedEars(engine, Guard("stt", "faster-whisper")),
-            GuardedEars(sphinx, Guard("stt", "pocketsphinx")),
+            GuardedRecognizer(engine, Guard("stt", "faster-whisper")),
+            GuardedRecognizer(sphinx, Guard("stt", "pocketsphinx")),
         ]
     )
     await sphinx.close()
 
 
-def listen(ears: FallbackEars, samples: Pcm) -> FallbackListening:
+def listen(ears: FallbackRecognizer, samples: Pcm) -> FallbackListening:
     listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
     push(listening, samples)
     return listening
@@ -103,7 +103,7 @@ async def until_started_again(engine: FasterWhisper, before: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 async def test_a_process_that_dies_costs_no_utterance(
-    engine: FasterWhisper, ears: FallbackEars, yes: Pcm, number: int, caplog: pytest.LogCaptureFixture
+    engine: FasterWhisper, ears: FallbackRecognizer, yes: Pcm, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
@@ -127,7 +127,7 @@ async def test_a_process_that_dies_costs_no_utterance(
 
 async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behind_it(
     engine: FasterWhisper,
-    ears: FallbackEars,
+    ears: FallbackRecognizer,
     yes: Pcm,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

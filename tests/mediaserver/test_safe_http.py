@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from mediaserver.errors import RequestFailed, TargetRefused
 from mediaserver.safe_http import ANSWER_LIMIT, SafeHttp
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 
 
 class Trap:
@@ -310,11 +310,11 @@ async def test_a_closed_client_says_so() -> None:
     ],
 )
 def test_public_addresses_only(address: str, allowed: bool) -> None:
-    assert Reach().allows(address) is allowed
+    assert EgressPolicy().allows(address) is allowed
 
 
 def test_allowed_networks_open_what_they_name_and_no_more() -> None:
-    reach = Reach(["10.1.0.0/16", "fd00::/64"])
+    reach = EgressPolicy(["10.1.0.0/16", "fd00::/64"])
     assert reach.allows("10.1.2.3")
     assert reach.allows("::ffff:10.1.2.3")
     assert reach.allows("fd00::5")

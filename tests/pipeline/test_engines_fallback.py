@@ -15,10 +15,10 @@ from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.errors import (
     EngineBusy,
+    EngineCircuitOpen,
     EngineError,
     EngineMissing,
     EngineRefused,
-    EngineResting,
     EngineTimeout,
 )
 from pipeline.result import SessionResult
@@ -26,7 +26,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
-from pipeline.stt.fallback import FallbackEars, GuardedEars, told
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, told
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
 
@@ -77,10 +77,10 @@ class Ear:
         return Hypothesis(str(sum(map(len, self.got)) // FRAME), 0.9)
 
 
-def ears(*engines: Ear, deadline_s: float | None = 0.7) -> FallbackEars:
-    return FallbackEars(
+def ears(*engines: Ear, deadline_s: float | None = 0.7) -> FallbackRecognizer:
+    return FallbackRecognizer(
         [
-            GuardedEars(cast(Any, engine), Guard("stt", f"ear {place}", deadline_s=deadline_s))
+            GuardedRecognizer(cast(Any, engine), Guard("stt", f"ear {place}", deadline_s=deadline_s))
             for place, engine in enumerate(engines)
         ]
     )
@@ -289,7 +289,7 @@ def test_a_voice_is_left_alone_after_a_missed_deadline() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(spoken(guarded), 1.5)
         for _ in range(3):
-            with pytest.raises(EngineResting):
+            with pytest.raises(EngineCircuitOpen):
                 await spoken(guarded)
         assert len(tts.asked) == 1
         assert guard.health.errors == 1
@@ -355,8 +355,11 @@ def test_no_caller_tries_an_engine_that_is_not_there() -> None:
             return "" if dead.mood == "well" else "it does not answer"
 
         guard = Guard("stt", "dead", deadline_s=0.7, check=check)
-        fallback = FallbackEars(
-            [GuardedEars(cast(Any, dead), guard), GuardedEars(cast(Any, other), Guard("stt", "other"))]
+        fallback = FallbackRecognizer(
+            [
+                GuardedRecognizer(cast(Any, dead), guard),
+                GuardedRecognizer(cast(Any, other), Guard("stt", "other")),
+            ]
         )
         waits = []
         for turn in range(120):
@@ -417,10 +420,10 @@ def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
     dead, alive = Ear("hangs"), FakeStt("yes", "on monday", "at ten")
     acts: list[list[AgentAct]] = [[Say(f"question {n}")] for n in range(3)]
     agent = FakeAgent(*acts, [Say("goodbye"), HangUp()])
-    fallback = FallbackEars(
+    fallback = FallbackRecognizer(
         [
-            GuardedEars(cast(Any, dead), Guard("stt", "dead", deadline_s=0.7)),
-            GuardedEars(alive, Guard("stt", "alive")),
+            GuardedRecognizer(cast(Any, dead), Guard("stt", "dead", deadline_s=0.7)),
+            GuardedRecognizer(alive, Guard("stt", "alive")),
         ]
     )
     result = converse(agent, stt=fallback, says=[(at, voice(0.8)) for at in (3.0, 8.0, 13.0)])
@@ -463,7 +466,7 @@ def test_a_call_whose_voice_dies_in_a_sentence_loses_no_word(how: str) -> None:
 
 def test_what_nobody_can_have_said_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     stt = FakeStt("word " * 100_000)
-    chain = FallbackEars([GuardedEars(stt, Guard("stt", "chatty"))])
+    chain = FallbackRecognizer([GuardedRecognizer(stt, Guard("stt", "chatty"))])
     agent = FakeAgent([Say("Well?")], [Say("thank you"), HangUp()])
     result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
     (said,) = [entry for entry in result.transcript if entry.role is Role.CALLER]

@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestServer
 
 from pipeline import registry
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout, SettingsRefused
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.model_endpoint import ModelEndpoint
 from pipeline.net.sse import EventReader
 from pipeline.speech import Expected
@@ -29,7 +29,7 @@ from pipeline.tts.openai import OpenAiTextToSpeech
 from tests.support.http.openai_server import RATE_HZ, FakeOpenAi, Manners, openai_server, voice
 from tests.support.speech.conversation import voice as speech
 
-HERE = Reach(["127.0.0.0/8"])
+HERE = EgressPolicy(["127.0.0.0/8"])
 TEXT = "one two three four five"
 
 
@@ -41,7 +41,7 @@ async def fake() -> AsyncIterator[FakeOpenAi]:
 
 def engine(kind: str, fake: FakeOpenAi, **options: Any) -> Any:
     patience = {"timeout_s": 20.0} | ({"stall_s": 20.0} if kind == "tts" else {})
-    with reaching(HERE):
+    with egress_policy(HERE):
         return registry.load(kind, "openai", {"base_url": fake.base_url} | patience | options)
 
 
@@ -391,7 +391,7 @@ async def test_what_is_no_pcm_is_not_played(kind: bytes) -> None:
         return web.Response(body=kind, content_type="application/octet-stream")
 
     async with served(other) as base_url:
-        with reaching(HERE):
+        with egress_policy(HERE):
             tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
         with pytest.raises(EngineError):
             await said(tts)
@@ -406,7 +406,7 @@ async def test_an_answer_of_a_type_without_samples_is_not_played(kind: str) -> N
         return web.Response(body=voice(TEXT), content_type=kind)
 
     async with served(other) as base_url:
-        with reaching(HERE):
+        with egress_policy(HERE):
             tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
         with pytest.raises(EngineError, match=kind):
             await said(tts)
@@ -540,7 +540,7 @@ async def test_an_answer_without_a_text_is_an_error(fake: FakeOpenAi, answer: An
 
 
 async def test_a_dead_server_is_a_clear_error(fake: FakeOpenAi, unused_tcp_port: int) -> None:
-    with reaching(HERE):
+    with egress_policy(HERE):
         ears = registry.load("stt", "openai", {"base_url": f"http://127.0.0.1:{unused_tcp_port}/v1"})
     assert f"cannot connect to 127.0.0.1:{unused_tcp_port}" in await ears.check()
     with pytest.raises(EngineError, match="cannot connect") as failure:

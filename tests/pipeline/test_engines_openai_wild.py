@@ -11,11 +11,11 @@ import pytest
 
 from pipeline import registry
 from pipeline.errors import EngineRefused
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from tests.support.hostile.wild import Piece, wild_server
 from tests.support.http.openai_server import openai_server
 
-HERE = Reach(["127.0.0.0/8"])
+HERE = EgressPolicy(["127.0.0.0/8"])
 RATE_HZ = 24000
 PITCH_HZ = 400
 
@@ -37,7 +37,7 @@ def answer(body: bytes, kind: str) -> list[Piece]:
 
 async def heard_of(pieces: list[Piece]) -> Any:
     async with wild_server(pieces) as server:
-        with reaching(HERE):
+        with egress_policy(HERE):
             tts = registry.load("tts", "openai", {"base_url": server.base_url, "timeout_s": 20.0})
         try:
             return np.concatenate([chunk.samples async for chunk in tts.speak("one", language="en")])
@@ -83,7 +83,7 @@ async def test_nothing_but_the_voice_is_heard_of_a_file(body: bytes, kind: str, 
 
 async def test_one_utterance_that_is_refused_costs_the_next_ones_nothing() -> None:
     async with openai_server() as fake:
-        with reaching(HERE):
+        with egress_policy(HERE):
             ears = registry.load("stt", "openai", {"base_url": fake.base_url, "timeout_s": 20.0})
         for status in (400, 200):
             fake.manners.status = status

@@ -17,7 +17,7 @@ from pipeline.session.prompts import Phrase, Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, SpeechChunk
-from pipeline.stt.fallback import FallbackEars, GuardedEars
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
 
@@ -101,7 +101,9 @@ def said_by(result: SessionResult, role: Role) -> list[str]:
 @pytest.mark.parametrize("at", ["listen", "push", "partial", "result", "close"])
 def test_a_recogniser_that_breaks_loses_no_word(at: str) -> None:
     broken, alive = Guard("stt", "broken"), FakeStt("on monday")
-    chain = FallbackEars([GuardedEars(BrokenStt(at), broken), GuardedEars(alive, Guard("stt", "alive"))])
+    chain = FallbackRecognizer(
+        [GuardedRecognizer(BrokenStt(at), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
+    )
     agent = FakeAgent([Say("When?")], [Say("thank you"), HangUp()])
     result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
     assert said_by(result, Role.CALLER) == ["on monday"]
@@ -112,8 +114,8 @@ def test_a_recogniser_that_breaks_loses_no_word(at: str) -> None:
 
 def test_a_recogniser_that_breaks_again_and_again_is_left_alone() -> None:
     broken, alive = Guard("stt", "broken"), FakeStt(*["yes"] * 6)
-    chain = FallbackEars(
-        [GuardedEars(BrokenStt("result"), broken), GuardedEars(alive, Guard("stt", "alive"))]
+    chain = FallbackRecognizer(
+        [GuardedRecognizer(BrokenStt("result"), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
     )
     agent = FakeAgent(*[[Say("Well?")]] * 6, [Say("thank you"), HangUp()])
     converse(agent, stt=chain, says=[(3.0 + 3 * n, voice(0.8)) for n in range(6)])
@@ -175,7 +177,7 @@ def test_a_model_that_breaks_is_asked_once_more(failures: int) -> None:
 
 
 def test_of_a_foreign_exception_nothing_but_its_kind_is_on_the_record() -> None:
-    broken = FallbackEars([GuardedEars(BrokenStt("result"), Guard("stt", "ears"))])
+    broken = FallbackRecognizer([GuardedRecognizer(BrokenStt("result"), Guard("stt", "ears"))])
     agent = FakeAgent([Say("what may it be then")], [ValueError(SECRET)])
     agent.report = cast(Any, lambda: int(SECRET))  # type: ignore[method-assign]
     result = converse(agent, stt=broken, tts=[BrokenTts(), FakeTts()], says=[(3.0, voice(0.8))])

@@ -17,7 +17,7 @@ from pipeline.session.prompts import STANDARD, Phrase, Phrases, standard
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.text.fold import plain_words
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role
 from pipeline.tts.espeak import Espeak
 from pipeline.tts.espeak_arabic import vowelled
@@ -182,7 +182,7 @@ def test_every_word_that_figures_are_put_into_has_its_vowels_for_espeak() -> Non
         "2.5 كم",
         "7%",
     )
-    words = {word.strip("،") for each in written for word in speakable(each, "ar").split()}
+    words = {word.strip("،") for each in written for word in verbalize(each, "ar").split()}
     bare = {word for word in words if not any("\u064b" <= sign <= "\u0652" for sign in vowelled(word))}
     assert bare <= {"آلاف"}
 

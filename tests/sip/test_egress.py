@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from sip.call import CallFailed
 from sip.egress import Egress, EgressRule, canonical
 from sip.endpoint import Endpoint, EndpointSettings
@@ -21,7 +21,7 @@ from tests.support.hostile.rogue import CLOSED, rogue, traps, udp
 
 PATIENCE_S = 20.0
 SETTINGS = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24700, 24799))
-OPEN = Reach(["127.0.0.1/32"])
+OPEN = EgressPolicy(["127.0.0.1/32"])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,9 @@ async def test_a_trunk_reaches_its_own_host_by_name_and_media_beside_it() -> Non
     async with Endpoint(SETTINGS) as phone, rogue() as far:
         far.say(200, far.contact, body=far.media)
         uri = f"sip:localhost:{far.sip.port};transport=udp"
-        trunk = phone.add_trunk(TrunkSettings(id="out", uri=uri, reach=Reach(), trusted_hosts=("localhost",)))
+        trunk = phone.add_trunk(
+            TrunkSettings(id="out", uri=uri, reach=EgressPolicy(), trusted_hosts=("localhost",))
+        )
         call = await trunk.call("1")
         await asyncio.wait_for(call.answered(), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
@@ -60,7 +62,7 @@ async def test_a_trunk_reaches_its_own_host_by_name_and_media_beside_it() -> Non
                 await asyncio.sleep(0.01)
         await call.hang_up()
         assert phone.stats.blocked == 0
-        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, reach=Reach()))
+        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, reach=EgressPolicy()))
         with pytest.raises(CallFailed) as failed:
             await stranger.call("1")
         assert failed.value.cause is HangupCause.ADDRESS_REFUSED

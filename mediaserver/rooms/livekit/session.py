@@ -30,7 +30,7 @@ from mediaserver.rooms.livekit.signalling import (
     UseAnswer,
 )
 from mediaserver.rooms.open_room import Entry
-from mediaserver.rooms.registry import Lobby
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.tokens import LIFETIME_S, Grant
 from mediaserver.rooms.webrtc.peer_connection import PeerTransport
@@ -73,7 +73,7 @@ class SdkSession:
 
     def __init__(
         self,
-        lobby: Lobby,
+        lobby: RoomRegistry,
         entry: Entry,
         goodbyes: set[asyncio.Task[None]],
         *,

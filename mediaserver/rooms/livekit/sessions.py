@@ -7,7 +7,7 @@ import logging
 
 from mediaserver.rooms.errors import RoomClosed, TokenRefused
 from mediaserver.rooms.livekit.session import Hello, Outlet, SdkSession
-from mediaserver.rooms.registry import Lobby
+from mediaserver.rooms.registry import RoomRegistry
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +24,9 @@ class SdkSessions:
         return len(self._sessions)
 
     async def join(
-        self, lobby: Lobby, token: str, hello: Hello, outlet: Outlet, *, ice_servers: tuple[str, ...]
+        self, lobby: RoomRegistry, token: str, hello: Hello, outlet: Outlet, *, ice_servers: tuple[str, ...]
     ) -> SdkSession:
-        """Somebody new. Raises what `Lobby.enter` does."""
+        """Somebody new. Raises what `RoomRegistry.enter` does."""
         entry = await lobby.enter(token, resumable=True)
         session = SdkSession(lobby, entry, self._goodbyes, dual=hello.dual, ice_servers=ice_servers)
         self._sessions[entry.person.participant.sid] = session
@@ -48,7 +48,7 @@ class SdkSessions:
             raise
         return session
 
-    async def resume(self, lobby: Lobby, token: str, sid: str, outlet: Outlet) -> SdkSession:
+    async def resume(self, lobby: RoomRegistry, token: str, sid: str, outlet: Outlet) -> SdkSession:
         """The session of `sid`, on a new WebSocket. Raises `TokenRefused`, `RoomClosed` when there is nothing
         to resume: the client then joins anew."""
         grant = lobby.verify(token)

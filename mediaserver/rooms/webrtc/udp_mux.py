@@ -28,7 +28,7 @@ from aioice import Candidate, ice, stun
 from aioice.candidate import candidate_foundation, candidate_priority
 
 from mediaserver.rooms.errors import RoomFull
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 
 BURST: Final = 64
 """Datagrams read in one wake-up at the most: a flood must not hold up the calls."""
@@ -193,7 +193,7 @@ class MediaPort:
         sockets: Sequence[socket.socket],
         *,
         public_address: str | None,
-        reach: Reach,
+        reach: EgressPolicy,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Use `open`."""
@@ -217,7 +217,7 @@ class MediaPort:
         *,
         addresses: Sequence[str] = (),
         public_address: str | None = None,
-        reach: Reach | None = None,
+        reach: EgressPolicy | None = None,
     ) -> MediaPort:
         """Binds the first port of the range that is free on every address.
 
@@ -230,7 +230,7 @@ class MediaPort:
             sockets = _bind_all(hosts, number)
             if sockets:
                 loop = asyncio.get_running_loop()
-                return cls(sockets, public_address=public_address, reach=reach or Reach(), loop=loop)
+                return cls(sockets, public_address=public_address, reach=reach or EgressPolicy(), loop=loop)
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:

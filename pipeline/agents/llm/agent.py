@@ -9,17 +9,17 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
-from pipeline.agents.llm.answer import Mind
+from pipeline.agents.llm.answer import LlmAgentSpec
 from pipeline.agents.llm.builtin_tools import offered
 from pipeline.agents.llm.chat import Chat, ChatEndpoint, ChatModel
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
 from pipeline.agents.llm.http_tool import HttpTool
 from pipeline.agents.llm.mcp import McpServer
-from pipeline.agents.llm.script_step import Guest, invite
+from pipeline.agents.llm.script_step import StepAgent, invite
 from pipeline.agents.llm.settings import LlmPlan, ModelSettings, read_settings
 from pipeline.agents.llm.tools import Tool
-from pipeline.agents.script.llm_step import Errand
+from pipeline.agents.script.llm_step import LlmStep
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.errors import EngineError, contained
 from pipeline.net.http import ToolClient
@@ -48,7 +48,7 @@ class Llm:
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
         self._servers = [McpServer(settings, web) for settings in plan.mcp]
         self._opening: asyncio.Task[None] | None = None
-        self._mind = Mind(
+        self._mind = LlmAgentSpec(
             chat=self._chat,
             prompt=plan.prompt,
             policy=plan.policy,
@@ -82,23 +82,23 @@ class Llm:
     async def start(self) -> None:
         """Asks the MCP servers what they have, and waits a while for it. One that is away does not keep the
         agent from talking: it is asked again with later calls."""
-        self.look_around()
+        self.prewarm()
         if self._opening is not None:
             await asyncio.wait({self._opening}, timeout=MCP_START_S)
 
     def join(self, context: AgentContext) -> LlmConversation:
         """A conversation for one call."""
-        self.look_around()
+        self.prewarm()
         return LlmConversation(self._mind, context)
 
-    def look_around(self) -> None:
+    def prewarm(self) -> None:
         """A call begins: MCP servers that were away are asked again, beside it."""
         if any(not server.is_open for server in self._servers) and (
             self._opening is None or self._opening.done()
         ):
             self._opening = asyncio.create_task(self._open_servers())
 
-    def invite(self, errand: Errand, context: AgentContext, said: str) -> Guest:
+    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
         """The model for one step of a script, which has `said` something."""
         return invite(self._mind, errand, context, said)
 

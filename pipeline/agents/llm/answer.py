@@ -24,7 +24,7 @@ from pipeline.agents.llm.schema import Misfit
 from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
 from pipeline.speech import Expected
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 from pipeline.text.sentences import Segmenter
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class After(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mind:
+class LlmAgentSpec:
     """What an agent is: shared by its calls. `tools` may change while a call lasts (a server that comes
     back)."""
 
@@ -120,7 +120,7 @@ class Answer:
 
     def __init__(
         self,
-        mind: Mind,
+        mind: LlmAgentSpec,
         state: State,
         turn: Turn,
         acts: asyncio.Queue[Queued],
@@ -202,7 +202,7 @@ class Answer:
 
     async def _say(self, each: Round, text: str) -> None:
         plain = tidy(text)
-        spoken = speakable(plain, self._language) if plain else ""
+        spoken = verbalize(plain, self._language) if plain else ""
         if spoken:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))

@@ -27,7 +27,7 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
-from pipeline.agents.llm.answer import Answer, Mind, Queued, State, Turn
+from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn
 from pipeline.agents.llm.confirmation import Pending, agrees
 from pipeline.agents.llm.digits import Wanted, read_answer, shown
 from pipeline.agents.llm.extraction import extract
@@ -36,7 +36,7 @@ from pipeline.agents.llm.http_tool import metadata_values
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
 from pipeline.agents.llm.tools import Budget
 from pipeline.agents.script.steps import fill
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64
@@ -62,7 +62,7 @@ class _Asked:
 class LlmConversation:
     """One call. `said` is what the caller has heard already, of somebody who went before."""
 
-    def __init__(self, mind: Mind, context: AgentContext, *, said: str = "") -> None:
+    def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
         self._mind = mind
         self._context = context
         self._state = State(
@@ -111,7 +111,7 @@ class LlmConversation:
 
     def _greet(self) -> Say:
         text = fill(self._context.greeting, self._context.variables)
-        spoken = speakable(text, self._state.language)
+        spoken = verbalize(text, self._state.language)
         self._was_said(text, spoken)
         return Say(spoken)
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.agent import AgentContext
-from pipeline.agents.llm.answer import Mind
+from pipeline.agents.llm.answer import LlmAgentSpec
 from pipeline.agents.llm.builtin_tools import Builtin, Effect, Notebook, Policy
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.tools import ToolSpec
-from pipeline.agents.script.llm_step import Errand
+from pipeline.agents.script.llm_step import LlmStep
 
 MAX_ANSWER: Final = 500  # characters of one answer
 
@@ -29,10 +29,10 @@ about what comes after. Do not say goodbye: the call goes on without you."""
 
 
 @dataclass(slots=True)
-class Guest:
+class StepAgent:
     """A model at work on an errand. `over`: it has finished; `done`: with success."""
 
-    errand: Errand
+    errand: LlmStep
     conversation: LlmConversation = field(init=False)
     over: bool = False
     done: bool = False
@@ -40,9 +40,9 @@ class Guest:
     turns: int = 0
 
 
-def invite(mind: Mind, errand: Errand, context: AgentContext, said: str) -> Guest:
+def invite(mind: LlmAgentSpec, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
     """A model that takes over after the script has `said` something ("": it speaks first)."""
-    guest = Guest(errand)
+    guest = StepAgent(errand)
     fields = f"Find out: {', '.join(errand.collect)}.\n" if errand.collect else ""
     builtins = {
         name: mind.builtins[name] for name in ("wait", "remember", "ask_digits") if name in mind.builtins
@@ -57,7 +57,7 @@ def invite(mind: Mind, errand: Errand, context: AgentContext, said: str) -> Gues
     return guest
 
 
-def _finish(guest: Guest) -> Builtin:
+def _finish(guest: StepAgent) -> Builtin:
     collect = guest.errand.collect
     properties: dict[str, Any] = {name: {"type": "string", "maxLength": MAX_ANSWER} for name in collect}
     properties["outcome"] = {"enum": ["done", "not_possible"]}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
-from pipeline.agents.script.llm_step import Errand, Guest, Model
+from pipeline.agents.script.llm_step import LlmStep, Model, StepAgent
 from pipeline.agents.script.machine import ScriptRun
 from pipeline.agents.script.position import Place
 from pipeline.agents.script.steps import Plan, fill, placeholders, raise_missing, read_plan
@@ -83,7 +83,7 @@ class Script:
             variables=context.variables,
         )
         if self._llm is not None:
-            self._llm.look_around()
+            self._llm.prewarm()
         return ScriptConversation(run, context, self._llm)
 
     async def close(self) -> None:
@@ -99,8 +99,8 @@ class ScriptConversation:
         self._run = run
         self._context = context
         self._llm = llm
-        self._guest: Guest | None = None
-        self._before: tuple[Guest | None, Place] | None = None  # before the caller's last words
+        self._guest: StepAgent | None = None
+        self._before: tuple[StepAgent | None, Place] | None = None  # before the caller's last words
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         """The acts for `event`. The script has moved on before the first of them, so closing the iterator in
@@ -142,14 +142,14 @@ class ScriptConversation:
                 async for act in consulted:
                     yield act
 
-    def _invite(self, errand: Errand, said: str) -> Guest:
+    def _invite(self, errand: LlmStep, said: str) -> StepAgent:
         if self._llm is None:
             raise AssertionError("a plan got through whose steps ask a model that is not there")
         known = {**self._context.variables, **self._run.known}
         about = replace(self._context, variables=known, language=self._run.language)
         return self._llm.invite(errand, about, said)
 
-    async def _consult(self, guest: Guest, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+    async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         """What the model says, and what the script does when it is through."""
         guest.turns += 1
         if guest.turns > guest.errand.max_turns:
@@ -166,7 +166,7 @@ class ScriptConversation:
                 async for act in following:
                     yield act
 
-    async def _ask(self, guest: Guest, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+    async def _ask(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         acts = guest.conversation.respond(event)
         try:
             with contained("the model"):

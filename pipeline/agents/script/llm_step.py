@@ -15,7 +15,7 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class LlmStep:
     """`goal`: in words, for the model. `collect`: the names under which it hands back what it found out.
     `max_turns`: after so many events without a result the script goes on at `failed` ("": at `next`)."""
 
@@ -25,10 +25,10 @@ class Errand:
     failed: str = ""
 
 
-class Guest(Protocol):
+class StepAgent(Protocol):
     """A model at work on an errand. `over`: it has finished; `done`: with success, and `answers`."""
 
-    errand: Errand
+    errand: LlmStep
     over: bool
     done: bool
     turns: int
@@ -51,22 +51,22 @@ class Model(Protocol):
     async def start(self) -> None:
         """See `Agent.start`."""
 
-    def look_around(self) -> None:
+    def prewarm(self) -> None:
         """A call begins."""
 
-    def invite(self, errand: Errand, context: AgentContext, said: str) -> Guest:
+    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
         """A guest for one step of a script, which has `said` something."""
 
     async def close(self) -> None:
         """See `Agent.close`."""
 
 
-def read_errand(step: Options) -> Errand | None:
+def read_errand(step: Options) -> LlmStep | None:
     """The table `llm` of a step, None where there is none."""
     if not step.has("llm"):
         return None
     table = step.table("llm")
-    errand = Errand(
+    errand = LlmStep(
         goal=table.text("goal"),
         collect=table.texts("collect"),
         max_turns=table.integer("max_turns", 10, low=1, high=100),

@@ -36,7 +36,7 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
-from pipeline.agents.script.llm_step import Errand
+from pipeline.agents.script.llm_step import LlmStep
 from pipeline.agents.script.position import ScriptState, ScriptWalk, label_in, shown_answers, summary
 from pipeline.agents.script.steps import Retry
 from pipeline.errors import LocalError
@@ -64,7 +64,7 @@ class ScriptRun(ScriptWalk):
         return list(transition(self, event))
 
     @property
-    def errand(self) -> Errand | None:
+    def errand(self) -> LlmStep | None:
         """What a model is to do now, in the place of the script."""
         return self._step.llm if self.state is ScriptState.ASKING else None
 
@@ -78,7 +78,7 @@ class ScriptRun(ScriptWalk):
         """The answers so far, without those that nobody may see."""
         return shown_answers(self._plan, self.answers)
 
-    def hand_back(self, errand: Errand, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
+    def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """The model is through with it: the script goes on."""
         self.answers |= answers
         self._note_question()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.agents.script.llm_step import Errand, read_errand
+from pipeline.agents.script.llm_step import LlmStep, read_errand
 from pipeline.engines.options import Options
 from pipeline.errors import SettingsRefused
 from pipeline.speech import Expected
@@ -62,7 +62,7 @@ class Step:
     language: str = ""
     partial: str = ""
     confirm: str = ""
-    llm: Errand | None = None
+    llm: LlmStep | None = None
 
     def follows(self) -> Iterator[tuple[str, str]]:
         """Every (key, step name) this step can lead to."""

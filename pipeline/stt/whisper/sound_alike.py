@@ -17,7 +17,7 @@ from typing import Final
 from pipeline.stt.pocketsphinx import dictionary
 from pipeline.text.fold import folded, plain_words
 from pipeline.text.lexicon import lexicon
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 from pipeline.text.spoken_numbers import in_figures
 
 FAR: Final = 0.34
@@ -146,7 +146,7 @@ def _number(text: str) -> str:
 def phones_of(text: str) -> Phones:
     """The sounds of `text` in a row; () where a word has none."""
     found: list[str] = []
-    for word in plain_words(speakable(text, "en")).split():
+    for word in plain_words(verbalize(text, "en")).split():
         known = dictionary().pronunciations(word)
         if not known:
             return ()

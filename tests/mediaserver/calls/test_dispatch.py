@@ -58,11 +58,11 @@ class Queue:
         self.unheld = unheld
         return self.renewals
 
-    async def wishes(self, node: str) -> list[str]:
+    async def pending_hangups(self, node: str) -> list[str]:
         self._answer()
         return self.wanted
 
-    async def reap(self) -> Reaped:
+    async def reap_expired(self) -> Reaped:
         self._answer()
         self.reaped += 1
         return Reaped((), ())

@@ -196,7 +196,7 @@ async def test_a_paused_batch_dials_nothing_until_it_is_resumed(tmp_path: Path, 
         await store.finish(other, DONE)
         assert await status(store, receipt) == (BatchStatus.PAUSED, 2)
         clock.advance(10 * TTL_MS)
-        await store.reap()
+        await store.reap_expired()
         assert await store.claim("node", 5, TTL_MS) == []
         resumed = await store.resume_batch("acme", receipt.batch_id)
         assert resumed is not None
@@ -298,8 +298,8 @@ async def test_a_call_that_is_being_dialled_is_not_pending(tmp_path: Path, clock
         assert await store.arm(claim, TTL_MS)
         assert await store.cancel_pending("acme", NUMBERS[0]) is None
         assert await store.request_hangup("acme", claim.call_id) is Stopping.REQUESTED
-        assert await store.wishes("node") == [claim.call_id]
-        assert await store.wishes("other") == []
+        assert await store.pending_hangups("node") == [claim.call_id]
+        assert await store.pending_hangups("other") == []
 
 
 # Again ------------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ async def test_a_node_that_slept_past_its_lease_cannot_dial(tmp_path: Path, cloc
         (claim,) = await store.claim("sleeper", 1, TTL_MS)
         clock.advance(TTL_MS + 1)
         assert not await store.arm(claim, TTL_MS)
-        reaped = await store.reap()
+        reaped = await store.reap_expired()
         assert reaped.requeued == (claim.call_id,)
         (other,) = await store.claim("other", 1, TTL_MS)
         assert not await store.arm(claim, TTL_MS)
@@ -211,12 +211,12 @@ async def test_an_expired_lease_with_an_attempt_is_unknown_and_never_dialled_aga
 ) -> None:
     async with opened(tmp_path, clock) as store:
         claim = await armed(store)
-        assert (await store.reap()).unknown == ()
+        assert (await store.reap_expired()).unknown == ()
         clock.advance(TTL_MS)
-        assert (await store.reap()).unknown == (claim.call_id,)
+        assert (await store.reap_expired()).unknown == (claim.call_id,)
         assert await status_of(store, claim.call_id) == (CallStatus.UNKNOWN, Stage.FINISHED)
         clock.advance(10 * TTL_MS)
-        assert (await store.reap()).requeued == ()
+        assert (await store.reap_expired()).requeued == ()
         assert await store.claim("node", 5, TTL_MS) == []
         record = await store.call("acme", claim.call_id)
     assert record is not None
@@ -231,7 +231,7 @@ async def test_a_node_that_slept_through_its_call_may_still_say_how_it_went(
         claim = await armed(store)
         await store.progress(claim, CallStatus.RINGING, clock.now_ms)
         clock.advance(TTL_MS)
-        assert (await store.reap()).unknown == (claim.call_id,)
+        assert (await store.reap_expired()).unknown == (claim.call_id,)
         assert await store.progress(claim, CallStatus.ANSWERED, clock.now_ms)
         assert await status_of(store, claim.call_id) == (CallStatus.UNKNOWN, Stage.FINISHED)
         stranger = replace(claim, node="other")
@@ -276,7 +276,7 @@ async def test_a_renewed_lease_lives_on(tmp_path: Path, clock: Clock) -> None:
             (renewal,) = await store.renew("node", TTL_MS)
             assert (renewal.call_id, renewal.epoch, renewal.hang_up) == (claim.call_id, claim.epoch, False)
             assert await store.renew("other", TTL_MS) == []
-        assert (await store.reap()).unknown == ()
+        assert (await store.reap_expired()).unknown == ()
         assert await store.finish(claim, DONE)
         assert await store.renew("node", TTL_MS) == []
 
@@ -290,7 +290,7 @@ async def test_a_claim_whose_node_never_heard_of_it_runs_out(tmp_path: Path, clo
         (renewal,) = await store.renew("node", TTL_MS, unheld=frozenset({lost.id}))
         assert renewal.call_id == known.id
         clock.advance(1)
-        assert (await store.reap()).requeued == (lost.id,)
+        assert (await store.reap_expired()).requeued == (lost.id,)
         assert await store.held("node") == [known.id]
 
 
@@ -301,7 +301,7 @@ async def test_a_database_that_was_away_longer_than_the_lease_ends_no_live_call(
         claim = await armed(store)
         clock.advance(10 * TTL_MS)
         assert len(await store.renew("node", TTL_MS)) == 1
-        assert (await store.reap()).unknown == ()
+        assert (await store.reap_expired()).unknown == ()
         assert await store.finish(claim, DONE)
 
 
@@ -379,7 +379,7 @@ async def test_a_cancelled_call_is_never_dialled(tmp_path: Path, clock: Clock) -
         assert not await store.finish(claim, Outcome(status=CallStatus.FAILED, cause="late"))
         assert await store.request_hangup("acme", claimed.id) is Stopping.ENDED
         clock.advance(10 * TTL_MS)
-        await store.reap()
+        await store.reap_expired()
         assert await store.claim("node", 5, TTL_MS) == []
         assert await status_of(store, claimed.id) == (CallStatus.CANCELLED, Stage.FINISHED)
 
@@ -473,7 +473,7 @@ async def test_an_inbound_call_whose_node_died_is_unknown(tmp_path: Path, clock:
     async with opened(tmp_path, clock) as store:
         claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
         clock.advance(TTL_MS)
-        assert (await store.reap()).unknown == (claim.call_id,)
+        assert (await store.reap_expired()).unknown == (claim.call_id,)
 
 
 # kill -9 ----------------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ async def reaped_until(store: Store, call_id: str, stage: Stage) -> None:
     """Reaps until the dead node's lease has run out on the real clock."""
     async with asyncio.timeout(20):
         while (await status_of(store, call_id))[1] is not stage:
-            await store.reap()
+            await store.reap_expired()
             await asyncio.sleep(0.05)
 
 

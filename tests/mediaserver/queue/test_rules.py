@@ -333,7 +333,7 @@ async def test_what_may_have_rung_is_never_dialled_again(
         assert await store.arm(claim, TTL_MS)
         assert await store.finish(claim, outcome)
         clock.advance(3_600_000)
-        await store.reap()
+        await store.reap_expired()
         assert await store.claim("node", 5, TTL_MS) == []
         assert (await record(store, row.id)).status is outcome.status
 

@@ -8,14 +8,14 @@ import pytest
 from pipeline.audio import Pcm
 from pipeline.endpointing.policy import EndOfTurn, TurnEvidence
 from pipeline.endpointing.prosody import prosody_of
-from pipeline.endpointing.scorer import BuiltInScorer
+from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.speech import Expected
 from tests.support.sip.callers import at_level, over_ulaw, spoken
 
 SILENCE = np.zeros(1600, np.int16)
 DIGITS = Expected(kinds=("digits",), digits=6)
-SCORER = BuiltInScorer(sentence_ends())
+SCORER = BuiltInDetector(sentence_ends())
 
 
 def p_eot(words: str, expected: Expected | None = None, *, asked: str = "", language: str = "en") -> float:
@@ -98,7 +98,7 @@ def test_what_was_asked_for_tells_a_part_from_the_whole(asked: str, part: str, w
     ],
 )
 def test_a_model_of_sentences_knows_words_that_no_list_has(part: str, whole: str) -> None:
-    scorer = BuiltInScorer(sentence_ends())
+    scorer = BuiltInDetector(sentence_ends())
     unfinished, done = (
         scorer.p_eot(TurnEvidence(audio=SILENCE, rate_hz=8000, words=words)) for words in (part, whole)
     )
@@ -139,7 +139,7 @@ def test_the_voice_tips_the_balance_where_the_words_do_not() -> None:
         evidence = TurnEvidence(
             audio=paused(np.asarray(wave * 3000)), rate_hz=rate_hz, words="the screen is broken"
         )
-        scores.append(BuiltInScorer().p_eot(evidence))
+        scores.append(BuiltInDetector().p_eot(evidence))
     fallen, level = scores
     assert fallen > 0.5
     assert level < 0.2
@@ -147,7 +147,7 @@ def test_the_voice_tips_the_balance_where_the_words_do_not() -> None:
 
 def test_nothing_at_all_is_no_evidence() -> None:
     empty = TurnEvidence(audio=np.empty(0, np.int16), rate_hz=8000)
-    assert 0.2 < BuiltInScorer().p_eot(empty) < 0.6
+    assert 0.2 < BuiltInDetector().p_eot(empty) < 0.6
 
 
 def test_the_three_knobs() -> None:

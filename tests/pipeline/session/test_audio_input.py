@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import Pcm, silence
-from pipeline.session.audio_input import Ears, Sound
+from pipeline.session.audio_input import AudioInput, Sound
 from tests.support.speech.conversation import FakeStt
 
 RATE_HZ = 8000
@@ -22,7 +22,7 @@ def voice() -> Pcm:
 @pytest.mark.parametrize("jitter_ms", [0.0, 15.0])
 def test_the_caller_stopped_when_the_last_voiced_packet_left_not_a_packet_later(jitter_ms: float) -> None:
     """A packet carries the 20 ms before it was sent. The second case delays every other packet."""
-    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
     sounds = []
     for number in range(100):
         sent = 5.0 + number * 0.02
@@ -38,7 +38,7 @@ def test_the_caller_stopped_when_the_last_voiced_packet_left_not_a_packet_later(
 
 def test_a_packet_that_is_late_is_not_silence_but_one_that_is_not_awaited_is() -> None:
     """The tenth packet is 40 ms late, the eleventh does not come: up to where the caller was heard."""
-    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
     for number in range(9):
         ears.push(silence(RATE_HZ), number * FRAME, 5.0 + number * 0.02)
     assert ears.heard_until(5.199) == pytest.approx(5.16)
@@ -51,7 +51,7 @@ def test_a_packet_that_is_late_is_not_silence_but_one_that_is_not_awaited_is() -
 def test_the_callers_voice_is_told_without_what_is_behind_them() -> None:
     """Two seconds of syllables, then somebody 26 dB below: the recogniser hears both, the judge of the
     turn's end the caller."""
-    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
     for number in range(200):
         loud = voice() if number % 20 < 15 else silence(RATE_HZ)
         frame = loud if number < 100 else (loud // 20).astype(np.int16)
@@ -64,7 +64,7 @@ def test_the_callers_voice_is_told_without_what_is_behind_them() -> None:
 
 
 def test_nobody_can_tell_the_callers_voice_in_a_noise_as_loud() -> None:
-    ears = Ears(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
     for number in range(200):
         ears.push(voice(), number * FRAME, 5.0 + number * 0.02)
     ears.disregard(1.0)

@@ -8,17 +8,17 @@ import pytest
 
 from pipeline.agent import AgentAct, HangUp, Say, SendDigits, Trouble
 from pipeline.result import SessionResult
-from pipeline.session.dead_air import SilenceWatch
+from pipeline.session.dead_air import DeadAirWatch
 from pipeline.session.session import Session
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
 
 Noted = list[tuple[float, float, str]]
 
 
-def watched() -> tuple[SilenceWatch, Noted]:
+def watched() -> tuple[DeadAirWatch, Noted]:
     """The agent was heard up to 0, the caller spoke from 1 to 3."""
     noted: Noted = []
-    watch = SilenceWatch(lambda *silence: noted.append((silence[0], round(silence[1], 6), silence[2])), 0.0)
+    watch = DeadAirWatch(lambda *silence: noted.append((silence[0], round(silence[1], 6), silence[2])), 0.0)
     watch.voice(1.0)
     watch.phase("endpointing", 3.0)
     watch.caller(3.0)
@@ -64,7 +64,7 @@ def test_a_silence_that_the_caller_ends_is_noted_too() -> None:
 
 def test_noise_while_the_floor_is_the_callers_is_nobodys_silence() -> None:
     noted: Noted = []
-    watch = SilenceWatch(lambda *silence: noted.append((silence[0], round(silence[1], 6), silence[2])), 0.0)
+    watch = DeadAirWatch(lambda *silence: noted.append((silence[0], round(silence[1], 6), silence[2])), 0.0)
     for moment in (1.0, 3.0, 5.0):
         watch.voice(moment)
         watch.phase("endpointing", moment + 0.2)

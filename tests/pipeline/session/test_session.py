@@ -27,7 +27,7 @@ from pipeline.agent import (
     UserSilent,
 )
 from pipeline.audio.dtmf import tone
-from pipeline.endpointing.detector import TurnJudge
+from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
 from pipeline.errors import LanguageRefused
 from pipeline.media.recording import RecordingWriter
@@ -168,7 +168,7 @@ def test_latency_names_who_took_the_time() -> None:
 
 @pytest.mark.parametrize(("p", "waited_ms"), [(0.9, 300), (0.0, 1600), (0.45, 527)])
 def test_a_judge_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int) -> None:
-    class Judge(TurnJudge):
+    class Judge(EndOfTurnDetector):
         async def p_eot(self, evidence: TurnEvidence) -> float:
             asked.append(evidence)
             return p

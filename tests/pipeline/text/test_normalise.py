@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 
 ENGLISH = """
 Hello, how are you? | Hello, how are you?
@@ -229,31 +229,31 @@ def _cases(table: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("written", "spoken"), _cases(ENGLISH))
 def test_english_is_said_as_people_say_it(written: str, spoken: str) -> None:
-    assert speakable(written, "en") == spoken
+    assert verbalize(written, "en") == spoken
 
 
 @pytest.mark.parametrize(("written", "spoken"), _cases(ARABIC))
 def test_arabic_is_said_as_people_say_it(written: str, spoken: str) -> None:
-    assert speakable(written, "ar") == spoken
+    assert verbalize(written, "ar") == spoken
 
 
 def test_british_english_has_the_day_first() -> None:
-    assert speakable("3/12/2026", "en-GB") == "the third of December, twenty twenty-six"
-    assert speakable("5-7 January", "en-GB") == "the fifth of January to the seventh of January"
+    assert verbalize("3/12/2026", "en-GB") == "the third of December, twenty twenty-six"
+    assert verbalize("5-7 January", "en-GB") == "the fifth of January to the seventh of January"
 
 
 def test_a_key_has_its_name_by_country() -> None:
-    assert speakable("Press #.", "en-US") == "Press pound."
-    assert speakable("Press #.", "en-GB") == "Press hash."
+    assert verbalize("Press #.", "en-US") == "Press pound."
+    assert verbalize("Press #.", "en-GB") == "Press hash."
 
 
 def test_another_language_keeps_its_text_with_plain_figures() -> None:
-    assert speakable("Das sind ٣ Euro, 5 €.", "de") == "Das sind 3 Euro, 5 €."
+    assert verbalize("Das sind ٣ Euro, 5 €.", "de") == "Das sind 3 Euro, 5 €."
 
 
 @pytest.mark.parametrize("written", ["05\n%", "5\n–6%", "05\n-6%", "7 \n¢", "1.5\tM", "$5\n-6", "2\n1/2"])
 def test_a_line_may_end_within_a_figure(written: str) -> None:
-    assert not any(character.isdecimal() for character in speakable(written, "en"))
+    assert not any(character.isdecimal() for character in verbalize(written, "en"))
 
 
 _WRITTEN = st.text(
@@ -265,8 +265,8 @@ _WRITTEN = st.text(
 
 @given(_WRITTEN, st.sampled_from(("en", "en-GB", "ar", "de", "")))
 def test_anything_can_be_said_and_saying_it_twice_changes_nothing(written: str, language: str) -> None:
-    once = speakable(written, language)
-    assert speakable(once, language) == once
+    once = verbalize(written, language)
+    assert verbalize(once, language) == once
     if language in ("en", "ar"):
         assert not any(character in "0123456789٠١٢٣٤٥٦٧٨٩" for character in once)
 
@@ -275,13 +275,13 @@ def test_anything_can_be_said_and_saying_it_twice_changes_nothing(written: str, 
 def test_different_numbers_sound_different(one: int, other: int) -> None:
     for language in ("en", "ar"):
         if one != other:
-            assert speakable(f"{one:,}", language) != speakable(f"{other:,}", language)
+            assert verbalize(f"{one:,}", language) != verbalize(f"{other:,}", language)
 
 
 @given(st.text(st.sampled_from("abcdefghij klmn,?!'مرحباكيف"), max_size=200))
 def test_plain_words_are_left_alone(words: str) -> None:
-    assert speakable(words, "en") == words
-    assert speakable(words, "ar") == words
+    assert verbalize(words, "en") == words
+    assert verbalize(words, "ar") == words
 
 
 @pytest.mark.parametrize(
@@ -317,5 +317,5 @@ def test_plain_words_are_left_alone(words: str) -> None:
 )
 def test_a_long_text_is_said_too(pattern: str) -> None:
     """An expression that goes back and forth would be at it for minutes."""
-    spoken = speakable(pattern * (40_000 // len(pattern)), "en")
+    spoken = verbalize(pattern * (40_000 // len(pattern)), "en")
     assert not any(character.isdecimal() for character in spoken)

@@ -17,7 +17,7 @@ from pipeline.result import SessionResult
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
-from pipeline.text.redaction import MASK, Masking
+from pipeline.text.redaction import MASK, Redaction
 from tests.support.speech.conversation import (
     FakeAgent,
     FakeLeg,
@@ -187,7 +187,7 @@ def test_keys_wait_as_long_as_the_agent_says(timeout_s: float, keyed: list[str])
 
 
 def test_sound_stays_hidden_a_little_longer_than_words() -> None:
-    masking = Masking()
+    masking = Redaction()
     masking.ask(True, 1.0)
     masking.heard()
     masking.ask(False, 2.0)

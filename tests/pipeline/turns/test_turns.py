@@ -24,13 +24,14 @@ from pipeline.turns.events import (
     Effect,
     EndCall,
     Event,
+    FinalTranscript,
     Heed,
     Inner,
     Interrupt,
     KeyPressed,
     LegEnded,
     ListenIn,
-    Overheard,
+    PartialTranscript,
     PlayFiller,
     ReplyFailed,
     ReplyHeard,
@@ -43,7 +44,6 @@ from pipeline.turns.events import (
     StartReply,
     State,
     TextWritten,
-    Understood,
     VoiceSustained,
     WaitBegan,
 )
@@ -89,7 +89,7 @@ def at(state: State) -> Turns:
         State.OVERLAPPED: [SpeechStarted(), SpeechStopped(0.0, 100)],
         State.WAITING: [SpeechRanOut(1), WaitBegan(1, 5.0)],
         State.PRESUMING: [
-            ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400), Understood(2, "hello", 0.8),
+            ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400), FinalTranscript(2, "hello", 0.8),
         ],
         State.DUCKED: [VoiceSustained()],
         State.JUDGING: [VoiceSustained(), SpeechStopped(0.0, 300)],
@@ -160,7 +160,7 @@ def test_an_empty_cell_is_a_bug_and_says_so() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [Understood(0, "old"), Overheard(0, "old"), SpeechReady(0), SpeechRanOut(0), ReplyHeard(0),
+    [FinalTranscript(0, "old"), PartialTranscript(0, "old"), SpeechReady(0), SpeechRanOut(0), ReplyHeard(0),
      ReplyFailed(0), CallConcluded(0, EndReason.AGENT)],
 )  # fmt: skip
 @pytest.mark.parametrize("state", State)
@@ -185,7 +185,7 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     assert turns.timer_at() == pytest.approx(10.1)
     turns.handle_timer(10.1)
     assert actions(turns) == [Decode(turns.turn), ListenIn(turns.turn)]
-    turns.receive(Understood(turns.turn, "hello there", 0.8), 10.3)
+    turns.receive(FinalTranscript(turns.turn, "hello there", 0.8), 10.3)
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
     assert (reply.turn, reply.event, reply.presumed) == (turns.turn, UserSaid("hello there", 0.8), True)
@@ -204,10 +204,10 @@ def guessed() -> tuple[Turns, int]:
     turns = at(State.ENDPOINTING)
     turns.handle_timer(0.1)
     asked = turns.turn
-    turns.receive(Overheard(asked, "hello"), 0.12)
+    turns.receive(PartialTranscript(asked, "hello"), 0.12)
     assert turns.state is State.ENDPOINTING
     actions(turns)
-    turns.receive(Overheard(asked, "hello there"), 0.18)
+    turns.receive(PartialTranscript(asked, "hello there"), 0.18)
     return turns, asked
 
 
@@ -216,7 +216,7 @@ def test_a_partial_result_is_answered_before_the_final_one() -> None:
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
     assert (reply.presumed, turns.state) == (True, State.PRESUMING)
-    turns.receive(Understood(asked, "hello there", 0.9), 0.35)
+    turns.receive(FinalTranscript(asked, "hello there", 0.9), 0.35)
     assert turns.timer_at() == pytest.approx(0.5)
     turns.handle_timer(0.5)
     assert [type(action) for action in actions(turns)] == [Settle]
@@ -228,7 +228,7 @@ def test_a_partial_result_counts_for_what_was_heard_not_for_the_time_that_passed
     turns.handle_timer(0.1)
     states = []
     for moment, heard_until in ((0.185, 0.14), (0.205, 0.16), (0.225, 0.18 - 1e-9)):
-        turns.receive(Overheard(turns.turn, "hello there", heard_until), moment)
+        turns.receive(PartialTranscript(turns.turn, "hello there", heard_until), moment)
         states.append(turns.state)
     assert states == [State.ENDPOINTING, State.ENDPOINTING, State.PRESUMING]
 
@@ -246,7 +246,7 @@ def test_the_recogniser_is_looked_at_when_its_words_may_be_the_whole_and_then_of
 def test_a_guess_is_withdrawn_when_the_final_words_are_others_or_unsure(text: str, confidence: float) -> None:
     turns, asked = guessed()
     actions(turns)
-    turns.receive(Understood(asked, text, confidence), 0.35)
+    turns.receive(FinalTranscript(asked, text, confidence), 0.35)
     withdrawn, again = actions(turns)
     assert withdrawn == Interrupt()
     assert isinstance(again, StartReply)
@@ -260,21 +260,21 @@ def test_a_recogniser_whose_partial_results_lag_is_not_believed_again() -> None:
         turns.receive(SpeechStopped(moment + 1.0, 900), moment + 1.05)
         run_until(turns, moment + 1.1)
         asked = turns.turn
-        turns.receive(Overheard(asked, "hello"), moment + 1.2)
+        turns.receive(PartialTranscript(asked, "hello"), moment + 1.2)
         states = turns.state
-        turns.receive(Understood(asked, "hello there", 0.9), moment + 1.3)
+        turns.receive(FinalTranscript(asked, "hello there", 0.9), moment + 1.3)
     assert states is State.ENDPOINTING
 
 
 def test_a_partial_stop_after_the_voice_has_ended_silences_too() -> None:
     turns = at(State.JUDGING)
-    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    turns.receive(PartialTranscript(turns.turn, "stop"), 0.3)
     assert turns.state is State.DOUBTING
 
 
 def test_a_guess_stands_where_the_recogniser_fails_or_is_late() -> None:
     turns, asked = guessed()
-    turns.receive(Understood(asked, "", failed=True), 0.35)
+    turns.receive(FinalTranscript(asked, "", failed=True), 0.35)
     run_until(turns, 0.5)
     assert turns.state is State.REPLYING
     late, _ = guessed()
@@ -292,7 +292,7 @@ def test_who_goes_on_withdraws_what_was_presumed() -> None:
 @pytest.mark.parametrize(("text", "p"), [("my number is", None), ("hello there", 0.3), ("", None)])
 def test_no_answer_is_prepared_for_a_turn_that_is_not_over(text: str, p: float | None) -> None:
     turns = at(State.ENDPOINTING)
-    turns.receive(Understood(turns.turn, text, 0.8, p_eot=p), 0.2)
+    turns.receive(FinalTranscript(turns.turn, text, 0.8, p_eot=p), 0.2)
     assert turns.state is State.ENDPOINTING
 
 
@@ -316,7 +316,7 @@ def test_words_that_come_after_the_end_point_are_answered_at_once() -> None:
     turns = at(State.ENDPOINTING)
     turns.handle_timer(0.2)
     actions(turns)
-    turns.receive(Understood(turns.turn, "hello there", 0.8), 0.9)
+    turns.receive(FinalTranscript(turns.turn, "hello there", 0.8), 0.9)
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
     assert reply.endpoint_due == pytest.approx(0.5)
@@ -325,7 +325,7 @@ def test_words_that_come_after_the_end_point_are_answered_at_once() -> None:
 def test_the_words_decide_how_long_the_pause_is() -> None:
     turns = at(State.ENDPOINTING)
     turns.handle_timer(0.2)
-    turns.receive(Understood(turns.turn, "my number is", 0.8), 0.6)
+    turns.receive(FinalTranscript(turns.turn, "my number is", 0.8), 0.6)
     assert turns.state is State.ENDPOINTING
     assert turns.timer_at() == pytest.approx(1.1)
 
@@ -335,7 +335,7 @@ def test_going_on_after_a_pause_makes_the_words_stale() -> None:
     turns.handle_timer(0.2)
     decode = turns.turn
     turns.receive(SpeechStarted(), 0.3)
-    turns.receive(Understood(decode, "half of it", 0.8), 0.4)
+    turns.receive(FinalTranscript(decode, "half of it", 0.8), 0.4)
     turns.receive(SpeechStopped(1.0, 900), 1.1)
     turns.handle_timer(1.2)
     assert [type(action) for action in actions(turns) if not isinstance(action, ListenIn)] == [Decode] * 2
@@ -349,7 +349,7 @@ def test_a_noise_is_no_turn_and_does_not_put_off_the_reprompt() -> None:
     turns.receive(SpeechStarted(), 3.0)
     turns.receive(SpeechStopped(3.1, 80), 3.2)
     run_until(turns, 3.31)
-    turns.receive(Understood(turns.turn, "", 0.0), 3.4)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), 3.4)
     run_until(turns, 3.7)
     assert turns.state is State.LISTENING
     assert Discard() in actions(turns)
@@ -359,7 +359,7 @@ def test_a_noise_is_no_turn_and_does_not_put_off_the_reprompt() -> None:
 def test_a_long_sound_without_words_is_a_turn_not_understood() -> None:
     turns = at(State.ENDPOINTING)  # 400 ms of voice
     turns.handle_timer(0.2)
-    turns.receive(Understood(turns.turn, "", 0.0), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), 0.3)
     turns.handle_timer(0.5)
     assert any(isinstance(action, StartReply) for action in actions(turns))
 
@@ -374,7 +374,7 @@ def test_reprompts_are_counted_and_speech_resets_the_count() -> None:
     turns.receive(SpeechStarted(), 10.0)
     turns.receive(SpeechStopped(11.0, 900), 11.1)
     run_until(turns, 11.2)
-    turns.receive(Understood(turns.turn, "hello", 0.9), 11.3)
+    turns.receive(FinalTranscript(turns.turn, "hello", 0.9), 11.3)
     run_until(turns, 11.5)
     turns.receive(ReplyHeard(turns.turn), 12.0)
     actions(turns)
@@ -412,7 +412,7 @@ def test_a_short_word_at_the_end_of_a_farewell_is_waited_for(known_s: float) -> 
     assert actions(turns) == [Decode(turns.turn)]
     turns.receive(ReplyHeard(turns.turn), 1.4)
     run_until(turns, 1.2 + known_s)
-    turns.receive(Understood(turns.turn, "wait", 0.9), 1.2 + known_s)
+    turns.receive(FinalTranscript(turns.turn, "wait", 0.9), 1.2 + known_s)
     run_until(turns, 3.0)
     done = actions(turns)
     assert Interrupt() in done
@@ -426,7 +426,7 @@ def test_the_line_is_not_held_longer_for_it_than_that(text: str | None) -> None:
     turns.receive(SpeechStopped(1.2, 220), 1.3)
     turns.receive(ReplyHeard(turns.turn), 1.4)
     if text is not None:
-        turns.receive(Understood(turns.turn, text, 0.9), 1.5)
+        turns.receive(FinalTranscript(turns.turn, text, 0.9), 1.5)
     patience_ms = SETTINGS.overlap_ms if text else SETTINGS.endpoint_ms + SETTINGS.stt_deadline_ms
     run_until(turns, 1.2 + patience_ms / 1000 + 0.001)
     assert turns.state is State.ENDED
@@ -441,7 +441,7 @@ def test_a_voice_that_nobody_understands_does_not_keep_a_farewell_silent(before:
     assert silenced is State.HALTED
     for tenth in range(8, 30):
         run_until(turns, tenth / 10)
-        turns.receive(Understood(turns.turn, "", failed=True), tenth / 10)
+        turns.receive(FinalTranscript(turns.turn, "", failed=True), tenth / 10)
     assert turns.state is State.SPEAKING
     assert any(isinstance(action, Disregard) for action in actions(turns))
 
@@ -454,7 +454,7 @@ def test_words_over_a_farewell_that_nobody_heard_any_of_take_none_back() -> None
         run_until(turns, second + 3.0)
         turns.receive(CallConcluded(turns.turn, EndReason.AGENT), second + 3.1)
         turns.receive(SpeechStarted(), second + 3.2)
-        turns.receive(Understood(turns.turn, "wait please", 0.9), second + 3.5)
+        turns.receive(FinalTranscript(turns.turn, "wait please", 0.9), second + 3.5)
         assert turns.state is State.HEARING
     turns.receive(KeyPressed("1"), 30.0)
     run_until(turns, 33.0)
@@ -490,7 +490,7 @@ def test_keys_reach_the_agent_whole() -> None:
 def test_the_watch_on_dead_air_begins_at_the_callers_last_word() -> None:
     turns = at(State.ENDPOINTING)
     turns.handle_timer(0.2)
-    turns.receive(Understood(turns.turn, "my number is", 0.8), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "my number is", 0.8), 0.3)
     turns.handle_timer(1.1)
     actions(turns)
     assert turns.timer_at() == pytest.approx(SETTINGS.dead_air_ms / 1000)
@@ -535,13 +535,13 @@ def test_a_voice_that_goes_on_without_words_silences_the_agent_and_keeps_its_rep
 def test_before_its_first_sound_only_more_words_throw_an_answer_away(text: str, kept: bool) -> None:
     turns = at(State.ENDPOINTING)
     turns.handle_timer(0.2)
-    turns.receive(Understood(turns.turn, "hello", 0.8), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "hello", 0.8), 0.3)
     turns.handle_timer(0.5)
     actions(turns)
     turns.receive(SpeechStarted(), 0.6)
     assert turns.state is State.HALTED
     turns.receive(SpeechStopped(0.7, 500), 0.8)
-    turns.receive(Understood(turns.turn, text, 0.8), 0.9)
+    turns.receive(FinalTranscript(turns.turn, text, 0.8), 0.9)
     assert (Interrupt() in actions(turns)) != kept
     assert turns.state is (State.SPEAKING if kept else State.ENDPOINTING)
 
@@ -561,7 +561,7 @@ def test_before_its_first_sound_only_more_words_throw_an_answer_away(text: str, 
 )
 def test_words_over_the_agent_decide_whether_it_stops(text: str, state: State) -> None:
     turns = at(State.DUCKED)
-    turns.receive(Understood(turns.turn, text, 0.9), 0.5)
+    turns.receive(FinalTranscript(turns.turn, text, 0.9), 0.5)
     assert turns.state is state
     assert (Interrupt() in actions(turns)) == (state is State.HEARING)
 
@@ -572,7 +572,7 @@ def test_words_over_the_agent_decide_whether_it_stops(text: str, state: State) -
 @pytest.mark.parametrize("before", [State.JUDGING, State.OVERLAPPED])
 def test_words_decide_after_the_voice_has_ended_too(before: State, text: str, state: State) -> None:
     turns = at(before)
-    turns.receive(Understood(turns.turn, text, 0.9), 0.3)
+    turns.receive(FinalTranscript(turns.turn, text, 0.9), 0.3)
     assert turns.state is state
     assert (Interrupt() in actions(turns)) == (state is State.ENDPOINTING)
     run_until(turns, 0.7)
@@ -584,7 +584,7 @@ def test_words_decide_after_the_voice_has_ended_too(before: State, text: str, st
 def test_one_word_is_enough_where_it_answers_the_question() -> None:
     turns = at(State.JUDGING)
     turns.expect(Expected(phrases=("monday", "tuesday")))
-    turns.receive(Understood(turns.turn, "tuesday", 0.9), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "tuesday", 0.9), 0.3)
     assert Interrupt() in actions(turns)
 
 
@@ -598,7 +598,7 @@ def test_a_partial_result_is_believed_when_it_stands_and_only_silences() -> None
         (0.38, "tuesday morning"),
         (0.41, "tuesday morning please"),
     ):
-        turns.receive(Overheard(turns.turn, text), moment)
+        turns.receive(PartialTranscript(turns.turn, text), moment)
         states.append(turns.state)
     assert states == [State.DUCKED] * 4 + [State.HALTED]
     assert Interrupt() not in actions(turns)
@@ -606,7 +606,7 @@ def test_a_partial_result_is_believed_when_it_stands_and_only_silences() -> None
 
 def test_a_partial_stop_is_believed_at_once() -> None:
     turns = at(State.DUCKED)
-    turns.receive(Overheard(turns.turn, "stop"), 0.3)
+    turns.receive(PartialTranscript(turns.turn, "stop"), 0.3)
     assert turns.state is State.HALTED
 
 
@@ -616,7 +616,7 @@ def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() 
     assert actions(turns) == [ListenIn(turns.turn)] * 40
 
 
-@pytest.mark.parametrize("said", [Overheard, Understood])
+@pytest.mark.parametrize("said", [PartialTranscript, FinalTranscript])
 @pytest.mark.parametrize(
     ("first", "then", "state"),
     [
@@ -627,7 +627,7 @@ def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() 
     ],
 )
 def test_a_voice_that_only_listens_silences_nobody(
-    said: type[Overheard | Understood], first: str, then: str, state: State
+    said: type[PartialTranscript | FinalTranscript], first: str, then: str, state: State
 ) -> None:
     turns = at(State.DUCKED)
     turns.receive(said(turns.turn, first), 0.5)
@@ -640,11 +640,11 @@ def test_a_voice_that_only_listens_silences_nobody(
 def test_listening_explains_a_voice_only_for_as_long_again() -> None:
     """What goes on after "okay" without a word is no "okay" any more."""
     turns = at(State.DUCKED)
-    turns.receive(Overheard(turns.turn, "okay"), 0.25)
+    turns.receive(PartialTranscript(turns.turn, "okay"), 0.25)
     hush_s = SETTINGS.barge_in_ms / 1000
     states = []
     for moment in (0.3, 0.28 + hush_s, 0.3 + hush_s):
-        turns.receive(Overheard(turns.turn, "okay"), moment - 0.01)
+        turns.receive(PartialTranscript(turns.turn, "okay"), moment - 0.01)
         turns.receive(BargedIn(), moment)
         states.append(turns.state)
     assert states == [State.DUCKED, State.DUCKED, State.HALTED]
@@ -653,7 +653,7 @@ def test_listening_explains_a_voice_only_for_as_long_again() -> None:
 @pytest.mark.parametrize("text", ["", "mm-hm"])
 def test_a_false_stop_goes_on_and_the_agent_is_not_asked(text: str) -> None:
     turns = at(State.DOUBTING)
-    turns.receive(Understood(turns.turn, text, 0.0), 0.3)
+    turns.receive(FinalTranscript(turns.turn, text, 0.0), 0.3)
     run_until(turns, 0.3 + SETTINGS.overlap_ms / 1000)
     assert turns.state is State.SPEAKING
     assert actions(turns) == [Discard()]
@@ -670,14 +670,14 @@ def test_a_false_stop_goes_on_and_the_agent_is_not_asked(text: str) -> None:
 )
 def test_a_partial_mm_hm_after_the_voice_lets_the_agent_go_on(text: str, moment: float, state: State) -> None:
     turns = at(State.DOUBTING)
-    turns.receive(Overheard(turns.turn, text), moment)
+    turns.receive(PartialTranscript(turns.turn, text), moment)
     assert turns.state is state
     assert Interrupt() not in actions(turns)
 
 
 def test_a_mm_hm_that_hushed_the_agent_is_an_answer_if_it_ends_soon_after() -> None:
     turns = at(State.DOUBTING)
-    turns.receive(Understood(turns.turn, "yes", 0.9), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "yes", 0.9), 0.3)
     turns.receive(ReplyHeard(turns.turn), 0.8)
     assert turns.state is State.ENDPOINTING
 
@@ -687,10 +687,10 @@ def test_a_mm_hm_that_hushed_the_agent_is_an_answer_if_it_ends_soon_after() -> N
 )
 def test_words_that_are_hardly_understood_are_somebody_elses(state: State) -> None:
     turns = at(state)
-    turns.receive(Understood(turns.turn, "put the bag there", 0.4), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "put the bag there", 0.4), 0.3)
     assert Interrupt() not in actions(turns)
     turns = at(state)
-    turns.receive(Understood(turns.turn, "put the bag there", 0.6), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "put the bag there", 0.6), 0.3)
     assert Interrupt() in actions(turns)
 
 
@@ -703,12 +703,12 @@ def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> Non
     """Asked about first: partial results may be late."""
     turns = at(State.HEARING)
     for moment, text in ((0.5, "i want"), (0.75, "i want tea"), (1.5, "i want tea")):
-        turns.receive(Overheard(turns.turn, text), moment)
+        turns.receive(PartialTranscript(turns.turn, text), moment)
     assert asked(turns) == []
     for moment in (1.8, 1.9):
-        turns.receive(Overheard(turns.turn, "i want tea"), moment)
+        turns.receive(PartialTranscript(turns.turn, "i want tea"), moment)
     assert asked(turns) == [Decode(turns.turn)]
-    turns.receive(Understood(turns.turn, "i want tea", 0.9), 2.1)
+    turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9), 2.1)
     (noise,) = asked(turns)
     assert isinstance(noise, Disregard)
     assert 1.35 < noise.seconds < 2.1
@@ -719,24 +719,24 @@ def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> Non
 def test_who_is_asked_about_a_voice_is_asked_again_when_a_pause_came_before_the_answer() -> None:
     """A noise that pauses for a moment, again and again, is not listened to for ever."""
     turns = at(State.HEARING)
-    turns.receive(Overheard(turns.turn, "i want tea"), 0.5)
+    turns.receive(PartialTranscript(turns.turn, "i want tea"), 0.5)
     for began in (0.5, 3.0, 6.0):
         actions(turns)
-        turns.receive(Overheard(turns.turn, "i want tea"), began + 1.1)
+        turns.receive(PartialTranscript(turns.turn, "i want tea"), began + 1.1)
         assert asked(turns) == [Decode(turns.turn)]
         before = turns.turn
         turns.receive(SpeechStopped(began + 1.15, 900), began + 1.2)
         turns.receive(SpeechStarted(), began + 1.25)
-        turns.receive(Understood(before, "i want tea", 0.9), began + 1.4)
+        turns.receive(FinalTranscript(before, "i want tea", 0.9), began + 1.4)
         assert turns.state is State.HEARING
 
 
 def test_a_voice_that_says_more_than_its_partial_result_is_none() -> None:
     turns = at(State.HEARING)
-    turns.receive(Overheard(turns.turn, "i want"), 0.5)
-    turns.receive(Overheard(turns.turn, "i want"), 1.6)
+    turns.receive(PartialTranscript(turns.turn, "i want"), 0.5)
+    turns.receive(PartialTranscript(turns.turn, "i want"), 1.6)
     asked(turns)
-    turns.receive(Understood(turns.turn, "i want a large pot of tea", 0.9), 1.9)
+    turns.receive(FinalTranscript(turns.turn, "i want a large pot of tea", 0.9), 1.9)
     assert asked(turns) == []
     assert turns.state is State.HEARING
 
@@ -744,8 +744,8 @@ def test_a_voice_that_says_more_than_its_partial_result_is_none() -> None:
 def on_a_noisy_line() -> Turns:
     """Somebody has spoken, over something that does not end, at time 2."""
     turns = at(State.HEARING)
-    turns.receive(Overheard(turns.turn, "i want tea"), 0.5)
-    turns.receive(Understood(turns.turn, "i want tea", 0.9), 2.0)
+    turns.receive(PartialTranscript(turns.turn, "i want tea"), 0.5)
+    turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9), 2.0)
     assert turns.is_noisy(2.0)
     actions(turns)
     return turns
@@ -755,7 +755,7 @@ def answered_on_a_noisy_line(until: float) -> Turns:
     """What was said is answered, and the answer is heard at `until`."""
     turns = on_a_noisy_line()
     turns.receive(SpeechStopped(2.0, 900), 2.0)
-    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
     turns.receive(SpeechReady(turns.turn), 2.1)
     turns.receive(ReplyHeard(turns.turn), until)
     return turns
@@ -765,7 +765,7 @@ def test_in_noise_the_end_of_a_turn_counts_from_its_last_word() -> None:
     """Not from the last sound that was as loud as the caller."""
     turns = on_a_noisy_line()
     turns.receive(SpeechStopped(2.0, 900), 2.0)
-    turns.receive(Understood(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
+    turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9, p_eot=0.9), 2.01)
     assert turns.state is State.REPLYING
     (reply,) = [action for action in actions(turns) if isinstance(action, StartReply)]
     assert reply.silent_since is not None
@@ -777,13 +777,13 @@ def test_in_noise_a_word_that_was_known_at_the_pause_is_none_of_the_voice_after_
     turns = answered_on_a_noisy_line(4.0)
     turns.receive(SpeechStarted(), 5.0)
     turns.receive(SpeechStopped(5.5, 400), 5.6)
-    turns.receive(Overheard(turns.turn, "tuesday"), 5.65)
+    turns.receive(PartialTranscript(turns.turn, "tuesday"), 5.65)
     for moment in (6.0, 6.5):
         turns.receive(SpeechStarted(), moment)
-        turns.receive(Overheard(turns.turn, "tuesday"), moment + 0.1)
+        turns.receive(PartialTranscript(turns.turn, "tuesday"), moment + 0.1)
         turns.receive(SpeechStopped(moment + 0.15, 600), moment + 0.2)
         assert turns.cried_wolf
-    turns.receive(Understood(turns.turn, "tuesday", 0.9, p_eot=0.9), 6.75)
+    turns.receive(FinalTranscript(turns.turn, "tuesday", 0.9, p_eot=0.9), 6.75)
     assert turns.state is State.REPLYING
     (*_, reply) = [action for action in actions(turns) if isinstance(action, StartReply)]
     assert reply.silent_since is not None
@@ -794,10 +794,10 @@ def test_in_noise_a_word_that_was_being_said_at_the_pause_moves_the_end_of_the_t
     """The last word is known a moment after it; until then the silence seemed to be longer."""
     turns = on_a_noisy_line()
     turns.receive(SpeechStarted(), 3.0)
-    turns.receive(Overheard(turns.turn, "i want tea with"), 3.5)
+    turns.receive(PartialTranscript(turns.turn, "i want tea with"), 3.5)
     turns.receive(SpeechStopped(3.9, 900), 4.0)
     actions(turns)
-    turns.receive(Understood(turns.turn, "i want tea with milk", 0.9, p_eot=0.9), 4.1)
+    turns.receive(FinalTranscript(turns.turn, "i want tea with milk", 0.9, p_eot=0.9), 4.1)
     assert turns.state is State.REPLYING
     (*_, reply) = [action for action in actions(turns) if isinstance(action, StartReply)]
     assert reply.silent_since is not None
@@ -817,28 +817,28 @@ def in_a_pause_on_a_noisy_line() -> Turns:
 def test_in_noise_a_word_of_which_only_the_beginning_was_heard_is_asked_for_again() -> None:
     """It was not over when the recogniser was asked first."""
     turns = in_a_pause_on_a_noisy_line()
-    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    turns.receive(FinalTranscript(turns.turn, "", p_eot=0.4), 3.4)
     assert turns.timer_at() == 3.5
     turns.handle_timer(3.5)
     assert Decode(turns.turn) in asked(turns)
-    turns.receive(Understood(turns.turn, "tuesday", 0.9, p_eot=0.9), 3.75)
+    turns.receive(FinalTranscript(turns.turn, "tuesday", 0.9, p_eot=0.9), 3.75)
     assert turns.state is State.REPLYING
 
 
 def test_in_noise_a_partial_result_is_enough_for_such_a_word() -> None:
     turns = in_a_pause_on_a_noisy_line()
-    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    turns.receive(FinalTranscript(turns.turn, "", p_eot=0.4), 3.4)
     turns.handle_timer(3.5)
-    turns.receive(Overheard(turns.turn, "tuesday"), 3.52)
+    turns.receive(PartialTranscript(turns.turn, "tuesday"), 3.52)
     assert turns.state is State.PRESUMING
 
 
 def test_in_noise_what_has_no_word_in_hindsight_either_is_none() -> None:
     turns = in_a_pause_on_a_noisy_line()
-    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.4)
+    turns.receive(FinalTranscript(turns.turn, "", p_eot=0.4), 3.4)
     turns.handle_timer(3.5)
     asked(turns)
-    turns.receive(Understood(turns.turn, "", p_eot=0.4), 3.75)
+    turns.receive(FinalTranscript(turns.turn, "", p_eot=0.4), 3.75)
     turns.handle_timer(4.2)
     assert turns.state is State.LISTENING
     assert not any(isinstance(action, (Decode, StartReply)) for action in actions(turns))
@@ -849,10 +849,10 @@ def test_in_noise_a_voice_that_goes_on_is_given_half_a_second_for_a_word() -> No
     turns.receive(SpeechStopped(2.0, 900), 2.0)
     turns.receive(SpeechStarted(), 2.1)
     actions(turns)
-    turns.receive(Overheard(turns.turn, "i want tea"), 2.5)
+    turns.receive(PartialTranscript(turns.turn, "i want tea"), 2.5)
     assert asked(turns) == []
     assert not turns.cried_wolf
-    turns.receive(Overheard(turns.turn, "i want tea"), 2.65)
+    turns.receive(PartialTranscript(turns.turn, "i want tea"), 2.65)
     assert [type(each) for each in asked(turns)] == [Disregard]
     assert turns.cried_wolf  # the next one needs a word
     turns.receive(SpeechStopped(2.65, 900), 2.65)
@@ -865,10 +865,10 @@ def test_a_voice_over_the_agent_without_a_word_is_noise(state: State, later: flo
     """After a second of it; and where the recogniser failed nobody knows what they said."""
     turns = at(state)
     actions(turns)
-    turns.receive(Understood(turns.turn, "", 0.0), 0.05)
-    turns.receive(Understood(turns.turn, "", 0.0, failed=True), later)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), 0.05)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0, failed=True), later)
     assert turns.state is state
-    turns.receive(Understood(turns.turn, "", 0.0), later)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), later)
     assert turns.state.name == "SPEAKING"
     assert any(isinstance(action, Disregard) for action in actions(turns))
 
@@ -876,9 +876,9 @@ def test_a_voice_over_the_agent_without_a_word_is_noise(state: State, later: flo
 def test_words_in_what_was_taken_for_noise_are_the_callers() -> None:
     turns = at(State.LISTENING)
     actions(turns)
-    turns.receive(Understood(turns.turn, "", 0.0), 0.5)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), 0.5)
     assert turns.state.name == "LISTENING"
-    turns.receive(Overheard(turns.turn, "yes"), 1.0)
+    turns.receive(PartialTranscript(turns.turn, "yes"), 1.0)
     assert turns.state.name == "HEARING"
     assert Heed() in actions(turns)
 
@@ -888,7 +888,7 @@ def test_noise_over_the_agents_last_word_is_not_answered_by_asking_again() -> No
     turns = at(State.OVERLAPPED)
     turns.receive(ReplyHeard(turns.turn), 0.1)
     actions(turns)
-    turns.receive(Understood(turns.turn, "", 0.0), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "", 0.0), 0.3)
     run_until(turns, SETTINGS.reprompt_s - 0.1)
     assert turns.state.name == "LISTENING"
     assert not [action for action in actions(turns) if isinstance(action, StartReply)]
@@ -905,7 +905,7 @@ def test_a_voice_that_lasts_was_no_noise() -> None:
 
 def test_any_word_in_a_voice_that_stopped_the_agent_counts() -> None:
     turns = at(State.DOUBTING)
-    turns.receive(Understood(turns.turn, "tuesday", 0.9), 0.3)
+    turns.receive(FinalTranscript(turns.turn, "tuesday", 0.9), 0.3)
     assert turns.state is State.ENDPOINTING
     run_until(turns, 0.5)
     assert UserSaid("tuesday", 0.9) in [a.event for a in actions(turns) if isinstance(a, StartReply)]
@@ -992,10 +992,10 @@ class World:
             if what in ("heard", "fails"):
                 self.reply = None
         elif what == "maybe" and self.decode is not None:
-            self.turns.receive(Overheard(self.decode.turn, "stop"), self.now)
+            self.turns.receive(PartialTranscript(self.decode.turn, "stop"), self.now)
         elif what in ("words", "nothing", "listens") and self.decode is not None:
             text = {"words": "hello", "nothing": "", "listens": "mm-hm"}[what]
-            self.turns.receive(Understood(self.decode.turn, text, 0.5), self.now)
+            self.turns.receive(FinalTranscript(self.decode.turn, text, 0.5), self.now)
             self.decode = None
         self.take()
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from aiohttp.test_utils import TestClient
 
-from mediaserver.rooms.open_room import Invitation
+from mediaserver.rooms.open_room import JoinGrant
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.server import Server
 from tests.support.node.server import FAKE_ENGINES, Site, write_site
@@ -118,7 +118,7 @@ def write_web_site(
     return write_site(directory, engines=FAKE_ENGINES, more=more.replace("{", "{{").replace("}", "}}"))
 
 
-def invite(server: Server, **more: Any) -> Invitation:
+def invite(server: Server, **more: Any) -> JoinGrant:
     """An invitation to talk to the agent."""
     request = WebCallRequest(agent_id=AGENT, user_ref="ann", **more)
     return server.lobby.invite(COMPANY, request)

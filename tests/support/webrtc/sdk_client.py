@@ -87,8 +87,8 @@ class Client:
         single = self._options.get("single", True)
         keys = rtc.KeyProviderOptions(shared_key=b"known to the people")
         encryption = rtc.E2EEOptions(key_provider_options=keys) if self._options.get("encrypt") else None
-        wishes = rtc.RoomOptions(True, single_peer_connection=single, encryption=encryption)
-        await self.room.connect(self._options["url"], self._options["token"], wishes)
+        pending_hangups = rtc.RoomOptions(True, single_peer_connection=single, encryption=encryption)
+        await self.room.connect(self._options["url"], self._options["token"], pending_hangups)
         self.room.local_participant.register_rpc_method("locate", self._locate)
         others = {
             who.identity: {"kind": int(who.kind), "attributes": dict(who.attributes)}

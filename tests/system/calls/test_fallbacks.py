@@ -18,7 +18,7 @@ from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
 from mediaserver.wiring import agent_choice, engine_problems
 from pipeline.agent import CallOpened, Say
 from pipeline.errors import EngineError, EngineMissing
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from tests.support.http.chat import FakeChat, acts_of, context, serving_chat
 from tests.support.http.models import Ears, Voice, fake_models
@@ -176,7 +176,7 @@ api_key = "sk-hidden"
 
         fake.manners.status = 500
         engines, metrics = (
-            Engines([agent_choice(settings.agents[0])], reach=Reach(["127.0.0.0/8"])),
+            Engines([agent_choice(settings.agents[0])], reach=EgressPolicy(["127.0.0.0/8"])),
             Metrics(),
         )
         metrics.watch_engines(engines.health)
@@ -227,7 +227,7 @@ async def test_the_metrics_tell_of_the_models_that_an_agent_asks(tmp_path: Path,
         if not script:
             del about["script"]
         settings = AgentSettings.model_validate(about)
-        engines, metrics = Engines([agent_choice(settings)], reach=Reach(["127.0.0.0/8"])), Metrics()
+        engines, metrics = Engines([agent_choice(settings)], reach=EgressPolicy(["127.0.0.0/8"])), Metrics()
         metrics.watch_engines(engines.health)
         await engines.start()
         conversation = engines.cast(settings.id).agent.join(context())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from mediaserver.engine_pool.pool import Cast, Engines
+from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.settings import load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import AgentContext
@@ -63,7 +63,7 @@ def called(directory: Path, silence: str) -> SessionResult:
     return play(scene)
 
 
-async def _cast(path: Path) -> Cast:
+async def _cast(path: Path) -> AgentEngines:
     engines = Engines([agent_choice(load(path).agents[-1])])
     await engines.start()
     cast = engines.cast("0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c11")

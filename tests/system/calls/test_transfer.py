@@ -13,7 +13,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from mediaserver.admin.access import Access
-from mediaserver.calls.outbound_legs import LineRefused
+from mediaserver.calls.outbound_legs import DialRefused
 from mediaserver.errors import StoreUnavailable
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.server import Server
@@ -243,15 +243,15 @@ async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(t
         assert lines.target(HANDS_ON, DESK) == DESK
         assert lines.target(HANDS_ON, "room:any") == "room:any"
         for wanted in ("+14155550199", "any", "", "boss"):
-            with pytest.raises(LineRefused, match="transfer_targets"):
+            with pytest.raises(DialRefused, match="transfer_targets"):
                 lines.target(HANDS_ON, wanted)
         assert (await lines.route(HANDS_ON, DESK)).caller_id == "+14155550100"
-        with pytest.raises(LineRefused, match="outside the destinations"):
+        with pytest.raises(DialRefused, match="outside the destinations"):
             await lines.route(HANDS_ON, lines.target(HANDS_ON, "far"))
-        with pytest.raises(LineRefused, match="Invalid"):
+        with pytest.raises(DialRefused, match="Invalid"):
             await lines.route(LISTENS, "nonsense")
         await server.store.add_do_not_call("acme", [DESK])
-        with pytest.raises(LineRefused, match="do-not-call"):
+        with pytest.raises(DialRefused, match="do-not-call"):
             await lines.route(HANDS_ON, DESK)
 
 

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient
 from mediaserver.calls.phone_call import LiveCall
 from mediaserver.rooms import registry
 from mediaserver.rooms.livekit.session import SdkSession
-from mediaserver.rooms.participant_leg import Person
+from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import Room
 from mediaserver.rooms.web_call import WebCall
 from mediaserver.rooms.webrtc.peer_connection import PeerTransport
@@ -23,7 +23,7 @@ from mediaserver.rooms.whip import WhipSession
 from mediaserver.server import Server
 from pipeline.session.session import Session
 from sip.call import Call
-from sip.dialog.client_request import Exchange
+from sip.dialog.client_request import ClientRequest
 from sip.dialog.uac import OutgoingInvite
 from sip.dialog.uas import IncomingInvite
 from sip.rtp.media_stream import MediaStream
@@ -51,7 +51,7 @@ from tests.support.webrtc.sdk import sdk_client
 OF_A_PHONE_CALL: Final = (
     Call,
     ClientTransaction,
-    Exchange,
+    ClientRequest,
     IncomingInvite,
     LiveCall,
     MediaStream,
@@ -59,7 +59,7 @@ OF_A_PHONE_CALL: Final = (
     ServerTransaction,
     Session,
 )
-OF_A_WEB_CALL: Final = (PeerTransport, Person, Room, SdkSession, Session, WebCall, WhipSession)
+OF_A_WEB_CALL: Final = (PeerTransport, ParticipantLeg, Room, SdkSession, Session, WebCall, WhipSession)
 
 QUESTION = "Is that you who is speaking now, and would you like to go on with this conversation?"
 

@@ -15,7 +15,7 @@ import pytest
 from aiortc import RTCBundlePolicy, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.participant_leg import Person
+from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource, LegListener
@@ -59,9 +59,9 @@ async def port() -> AsyncIterator[MediaPort]:
     opened.close()
 
 
-def person(port: MediaPort, name: str = "ann") -> Person:
+def person(port: MediaPort, name: str = "ann") -> ParticipantLeg:
     pacer = Pacer(asyncio.get_running_loop())
-    return Person(Participant(name), port, pacer, stream="PA_1|TR_1", track="TR_1")
+    return ParticipantLeg(Participant(name), port, pacer, stream="PA_1|TR_1", track="TR_1")
 
 
 async def test_speech_survives_five_per_cent_of_loss_and_forty_milliseconds_of_jitter(

@@ -160,7 +160,7 @@ async def test_why_nobody_may_join_is_told_to_who_asks(
     why = "requested room does not exist: the room is over, or was never opened here"
     assert await refused(over) == (404, 404, why)
     assert await refused("forged") == (401, 401, "invalid token: Not enough segments")
-    monkeypatch.setattr(registry.Lobby, "__len__", lambda rooms: 1_000)
+    monkeypatch.setattr(registry.RoomRegistry, "__len__", lambda rooms: 1_000)
     assert await refused(ticket.token) == (503, 503, "this server takes no more web calls at the moment")
     monkeypatch.setattr(server.lobby, "_draining", True)
     assert await refused(ticket.token) == (503, 503, "The server is draining")

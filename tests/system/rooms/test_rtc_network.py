@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mediaserver.rooms.participant_leg import Person
+from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.rooms.webrtc import sdp_munging
 from mediaserver.rooms.webrtc import udp_mux as media_port
@@ -27,7 +27,7 @@ def models() -> Iterator[None]:
         yield
 
 
-async def goes_on(person: Person, sdk: RtcClient) -> None:
+async def goes_on(person: ParticipantLeg, sdk: RtcClient) -> None:
     """Both directions: packets of the microphone arrive, and the agent is heard again."""
     stats = person.audio.stats
     sounds = sum(each.get("event") == "sound" for each in sdk.events)
@@ -71,7 +71,7 @@ def told_of(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
     return [each for each in sdk.events if each.get("event") == name]
 
 
-def _remotes(person: Person) -> set[str]:
+def _remotes(person: ParticipantLeg) -> set[str]:
     """Where the packets to this person go."""
     paths = [peer._path for peer in person.peers if peer._path is not None]
     return {pair.remote_addr[0] for path in paths for pair in path.connection._nominated.values()}

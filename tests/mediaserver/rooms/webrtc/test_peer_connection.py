@@ -14,13 +14,13 @@ import pytest
 
 from mediaserver.rooms.errors import BadOffer, RoomFull
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.participant_leg import LegState, Person
+from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
 from mediaserver.rooms.webrtc.peer_state import PeerState
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
-from pipeline.net.egress import Reach
+from pipeline.net.egress import EgressPolicy
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
 from tests.support.webrtc.rtc import rtc_client
@@ -62,9 +62,9 @@ async def port() -> AsyncIterator[MediaPort]:
     opened.close()
 
 
-def person(port: MediaPort) -> Person:
+def person(port: MediaPort) -> ParticipantLeg:
     pacer = Pacer(asyncio.get_running_loop())
-    return Person(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
+    return ParticipantLeg(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
 
 
 async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort) -> None:
@@ -171,7 +171,7 @@ async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_c
     reached = {}
     for networks in ((), ("127.0.0.9/32",)):
         numbers = (21000 + os.getpid() % 9000, 40000)
-        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], reach=Reach(networks))
+        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], reach=EgressPolicy(networks))
         ann, listener = person(opened), Listener()
         ann.attach(listener, None)
         peer = ann.new_peer()

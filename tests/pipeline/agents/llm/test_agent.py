@@ -30,7 +30,7 @@ from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.settings import read_settings
 from pipeline.errors import EngineError, SettingsRefused
-from pipeline.text.normalise import speakable
+from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.http.chat import Call, FakeChat, Part, acts_of, context
 from tests.support.http.llm import BASE, BOOK, LOOK, SPARE, FakeWeb, agent, words
@@ -317,7 +317,7 @@ async def test_another_language_from_the_next_words_on() -> None:
     chat = FakeChat([Call("switch_language", {"language": "ar"})], ["لديك 3 مواعيد."])
     acts = await acts_of(joined(chat, languages=["en", "ar"]), said("arabic please"))
     assert acts[0] == SwitchLanguage("ar")
-    assert words(acts) == speakable("لديك 3 مواعيد.", "ar")
+    assert words(acts) == verbalize("لديك 3 مواعيد.", "ar")
     assert "3" not in words(acts)
 
 

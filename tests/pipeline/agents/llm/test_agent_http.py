@@ -11,7 +11,7 @@ import pytest
 from pipeline.agent import Say, Trouble, UserSaid
 from pipeline.agents.llm.agent import Llm
 from pipeline.errors import EngineError
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
@@ -26,7 +26,7 @@ HELLO = UserSaid("hello", 0.9)
 
 @pytest.fixture(autouse=True)
 def at_home() -> Iterator[None]:
-    with reaching(Reach(["127.0.0.0/8"])):
+    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
         yield
 
 
@@ -85,7 +85,7 @@ async def test_a_server_that_is_not_there_is_an_engines_error() -> None:
 
 async def test_a_server_behind_the_wall_is_not_reached() -> None:
     async with serving_chat(FakeChat(["never"])) as server:
-        with reaching(Reach()):
+        with egress_policy(EgressPolicy()):
             llm = made(server.base_url)
         with pytest.raises(EngineError):
             await acts_of(llm.join(context()), HELLO)

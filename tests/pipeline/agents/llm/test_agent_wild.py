@@ -18,7 +18,7 @@ from pipeline.agents.llm.chat import THOUGHTLESS
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
 from pipeline.errors import EngineError, EngineRefused
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.hostile.wild import DONE, SSE, Piece, WildServer, event, wild_server
 from tests.support.http.chat import acts_of, context
@@ -31,7 +31,7 @@ PING = b": OPENROUTER PROCESSING\n\n"
 
 @pytest.fixture(autouse=True)
 def at_home() -> Iterator[None]:
-    with reaching(Reach(["127.0.0.0/8"])):
+    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
         yield
 
 

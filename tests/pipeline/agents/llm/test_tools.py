@@ -22,7 +22,7 @@ from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.settings import read_settings
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
 from pipeline.errors import EngineError
-from pipeline.net.egress import Reach, reaching
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.http import ToolClient
 from pipeline.net.untrusted import MAX_DEPTH
 from pipeline.net.web_session import LIMIT, IsWhole, WebAnswer
@@ -39,7 +39,7 @@ SERVER = SUPPORT / "http" / "mcp_server.py"
 @pytest.fixture
 def at_home() -> Iterator[None]:
     """This machine's own addresses may be reached."""
-    with reaching(Reach(["127.0.0.0/8"])):
+    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
         yield
 
 
