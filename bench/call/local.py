@@ -263,7 +263,7 @@ def rows(figures: Figures) -> list[tuple[str, ...]]:
             _ms(step["gap_from_20_ms_p99"]),
             f"{step['cpu_ms_per_call_second']:.1f}",
             f"{step['bare']['cpu_ms_per_call_second']:.1f}",
-            *(_program(step, name) for name in ("whisper_process", "onnx_voice_process")),
+            *(_program(step, name) for name in ("whisper.process", "onnx.process")),
             f"{step['others_share_of_machine']:.0%}",
             ", ".join(f"{name} × {times:g}" for name, times in step["broken"].items()),
         )

@@ -276,14 +276,14 @@ def usage_of(pid: int, *, whole_tree: bool = True) -> Usage:
 
 
 def usage_by_module(pid: int) -> dict[str, Usage]:
-    """The same by what the processes run: the last part of the module's name after `-m`."""
+    """The same by what the processes run: the last two parts of the name after `-m`."""
     found: dict[str, Usage] = {}
     for each in _tree(pid):
         try:
             words = Path(f"/proc/{each}/cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        name = words[words.index("-m") + 1].rpartition(".")[2] if "-m" in words else words[0]
+        name = ".".join(words[words.index("-m") + 1].split(".")[-2:]) if "-m" in words else words[0]
         own, before = usage_of(each, whole_tree=False), found.get(name, Usage(0.0, 0))
         found[name] = Usage(before.cpu_ms + own.cpu_ms, before.rss + own.rss)
     return found

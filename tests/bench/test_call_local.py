@@ -82,8 +82,8 @@ def test_calls_of_people_are_had_and_measured(tmp_path: Path, monkeypatch: pytes
     assert figures["results_decoded"] >= 2
     assert figures["bare"]["packets"] > 100
     programs = figures["programs"]
-    assert programs["whisper_process"]["cpu_ms_per_call_second"] > 0
-    assert programs["onnx_voice_process"]["cpu_ms_per_call_second"] > 0
+    assert programs["whisper.process"]["cpu_ms_per_call_second"] > 0
+    assert programs["onnx.process"]["cpu_ms_per_call_second"] > 0
     whole = {"steps": [{**figures, "broken": local.broken(figures)}]}
     (row,) = local.rows(whole)
     assert len(row) == len(local.COLUMNS)

@@ -362,8 +362,8 @@ async def test_samples_come_out_of_the_process_as_they_went_in(engine: FasterWhi
     assert pair[0].text == alone[0].text
 
 
-@pytest.mark.parametrize("module", ["whisper_process", "whisper_model", "whisper_trial"])
+@pytest.mark.parametrize("module", ["process", "model", "trial"])
 def test_the_process_compiles_no_kernels(module: str) -> None:
     """A confined process has no cache of them: it would take ten seconds to start."""
-    code = f"import sys, pipeline.engines.{module}; sys.exit('numba' in sys.modules)"
+    code = f"import sys, pipeline.stt.whisper.{module}; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -70,7 +70,7 @@ def test_an_exception_is_told_by_place_and_kind(
     logged(error)
     text = lines()
     assert all(kind in text for kind in kinds)
-    assert "test_mediaserver_logging.py" in text
+    assert "test_logging.py" in text
     assert "in logged" in text
     assert "hunter2" not in text
     assert NUMBER not in text

@@ -39,7 +39,7 @@ def decoder(server: ServerUnderTest) -> int | None:
         for child in (task / "children").read_text().split()
     ]
     for child in children:
-        if b"whisper_process" in Path("/proc", child, "cmdline").read_bytes():
+        if b"whisper.process" in Path("/proc", child, "cmdline").read_bytes():
             return int(child)
     return None
 
@@ -99,7 +99,7 @@ async def test_thirty_callers_are_never_left_in_silence_while_the_recogniser_han
         assert decoder(server) == third
         log = server.log.read_text()
     check(result, told)
-    assert {"whisper_process", "onnx_voice_process"} <= set(programs)
+    assert {"whisper.process", "onnx.process"} <= set(programs)
     assert grown_mb < GROWTH_MB
     assert log.count("recogniser process hangs and is killed") == 1
     # One line for the first; one for the second, unless it died before it was ready.

@@ -52,7 +52,7 @@ async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> No
         started = list(helpers())
         for each in before:
             started.remove(each)
-        assert started == ["pipeline.tts.onnx.process", "pipeline.stt.whisper.process"]
+        assert started == ["pipeline.stt.whisper.process", "pipeline.tts.onnx.process"]
         ears = {id(engines.cast(f"agent {number}").stt.ears[0].engine) for number in range(5)}
         assert len(ears) == 1
         (recogniser,) = [each for each in engines._running.values() if isinstance(each, FasterWhisper)]
