@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from mediaserver import hosts
-from mediaserver.choosing import hearing_problems
+from mediaserver.choosing import unheard_agents
 from mediaserver.directory import Directory, Subscription, thing_of
 from mediaserver.managed import BY_FILE, Kind
 from mediaserver.refusals import Conflict, InvalidRequest, NotFound
@@ -193,7 +193,7 @@ class Administration:
         alone = self._directory.file.model_copy(update={"agents": (agent,)})
         for key, reason in engine_problems(alone):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
-        for key, reason in await asyncio.to_thread(lambda: list(hearing_problems(alone))):
+        for key, reason in await asyncio.to_thread(lambda: list(unheard_agents(alone))):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
     def _check_reach(self, trunk: TrunkSettings) -> None:

@@ -22,7 +22,7 @@ from mediaserver.settings_agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
-from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
+from pipeline.engines.guard import EngineHealth, ForFiles, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.engines.smart_turn import load as load_turn_model
 from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
@@ -349,10 +349,13 @@ class Engines:
         return self._ears[names]
 
     def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedEars]:
-        return [
-            GuardedEars(cast(SpeechToText, self._running[each.identity]), self._guard(each, purpose))
-            for each in there
-        ]
+        return [GuardedEars(self._recogniser(each, purpose), self._guard(each, purpose)) for each in there]
+
+    def _recogniser(self, choice: EngineChoice, purpose: Purpose) -> SpeechToText:
+        engine = self._running[choice.identity]
+        if purpose is Purpose.FILES and isinstance(engine, ForFiles):
+            return engine.for_files()
+        return cast(SpeechToText, engine)
 
     def _guarded_voices(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedVoice]:
         return [

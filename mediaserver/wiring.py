@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mediaserver import descriptors
-from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice
+from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice, for_files
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
@@ -138,13 +137,10 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
 
 
 def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
-    """The voices and the ears of the speech endpoints, in order. Pocketsphinx is asked for everything that it
-    makes of a file, unsure or not, and, having options of its own, has a process of its own: a long file does
-    not keep a caller waiting."""
-    unsure = {"pocketsphinx": {"min_confidence": 0.0}}
+    """The voices and the ears of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
-    chain = [_engine("stt", each, {**languages, "grammar": True}) for each in settings.stt.chain]
-    ears = [replace(each, options={**unsure.get(each.name, {}), **each.options}) for each in chain]
+    hearing = {**languages, "grammar": True, "files": True}
+    ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
     return [_engine("tts", each, languages) for each in settings.tts.chain], ears
 
 
@@ -185,11 +181,19 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    unknown = ", ".join(each for each in sorted(_languages(agent)) if each.lower().split("-")[0] != "en")
-    if agent.stt.engine == "pocketsphinx" and unknown:
-        yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
-    if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
-        yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
+    if reason := not_understood(agent.stt, _languages(agent), whose="the agent speaks"):
+        yield key, reason
+
+
+def not_understood(engine: EngineSettings, languages: Iterable[str], whose: str = "the language is") -> str:
+    """Why a recogniser by name does not know all of `languages`, "" where it may. `whose` they are is said
+    with them."""
+    unknown = ", ".join(each for each in sorted(languages) if each.lower().split("-")[0] != "en")
+    if engine.engine == "pocketsphinx" and unknown:
+        return f"pocketsphinx understands English only, {whose} {unknown}: use another engine"
+    if engine.engine == "faster-whisper" and not engine.options.get("model") and unknown:
+        return f"the weights by pip understand English only, {whose} {unknown}: name a model"
+    return ""
 
 
 def _languages(agent: AgentSettings) -> list[str]:

@@ -20,7 +20,7 @@ from pipeline.errors import (
     EngineResting,
     EngineTimeout,
 )
-from pipeline.speech import SpeechChunk, TextToSpeech
+from pipeline.speech import SpeechChunk, SpeechToText, TextToSpeech
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,14 @@ class Queued(Protocol):
 
     def decoder_waits(self) -> Waits | None:
         """How long, so far; None when it is not started."""
+
+
+@runtime_checkable
+class ForFiles(Protocol):
+    """A recogniser that lets callers go before files."""
+
+    def for_files(self) -> SpeechToText:
+        """The same one, for whoever is on no line."""
 
 
 class Guard:
