@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 START_TIMEOUT_S = 60.0
 """A model that is not loaded after this will not be: the server says so instead of waiting."""
 
+FILES_AHEAD_S: Final = 10.0
+"""A file's speech goes behind that of callers who are out of sound before so many seconds have passed."""
+
 BUILT_IN: Final = TurnJudge()
 """Judges the ends of turns where nobody chose another."""
 
@@ -363,6 +366,7 @@ class Engines:
                 cast(TextToSpeech, self._running[each.identity]),
                 self._guard(each, purpose),
                 last=each is there[-1],
+                ahead_s=FILES_AHEAD_S if purpose is Purpose.FILES else 0.0,
             )
             for each in there
         ]

@@ -32,7 +32,7 @@ from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
 from pipeline.speakable import speakable
-from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech
+from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech, speaking
 from pipeline.utterance import Utterance
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,8 @@ class Voice:
         kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
         with contained("the voice"):
             resampler = self._resampler(engine.rate_hz)
-            stream = engine.speak(text, language=self.language)
+            ahead_s = self._playout.queued_samples / self._playout.rate_hz
+            stream = speaking(engine, text, language=self.language, ahead_s=ahead_s)
         async with closing(stream) as chunks:
             while (chunk := await self._next(chunks, sound)) is not None:
                 with contained("the voice"):
