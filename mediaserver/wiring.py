@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from mediaserver.admission import descriptors
 from mediaserver.e164 import format_for_trunk
-from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice
-from mediaserver.engine_pool.needs import languages, needs, steps
+from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice, for_files
+from mediaserver.engine_pool.needs import languages, needs, not_understood, steps
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.settings import (
     AgentSettings,
@@ -133,13 +132,10 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
 
 
 def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
-    """The voices and the ears of the speech endpoints, in order. Pocketsphinx is asked for everything that it
-    makes of a file, unsure or not, and, having options of its own, has a process of its own: a long file does
-    not keep a caller waiting."""
-    unsure = {"pocketsphinx": {"min_confidence": 0.0}}
+    """The voices and the ears of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
-    chain = [_engine("stt", each, {**languages, "grammar": True}) for each in settings.stt.chain]
-    ears = [replace(each, options={**unsure.get(each.name, {}), **each.options}) for each in chain]
+    hearing = {**languages, "grammar": True, "files": True}
+    ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
     return [_engine("tts", each, languages) for each in settings.tts.chain], ears
 
 
@@ -180,11 +176,8 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    unknown = ", ".join(each for each in sorted(languages(agent)) if each.lower().split("-")[0] != "en")
-    if agent.stt.engine == "pocketsphinx" and unknown:
-        yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
-    if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
-        yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
+    if reason := not_understood(agent.stt, languages(agent), whose="the agent speaks"):
+        yield key, reason
 
 
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:

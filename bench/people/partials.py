@@ -115,11 +115,16 @@ def _ends(model: Any, spoken: Spoken) -> Iterator[tuple[str, float]]:
                 yield word, each.end
 
 
+def children() -> list[int]:
+    """The processes that this one has started and that run, whichever of its threads started them."""
+    listed = Path("/proc/self/task").glob("*/children")
+    return [int(pid) for each in listed for pid in each.read_text().split()]
+
+
 def cpu_s() -> float:
     """User and system time of this process and of those that it has started and that run."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     spent = time.process_time()
-    for pid in children:
+    for pid in children():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         spent += (int(fields[11]) + int(fields[12])) * _TICK_S
     return spent

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from mediaserver.admin import egress_checks
 from mediaserver.admin.directory import Directory, Subscription, thing_of
 from mediaserver.admin.sealing import Vault
-from mediaserver.engine_pool.auto import hearing_problems
+from mediaserver.engine_pool.auto import unheard_agents
 from mediaserver.errors import Conflict, InvalidRequest, NotFound
 from mediaserver.settings import (
     AgentSettings,
@@ -193,7 +193,7 @@ class Administration:
         alone = self._directory.file.model_copy(update={"agents": (agent,)})
         for key, reason in engine_problems(alone):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
-        for key, reason in await asyncio.to_thread(lambda: list(hearing_problems(alone))):
+        for key, reason in await asyncio.to_thread(lambda: list(unheard_agents(alone))):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
     def _check_reach(self, trunk: TrunkSettings) -> None:

@@ -23,7 +23,7 @@ from mediaserver.admission import descriptors
 from mediaserver.cli.config import config_option, load_or_exit
 from mediaserver.cli.doctor_speech import speech_findings, weights_findings
 from mediaserver.cli.finding import Finding
-from mediaserver.engine_pool.auto import Choosing
+from mediaserver.engine_pool.auto import Choosing, unheard_files
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import StoreError
 from mediaserver.models.places import places
@@ -33,7 +33,7 @@ from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.settings.llm import LlmFallback, LlmSettings
 from mediaserver.store.store import Store
-from mediaserver.wiring import agent_choice
+from mediaserver.wiring import agent_choice, speech_choices
 from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.audio import kernels
@@ -108,7 +108,24 @@ async def engine_findings(settings: Settings) -> list[Finding]:
             for line in unreachable
         ]
         findings += speech_findings(name, engines.of(agent.id), engines.chosen())
-    return findings
+    return [*findings, *await _file_findings(settings, chooser, reach)]
+
+
+async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPolicy) -> list[Finding]:
+    """The engines of the speech endpoints, really started, and whether one of them knows the language."""
+    voices, ears = speech_choices(settings.speech)
+    chains = {"speech.tts": voices, "speech.stt": ears}
+    engines = Engines([], others=chains, reach=reach, chooser=chooser)
+    await engines.start()
+    missing, chosen = engines.missing(), engines.chosen()
+    await engines.close()
+    findings = [Finding(name, False, text) for name, _, text in (line.partition(": ") for line in missing)]
+    findings += [Finding("speech", True, f"auto: {each}") for each in chosen if each.engine is not None]
+    unheard = await asyncio.to_thread(lambda: list(unheard_files(settings)))
+    if not any(line.startswith("speech.stt") for line in missing):
+        findings += [Finding("speech.stt", False, reason) for _, reason in unheard]
+    names = ", ".join(f"{name} {chain[0].name}" for name, chain in chains.items())
+    return findings or [Finding("speech", True, names)]
 
 
 async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:

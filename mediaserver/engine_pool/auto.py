@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from mediaserver.engine_pool.choice import EMBEDDED, Chosen, EngineChoice
-from mediaserver.engine_pool.needs import needs
+from mediaserver.engine_pool.choice import EMBEDDED, Chosen, EngineChoice, embedded
+from mediaserver.engine_pool.needs import needs, not_understood
 from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
 from mediaserver.models.places import PIPER, WHISPER, models_in, places
 from mediaserver.settings import Settings
@@ -145,12 +145,12 @@ class Choosing:
         *,
         passed_over: tuple[str, ...],
     ) -> Chosen:
-        languages, embedded = wanted.options["languages"], EMBEDDED["stt"]
+        languages, sphinx = wanted.options["languages"], embedded(wanted)
         if best is not None:
             return self._taken(wanted, *best, f"{best[0]}: {_decode(best[1])}", passed_over)
-        if _english(languages) and wanted.options.get("grammar") and embedded.identity not in refused:
+        if _english(languages) and wanted.options.get("grammar") and sphinx.identity not in refused:
             reason = "comes with the server, understands the expected answers only"
-            return Chosen(wanted=wanted, engine=embedded, reason=reason, passed_over=passed_over)
+            return Chosen(wanted=wanted, engine=sphinx, reason=reason, passed_over=passed_over)
         if slow is not None:
             reason = f"{slow[0]}: late ({_decode(slow[1])}), and nothing else understands what is free"
             return self._taken(wanted, *slow, reason, passed_over)
@@ -311,18 +311,43 @@ def voice_candidates(places: Sequence[Path], language: str) -> Iterator[Candidat
 
 
 def hearing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """For `settings.load`: agents whose callers nothing on this machine understands, as (key, reason). It
-    looks at files and tries nothing; it reads them: not for the event loop."""
+    """For `settings.load`: what nothing on this machine understands, as (key, reason). It looks at files and
+    tries nothing; it reads them: not for the event loop."""
+    yield from unheard_agents(settings)
+    yield from unheard_files(settings)
+
+
+def unheard_files(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Where no engine of `speech.stt` knows the language of the files, that of `speech`."""
+    languages, chain = [settings.speech.language], settings.speech.stt.chain
+    reasons = []
+    for each in chain:
+        reason = not_understood(each, languages)
+        if each.engine == AUTO and not _english(languages):
+            reason = _nothing_here(places(Path(settings.server.data_dir)), languages)
+        reasons.append(reason)
+    if all(reasons):
+        yield "speech.stt.engine", reasons[0]
+
+
+def unheard_agents(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Agents whose callers nothing understands."""
     directories = places(Path(settings.server.data_dir))
     for place, agent in enumerate(settings.agents):
         hearing, _ = needs(agent)
         languages = hearing["languages"]
         if agent.stt.engine != AUTO or (_english(languages) and hearing["grammar"]):
             continue
-        candidates = list(ear_candidates(directories, languages))
-        if all(each.problem for each in candidates):
-            problems = [f"{each}: {each.problem}" for each in candidates]
-            yield f"agent[{place}].stt.engine", nothing_hears(languages, problems)
+        if reason := _nothing_here(directories, languages):
+            yield f"agent[{place}].stt.engine", reason
+
+
+def _nothing_here(directories: Sequence[Path], languages: Sequence[str]) -> str:
+    """That no recogniser here knows `languages`, "" where one does."""
+    candidates = list(ear_candidates(directories, languages))
+    if not all(each.problem for each in candidates):
+        return ""
+    return nothing_hears(languages, [f"{each}: {each.problem}" for each in candidates])
 
 
 def nothing_hears(languages: Sequence[str], passed_over: Sequence[str] = ()) -> str:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
     """One engine of one agent, by name, with the options given to it; those of "auto" say what is needed:
-    `languages`, and of a recogniser whether `grammar` would do."""
+    `languages`, and of a recogniser whether `grammar` would do and whether it is for `files`."""
 
     kind: str
     name: str
@@ -35,6 +35,21 @@ EMBEDDED: Final = {
     "tts": EngineChoice("tts", "espeak-ng", {}),
 }
 """What comes with the server: it needs no network and no weights."""
+
+UNSURE: Final[Mapping[str, Mapping[str, Any]]] = {"pocketsphinx": {"min_confidence": 0.0}}
+"""Recognisers that tell whoever sent a file even what they are unsure of, by name."""
+
+
+def for_files(engine: EngineChoice) -> EngineChoice:
+    """`engine` as files are heard with. Pocketsphinx, having options of its own, has a process of its own: a
+    long file does not keep a caller waiting."""
+    return replace(engine, options={**UNSURE.get(engine.name, {}), **engine.options})
+
+
+def embedded(wanted: EngineChoice) -> EngineChoice:
+    """What comes with the server for an "auto"."""
+    engine = EMBEDDED[wanted.kind]
+    return for_files(engine) if wanted.options.get("files") else engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +111,8 @@ class Chosen:
     def _for(self) -> str:
         kind = {"stt": "ears", "tts": "voice"}[self.wanted.kind]
         languages = ", ".join(self.wanted.options.get("languages", ()))
-        return f"{kind} for {languages}: {self.engine.name if self.engine is not None else 'nothing'}"
+        files = " (files)" if self.wanted.options.get("files") else ""
+        return f"{kind} for {languages}{files}: {self.engine.name if self.engine is not None else 'nothing'}"
 
 
 class Chooser(Protocol):
@@ -142,7 +158,7 @@ class AutoEngines:
     def resolved(self, choice: EngineChoice) -> EngineChoice:
         """What an "auto" became, itself where nothing was found yet; any other choice itself."""
         if self._chooser is None and choice.name == AUTO:
-            return EMBEDDED[choice.kind]
+            return embedded(choice)
         chosen = self._chosen.get(choice.identity)
         return chosen.engine if chosen is not None and chosen.engine is not None else choice
 

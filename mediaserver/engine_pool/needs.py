@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mediaserver.settings.agent import AgentSettings
+from mediaserver.settings.agent import AgentSettings, EngineSettings
 
 
 def needs(agent: AgentSettings) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -41,3 +41,14 @@ def steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
     steps = [] if agent.script is None else agent.script.get("step", ())
     listed = steps if isinstance(steps, list | tuple) else ()
     return [(place, step) for place, step in enumerate(listed) if isinstance(step, Mapping)]
+
+
+def not_understood(engine: EngineSettings, languages: Iterable[str], whose: str = "the language is") -> str:
+    """Why a recogniser by name does not know all of `languages`, "" where it may. `whose` they are is said
+    with them."""
+    unknown = ", ".join(each for each in sorted(languages) if each.lower().split("-")[0] != "en")
+    if engine.engine == "pocketsphinx" and unknown:
+        return f"pocketsphinx understands English only, {whose} {unknown}: use another engine"
+    if engine.engine == "faster-whisper" and not engine.options.get("model") and unknown:
+        return f"the weights by pip understand English only, {whose} {unknown}: name a model"
+    return ""

@@ -26,7 +26,7 @@ from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.smart_turn import load as load_turn_model
-from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
+from pipeline.engines.guard import EngineHealth, ForFiles, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.latency import DecoderWaits
 from pipeline.net.egress import EgressPolicy, egress_policy
@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 """A model that is not loaded after this will not be: the server says so instead of waiting."""
+
+FILES_AHEAD_S: Final = 10.0
+"""A file's speech goes behind that of callers who are out of sound before so many seconds have passed."""
 
 BUILT_IN: Final = EndOfTurnDetector()
 """Judges the ends of turns where nobody chose another."""
@@ -350,9 +353,14 @@ class Engines:
 
     def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
         return [
-            GuardedRecognizer(cast(SpeechToText, self._running[each.identity]), self._guard(each, purpose))
-            for each in there
+            GuardedRecognizer(self._recogniser(each, purpose), self._guard(each, purpose)) for each in there
         ]
+
+    def _recogniser(self, choice: EngineChoice, purpose: Purpose) -> SpeechToText:
+        engine = self._running[choice.identity]
+        if purpose is Purpose.FILES and isinstance(engine, ForFiles):
+            return engine.for_files()
+        return cast(SpeechToText, engine)
 
     def _guarded_voices(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedVoice]:
         return [
@@ -360,6 +368,7 @@ class Engines:
                 cast(TextToSpeech, self._running[each.identity]),
                 self._guard(each, purpose),
                 last=each is there[-1],
+                ahead_s=FILES_AHEAD_S if purpose is Purpose.FILES else 0.0,
             )
             for each in there
         ]

@@ -69,8 +69,16 @@ def how_it_ended(status: int) -> str:
     if status == -signal.SIGKILL:
         return "its process was killed: probably by the kernel, for want of memory"
     if status < 0:
-        return f"its process ended with {signal.Signals(-status).name}"
+        return f"its process ended with {signal_name(-status)}"
     return f"its process ended with {status}"
+
+
+def signal_name(number: int) -> str:
+    """ "SIGSEGV" of 11; of the real-time signals only the first and the last have a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def clean_environment() -> dict[str, str]:

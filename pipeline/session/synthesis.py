@@ -31,7 +31,7 @@ from pipeline.errors import (
 from pipeline.media.playout import MAX_QUEUED_S, Playout
 from pipeline.media.utterance import Utterance
 from pipeline.settings import SessionSettings
-from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech
+from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech, speaking
 from pipeline.text.normalise import verbalize
 
 AHEAD_S: Final = 4.0
@@ -153,7 +153,8 @@ class Synthesis:
         kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
         with contained("the voice"):
             resampler = self._resampler(engine.rate_hz)
-            stream = engine.speak(text, language=self.language)
+            ahead_s = self._playout.queued_samples / self._playout.rate_hz
+            stream = speaking(engine, text, language=self.language, ahead_s=ahead_s)
         async with closing(stream) as chunks:
             while (chunk := await self._next(chunks, sound)) is not None:
                 with contained("the voice"):

@@ -156,8 +156,18 @@ class FasterWhisper:
         if model is not None:
             await loop.run_in_executor(None, model.close)
 
+    def for_files(self) -> _FileEars:
+        """The same recogniser for whoever is on no line: callers go first, partial words among them."""
+        return _FileEars(self)
+
     def submit(
-        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+        self,
+        samples: Pcm,
+        rate_hz: int,
+        language: str,
+        expected: Expected | None,
+        *,
+        urgency: Urgency = Urgency.RESULT,
     ) -> Future[Hypothesis]:
         """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it cannot
         answer soon."""
@@ -167,7 +177,7 @@ class FasterWhisper:
             raise EngineBusy("no thread of faster-whisper comes to an end")
         phrases = tuple(plain_words(phrase) for phrase in expected.phrases) if expected else ()
         hotwords = " ".join(phrases) if self.settings.hotwords else ""
-        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases))
+        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases, urgency))
 
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
         """The same for one that nobody waits for. Of a loop it makes nothing."""
@@ -248,6 +258,39 @@ class FasterWhisper:
         window_s = other(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
         most = self.settings.max_new_tokens
         return _decoded(model, decode, [audio], window_s=window_s, most=most)[0]
+
+
+class _FileEars:
+    """A started recogniser as whoever sent a file has it: nobody needs the words so far."""
+
+    def __init__(self, engine: FasterWhisper) -> None:
+        self._engine = engine
+
+    async def start(self) -> None:
+        """The recogniser's."""
+        await self._engine.start()
+
+    async def close(self) -> None:
+        """The recogniser's."""
+        await self._engine.close()
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
+        """Starts listening to a piece of a file."""
+        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=0)
+
+    def submit(
+        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+    ) -> Future[Hypothesis]:
+        """See `FasterWhisper.submit`."""
+        return self._engine.submit(samples, rate_hz, language, expected, urgency=Urgency.FILE)
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """See `FasterWhisper.submit_spare`."""
+        return self._engine.submit_spare(samples, rate_hz, language)
+
+    def spare_pause_s(self) -> float | None:
+        """None: never."""
+        return None
 
 
 def model_path(model: str) -> str:

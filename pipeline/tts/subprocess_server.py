@@ -1,7 +1,8 @@
 """The voice's side of `voice_process`: requests from stdin, one at a time, samples to stdout.
 
-The next is the one whose sentence will be out of sound soonest: the first piece of a sentence goes before the
-later pieces of one of which seconds are made. A sentence that is asked for ahead counts as if it were due.
+The next is the one whose listener will be out of sound soonest: the first sound of a reply goes before the
+next sentence of one that is still being heard, and before the later pieces of a sentence of which seconds are
+made.
 
 The process ends when its stdin does, so it cannot outlive the server."""
 

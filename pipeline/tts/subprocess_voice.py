@@ -51,16 +51,22 @@ class ProcessVoice(ABC):
             await self.close()
             raise
 
-    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+    def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises piece by piece: the next is asked for when the last chunk of this one was taken.
         Raises `EngineError`: retryable when the process died, `EngineRefused` for a language that the voice
         does not speak."""
+        return self.speak_ahead(text, language=language, ahead_s=0.0)
+
+    async def speak_ahead(
+        self, text: str, *, language: str, ahead_s: float
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """The same; see `pipeline.speech.SharedVoice`."""
         if self._process is None:
             raise LocalError(f"{self._program.name} speaks after start() only")
-        offset, began = 0, time.monotonic()
+        offset, heard_at = 0, time.monotonic() + ahead_s
         for piece in self._pieces(text, language):
             cutter = SpeechCutter(piece.written, offset=offset, spoken=piece.spoken)
-            request = {**piece.request, "due": began + offset / self._process.rate_hz}
+            request = {**piece.request, "due": heard_at + offset / self._process.rate_hz}
             async with aclosing(_chunks(self._process, request, cutter)) as chunks:
                 async for chunk in chunks:
                     offset += len(chunk.samples)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import threading
 
 import numpy as np
 import pytest
 
 from bench.embedded_stt.corpus import LINE_HZ, PROMPTS, Spoken
-from bench.people import report
+from bench.people import partials, report
 from bench.people.corpus import ANNOUNCER, NUMBERS, halves, numbers, said, sounds
 from bench.people.questions import TEN, dictated, of_ten, other_words
 
@@ -77,3 +79,23 @@ def test_confidences_are_counted_by_word_in_their_range_and_half() -> None:
     assert rows[0.5]["words, tuning"] == [4, 5]
     assert rows[0.2]["figures, reported"] == [7, 7]
     assert rows[0.9]["words, reported"] == [0, 0]
+
+
+def test_a_process_that_another_thread_has_started_is_counted() -> None:
+    """As Whisper's is."""
+    started, over = list[subprocess.Popen[bytes]](), threading.Event()
+
+    def start() -> None:
+        started.append(subprocess.Popen(["sleep", "30"]))
+        over.wait(30)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    while not started:
+        pass
+    counted = partials.children()
+    started[0].kill()
+    started[0].wait()
+    over.set()
+    thread.join()
+    assert started[0].pid in counted

@@ -311,7 +311,8 @@ async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory")]
+    ("number", "reason"),
+    [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory"), (40, r"ended by signal 40")],
 )
 async def test_a_process_that_is_ended_as_it_starts_says_by_what(
     number: int, reason: str, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 """Decodes that wait for a thread, whoever waits longest first, and taken several at a time: a GPU decodes
-sixteen utterances of as many calls in little more time than one. And words that two decodes of a growing
-utterance agree on."""
+sixteen utterances of as many calls in little more time than one. Files wait behind all calls, and leave them
+free threads. And words that two decodes of a growing utterance agree on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from pipeline.speech import Hypothesis
 BUSY_S: Final = 0.5
 """Between two spare decodes of an utterance, where other threads decode."""
 
+KEPT: Final = 2
+"""So many free threads are not for files, where there are more: one for results, one for partial words. Of
+two threads one is; a single one serves all."""
+
 
 class Urgency(enum.IntEnum):
     """Who waits for a decode. The lower goes first, whatever the other has waited."""
 
     RESULT = 0  # a caller who has stopped
     PARTIAL = 1  # nobody: words while they speak on
+    FILE = 2  # somebody who sent a file, and is on no line
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,9 @@ class Decode:
 
     @property
     def group(self) -> Hashable:
-        """What one pass of the model has in common."""
-        return self.language, self.hotwords
+        """What one pass of the model has in common: a long piece of a file would make it longer for
+        callers."""
+        return self.language, self.hotwords, self.urgency is Urgency.FILE
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -83,7 +89,7 @@ class DecodeQueue:
         """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
         decoded, longer where there is, and None where the last free thread would be taken from results."""
         with self._lock:
-            free = self._idle - len(self._waiting)
+            free = self._idle - sum(each.urgency is not Urgency.FILE for each in self._waiting)
         if free <= 1:
             return None
         return least_s if free == self._threads else max(least_s, BUSY_S)
@@ -112,30 +118,38 @@ class DecodeQueue:
         self._pool.shutdown(cancel_futures=True)
 
     def _work(self) -> None:
-        """In a thread: whoever waits longest, and others like it. Nothing where another thread took them."""
-        taken = self._take()
-        if not taken:
-            return
+        """In a thread: whoever waits longest, and others like it, then whoever waits then: a file may have
+        been left waiting for this thread. Nothing where another thread took them."""
+        while taken := self._take():
+            self._pass(taken)
+
+    def _pass(self, taken: Sequence[Decode]) -> None:
+        """The thread counts as free before anybody knows the outcome: who asks next finds it free."""
+        heard: Sequence[Hypothesis] = ()
+        failure: BaseException | None = None
         try:
             heard = self._decode(taken)
         except BaseException as error:
+            failure = error
+        with self._lock:
+            self._idle += 1
+            del self._begun[threading.get_ident()]
+        if failure is not None:
             for decode in taken:
-                decode.outcome.set_exception(error)
-        else:
-            for decode, hypothesis in zip(taken, heard, strict=True):
-                decode.outcome.set_result(hypothesis)
-        finally:
-            with self._lock:
-                self._idle += 1
-                del self._begun[threading.get_ident()]
+                decode.outcome.set_exception(failure)
+            return
+        for decode, hypothesis in zip(taken, heard, strict=True):
+            decode.outcome.set_result(hypothesis)
 
     def _take(self) -> list[Decode]:
         taken: list[Decode] = []
         now = time.monotonic()
         with self._lock:
             rest: list[Decode] = []
+            callers_only = self._idle <= min(KEPT, self._threads - 1)
             for decode in sorted(self._waiting, key=lambda each: each.rank):
-                if len(taken) == self._batch or (taken and decode.group != taken[0].group):
+                full = len(taken) == self._batch or (taken and decode.group != taken[0].group)
+                if full or (decode.urgency is Urgency.FILE and callers_only):
                     rest.append(decode)
                 elif decode.outcome.set_running_or_notify_cancel():
                     taken.append(decode)

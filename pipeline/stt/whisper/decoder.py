@@ -12,7 +12,6 @@ import json
 import logging
 import queue
 import select
-import signal
 import socket
 import subprocess
 import threading
@@ -26,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.confinement.confined_process import clean_environment, confined_command
+from pipeline.confinement.confined_process import clean_environment, confined_command, signal_name
 from pipeline.errors import EngineError, EngineMissing
 from pipeline.stt.whisper.wire import Decoded, pack, receive
 
@@ -287,7 +286,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
         return "its process broke off"
     if code >= 0:
         return f"its process ended with status {code}"
-    name = signal.Signals(-code).name
+    name = signal_name(-code)
     return f"its process was ended by {name}{_GUESSES.get(name, '')}"
 
 

@@ -50,6 +50,26 @@ async def test_the_synthetic_model_is_said_to_know_no_people(tmp_path: Path) -> 
     assert any("183 words of synthetic voices" in finding.text for finding in findings)
 
 
+async def test_files_that_nothing_here_understands_are_told(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, more='[speech]\nlanguage = "ar"\n').path)
+    with fake_models():
+        findings = await engine_findings(settings)
+    (deaf,) = named(findings, "speech.stt")
+    assert (deaf.ok, deaf.text.partition(":")[0]) == (
+        False,
+        "pocketsphinx understands English only, the language is ar",
+    )
+
+
+async def test_what_auto_became_for_files_is_told(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, more='[speech]\nstt = "auto"\ntts = "auto"\n').path)
+    with fake_models():
+        findings = await engine_findings(settings)
+    told = [each.text for each in named(findings, "speech")]
+    assert any(text.startswith("auto: ears for en (files): ") for text in told)
+    assert any(text.startswith("auto: voice for en: ") for text in told)
+
+
 async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
     with fake_models(Ears(missing="no model.bin in /models: download one")):
         findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,15 +29,21 @@ from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, ServerSettings, Settings
 from mediaserver.settings.agent import AUTO
 from mediaserver.settings.server import SpeechSettings
+from mediaserver.speech.transcribe import transcribed
 from mediaserver.wiring import agent_choice, engine_problems, speech_choices
 from pipeline.engines import local_weights
 from pipeline.engines.local_weights import Found
 from pipeline.errors import EngineMissing
 from pipeline.settings import SessionSettings
+from pipeline.speech import Hypothesis
+from pipeline.stt.faster_whisper import FasterWhisper
+from pipeline.stt.whisper.batching import Decode, Urgency
+from tests.support.speech.sounds import tone
 
 FREE = {"languages": ["en"], "grammar": False}
 ASKED = {"languages": ["en"], "grammar": True}
 ARABIC = {"languages": ["ar"], "grammar": True}
+FILES = ASKED | {"files": True}
 
 
 def ears(needs: Mapping[str, Any]) -> EngineChoice:
@@ -380,13 +387,17 @@ async def test_a_piper_voice_of_the_language_in_a_directory_speaks(machine: Mach
 
 @dataclass
 class Parts:
-    """Makes engines that start, or do not, and remembers their names."""
+    """Makes engines that start, or do not, and remembers their names and options. `made`: some that are
+    there."""
 
     broken: str = ""
     started: list[str] = field(default_factory=list)
+    options: list[Mapping[str, Any]] = field(default_factory=list)
+    made: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self, kind: str, name: str, options: Mapping[str, Any]) -> Any:
-        return Part(self, name)
+        self.options.append(options)
+        return self.made.get(name) or Part(self, name)
 
 
 @dataclass
@@ -542,7 +553,7 @@ async def test_the_speech_endpoints_may_have_it_too(
         {"stt": "auto", "tts": {"engine": "auto", "fallback": ["espeak-ng"]}}
     )
     voices, hearing = speech_choices(speech)
-    assert (hearing, voices[0]) == ([ears(ASKED)], voice("en"))
+    assert (hearing, voices[0]) == ([ears(FILES)], voice("en"))
     chooser = Choosing(
         machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
     )
@@ -552,6 +563,65 @@ async def test_the_speech_endpoints_may_have_it_too(
     assert [each.name for each in engines.voices(voices)] == ["piper", "espeak-ng"]
     assert engines.missing() == []
     await engines.close()
+
+
+class Pieces:
+    """Stands for Whisper's queue: says at once what it is put."""
+
+    def __init__(self) -> None:
+        self.put_as: list[Urgency] = []
+
+    def put(self, each: Decode) -> Future[Hypothesis]:
+        self.put_as.append(each.urgency)
+        each.outcome.set_result(Hypothesis("yes"))
+        return each.outcome
+
+    def stuck_s(self, now: float) -> float:
+        return 0.0
+
+    def pause_s(self, least_s: float) -> None:
+        """No partial words."""
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+@pytest.mark.parametrize("named", [AUTO, "faster-whisper"])
+async def test_files_wait_behind_the_callers_of_the_same_whisper(
+    named: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whisper, pieces = FasterWhisper.from_settings({}), Pieces()
+
+    async def start() -> None:
+        monkeypatch.setattr(whisper, "_queue", pieces)
+
+    monkeypatch.setattr(whisper, "start", start)
+    parts = Parts(made={"faster-whisper": whisper})
+    _, hearing = speech_choices(SpeechSettings.model_validate({"stt": named}))
+    chooser = Choosing(machine.places, load=machine.load, try_ears=machine.trials.ears)
+    engines = Engines([], others={"speech.stt": hearing}, load=parts.load, chooser=chooser)
+    await brought_up(engines, monkeypatch)
+    for listens, of in ((engines.ears(hearing), Urgency.FILE), (whisper, Urgency.RESULT)):
+        pieces.put_as.clear()
+        heard = await transcribed(listens, tone(16000, 20000), rate_hz=16000, language="en")
+        assert heard.text.startswith("yes")
+        assert set(pieces.put_as) == {of}
+    await engines.close()
+
+
+async def test_pocketsphinx_tells_files_what_it_is_unsure_of_where_it_was_chosen_too(
+    machine: Machine, installed: dict[str, str]
+) -> None:
+    installed["faster-whisper"] = "half a wheel"
+    file, call = await machine.chosen(ears(FILES)), await machine.chosen(ears(ASKED))
+    assert file.engine == EngineChoice("stt", "pocketsphinx", {"min_confidence": 0.0})
+    assert call.engine == EMBEDDED["stt"]
+    refused = await machine.chosen(ears(FILES), **{file.engine.identity: "it does not start"})
+    assert refused.engine is None
+    without = Engines([], others={"speech.stt": [ears(FILES)]}, load=(parts := Parts()).load)
+    await without.start()
+    assert parts.options == [{"min_confidence": 0.0}]
+    await without.close()
 
 
 async def test_readyz_tells_nobody_where_models_lie(
@@ -590,6 +660,7 @@ async def test_readyz_tells_nobody_where_models_lie(
 # In a file ------------------------------------------------------------------------------------------------
 
 BARE: dict[str, Any] = {"id": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11", "company": "acme"}
+REMOTE = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "any"}
 LLM = {"llm": {"base_url": "http://127.0.0.1:9/v1", "model": "any", "prompt": "x"}}
 
 
@@ -650,4 +721,27 @@ def test_a_check_tells_of_agents_that_nothing_here_hears(
     installed["faster-whisper"] = "half a wheel"
     problems = list(hearing_problems(file_of(about, tmp_path)))
     assert [key for key, _ in problems] == (["agent[0].stt.engine"] if told else [])
+    assert all(told in reason for _, reason in problems)
+
+
+@pytest.mark.parametrize(
+    ("speech", "told"),
+    [
+        ({}, ""),
+        ({"stt": "auto"}, ""),
+        ({"language": "ar"}, "pocketsphinx understands English only, the language is ar"),
+        ({"language": "ar", "stt": "auto"}, "nothing here understands ar: mediaserver models get"),
+        ({"language": "ar", "stt": "faster-whisper"}, "the language is ar: name a model"),
+        ({"language": "ar", "stt": {"engine": "auto", "fallback": ["pocketsphinx"]}}, "nothing here"),
+        ({"language": "ar", "stt": {"engine": "auto", "fallback": [REMOTE]}}, ""),
+        ({"language": "ar", "stt": {"engine": "faster-whisper", "model": "/models/small"}}, ""),
+    ],
+)
+async def test_a_check_tells_of_files_that_nothing_here_hears(
+    speech: dict[str, Any], told: str, tmp_path: Path, installed: dict[str, str]
+) -> None:
+    settings = file_of(BARE | script({"expect": {"kinds": ["yes_no"]}}), tmp_path)
+    settings = settings.model_copy(update={"speech": SpeechSettings.model_validate(speech)})
+    problems = list(hearing_problems(settings))
+    assert [key for key, _ in problems] == (["speech.stt.engine"] if told else [])
     assert all(told in reason for _, reason in problems)

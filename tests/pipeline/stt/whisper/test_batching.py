@@ -90,6 +90,53 @@ def test_who_waits_longest_for_a_result_is_next_and_nobody_waits_behind_partial_
     queue.close()
 
 
+def of_a_file(mark: int) -> Decode:
+    return replace(utterance(mark), urgency=Urgency.FILE, waiting_since=0.0, outcome=Future())
+
+
+def test_files_go_behind_results_and_partial_words() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=1, batch=4)
+    queue.put(utterance(0))
+    while not slow.passes:
+        pass
+    rest = [queue.put(of_a_file(1)), queue.put(of_a_file(2))]
+    rest.append(queue.put(replace(utterance(3), urgency=Urgency.PARTIAL, outcome=Future())))
+    rest.append(queue.put(utterance(4)))
+    slow.go.set()
+    assert [each.result(LIMIT_S).text for each in rest] == ["1", "2", "3", "4"]
+    assert slow.passes == [[0], [4, 3], [1, 2]]  # never in one pass with a caller's
+    queue.close()
+
+
+@pytest.mark.parametrize(("threads", "at_once"), [(1, 1), (2, 1), (3, 1), (5, 3)])
+def test_files_leave_free_threads_to_callers(threads: int, at_once: int) -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=threads, batch=1)
+    files = [queue.put(of_a_file(mark)) for mark in range(20, 20 + 2 * threads)]
+    while len(slow.passes) < at_once:
+        pass
+    callers = [queue.put(utterance(mark)) for mark in range(threads - at_once)]
+    while len(slow.passes) < threads:
+        pass
+    assert [mark < 10 for (mark,) in slow.passes] == [False] * at_once + [True] * len(callers)
+    slow.go.set()
+    assert [each.result(LIMIT_S).text for each in (*files, *callers)]
+    queue.close()
+
+
+def test_partial_words_come_while_files_wait() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=3, batch=1)
+    files = [queue.put(of_a_file(mark)) for mark in range(4)]
+    while not slow.passes:
+        pass
+    assert queue.pause_s(0.3) is not None
+    slow.go.set()
+    assert [each.result(LIMIT_S).text for each in files] == ["0", "1", "2", "3"]
+    queue.close()
+
+
 def test_waits_are_counted_of_those_whom_somebody_waits_for() -> None:
     slow = Slow()
     slow.go.set()
@@ -150,6 +197,20 @@ def test_the_youngest_pass_says_how_long_no_thread_comes_to_an_end() -> None:
     assert held[1] <= youngest
     slow.go.set()
     queue.close()
+
+
+@pytest.mark.parametrize("mark", [1, 13])
+def test_who_has_a_result_finds_the_thread_free(mark: int) -> None:
+    """Whatever the pass has taken: the next utterance of the same call is not refused for it."""
+    slow, stuck_s = Slow(), list[float]()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    outcome = queue.put(utterance(mark))
+    while not slow.passes:
+        pass
+    outcome.add_done_callback(lambda _: stuck_s.append(queue.stuck_s(time.monotonic() + 60)))
+    slow.go.set()
+    queue.close()
+    assert stuck_s == [0.0]
 
 
 def test_closing_cancels_what_waits() -> None:
