@@ -21,13 +21,14 @@ from pipeline.session.agent_turns import AgentTurns
 from pipeline.session.audio_input import QUIET_LINE_S, AudioInput, Sound
 from pipeline.session.dead_air import DeadAirWatch, cause_in
 from pipeline.session.parts import SessionParts
-from pipeline.session.prompts import LAST_WORDS, Phrase
+from pipeline.session.prompts import LAST_WORDS
 from pipeline.session.recognition import Recognition
 from pipeline.session.turn_log import TurnLog
 from pipeline.session.type_ahead import MAX_TEXT_CHARS, TypeAhead
 from pipeline.session.voice_gate import BOTH_SPEAK, VoiceGate
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.text.prompts import Phrase
 from pipeline.turns.events import (
     BargedIn,
     CheckVoice,
