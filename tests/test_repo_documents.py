@@ -19,7 +19,7 @@ LONG_PAGES = {
     "CHANGELOG.md",
     "README.md",
     "bench/README.md",
-    *(f"docs/{name}.md" for name in ("agents", "api", "design", "dispatch", "engines", "languages", "llm")),
+    *(f"docs/{name}.md" for name in ("agents", "api", "dispatch", "engines", "languages", "llm")),
     *(f"docs/{name}.md" for name in ("rooms", "speech", "trunks", "turn-taking")),
 }
 
