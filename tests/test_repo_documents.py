@@ -18,8 +18,7 @@ SENTENCES, WORDS = 3, 90
 LONG_PAGES = {
     "CHANGELOG.md",
     "bench/README.md",
-    *(f"docs/{name}.md" for name in ("agents", "api", "dispatch", "engines", "languages", "llm")),
-    *(f"docs/{name}.md" for name in ("rooms", "speech", "trunks", "turn-taking")),
+    *(f"docs/{name}.md" for name in ("engines", "llm", "turn-taking")),
 }
 
 
