@@ -18,7 +18,7 @@ SENTENCES, WORDS = 3, 90
 LONG_PAGES = {
     "CHANGELOG.md",
     "bench/README.md",
-    *(f"docs/{name}.md" for name in ("engines", "llm", "turn-taking")),
+    *(f"docs/{name}.md" for name in ("engines", "turn-taking")),
 }
 
 
