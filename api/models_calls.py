@@ -59,7 +59,7 @@ class OutboundData(Model):
 
 
 class OutboundResponse(Model):
-    """Answer to one call."""
+    """Answer of `POST /api/v1/calls/outbound` to one call."""
 
     success: bool
     data: OutboundData

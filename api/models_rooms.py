@@ -31,7 +31,7 @@ class ParticipantView(Model):
 
 
 class ParticipantList(Model):
-    """Everybody in a room."""
+    """Answer with every participant of a room, the agent included."""
 
     participants: list[ParticipantView]
 

@@ -33,7 +33,7 @@ from sip.within import ANSWERS
 
 
 class InviteState(StrEnum):
-    """Where an INVITE stands."""
+    """States of an INVITE dialog usage (RFC 5057), from the first INVITE to the end."""
 
     INVITING = "inviting"  # ours is out, no final response
     INVITED = "invited"  # theirs is in, no final response
