@@ -31,7 +31,8 @@ serve: .venv/.demo
 	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
 
 test: .venv/.dev
-	@.ci/system-packages sipp=sip-tester baresip chromium npm pg_ctlcluster=postgresql sox flite java=default-jre-headless
+	@.ci/system-packages sipp=sip-tester baresip chromium npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
+		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav
 	$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.dev
@@ -42,7 +43,7 @@ check: .venv/.dev
 	$(BIN)/python -m pytest -q tests/test_repo_*.py
 
 bench: .venv/.dev
-	@.ci/system-packages sox flite
+	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav
 	$(BIN)/python -m bench all --short $(ARGS)
 
 format: .venv/.dev

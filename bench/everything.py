@@ -15,6 +15,7 @@ SHORT: Final = {
     "store": ["--short"],
     "post": ["--short"],
     "conversation": ["--short"],
+    "ears": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

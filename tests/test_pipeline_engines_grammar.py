@@ -28,13 +28,13 @@ def test_every_word_of_the_built_in_kinds_can_be_heard() -> None:
 def test_every_kind_is_a_grammar_the_engine_accepts(kind: str) -> None:
     made = grammar(Expected((), (kind,)), dictionary().knows)
     assert made is not None
-    SphinxDecoder(dictionary()).begin(made, narrow=True)
+    SphinxDecoder(dictionary(), narrow=True).begin(made)
 
 
 def test_all_kinds_and_phrases_together_are_accepted() -> None:
     made = grammar(Expected(("not now", "ten o'clock"), GRAMMAR_KINDS, 4), dictionary().knows)
     assert made is not None
-    SphinxDecoder(dictionary()).begin(made, narrow=True)
+    SphinxDecoder(dictionary(), narrow=True).begin(made)
 
 
 def test_a_phrase_with_an_unknown_word_is_dropped_whole() -> None:

@@ -104,6 +104,11 @@ def kind_words() -> frozenset[str]:
     return frozenset(_words(f"<{name}> = {body};" for name, body in _rules().items()))
 
 
+def yes_no() -> tuple[str, ...]:
+    """The answers to a yes-or-no question."""
+    return tuple(answer.strip() for answer in _rules()["yes_no"].split("|"))
+
+
 @cache
 def _rules() -> dict[str, str]:
     return {name: " ".join(body.split()) for name, body in _RULE.findall(_RULES)}
