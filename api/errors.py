@@ -9,18 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+import aiohttp
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from mediaserver.errors import CalledTooRecently, RepeatedDifferently, RuleBroken, SpeechFailed, StoreError
 from mediaserver.refusals import (
     Conflict,
+    Forbidden,
     InvalidRequest,
     NotConfigured,
     NotFound,
     ScopeMissing,
     TooLarge,
     TooMany,
+    TooSlow,
     Unavailable,
     UnknownKey,
     Unprocessable,
@@ -32,7 +36,9 @@ STATUS: Mapping[type[Exception], int] = {
     InvalidRequest: 400,
     UnknownKey: 401,
     ScopeMissing: 403,
+    Forbidden: 403,
     NotFound: 404,
+    TooSlow: 408,
     Conflict: 409,
     RepeatedDifferently: 409,
     RuleBroken: 400,
@@ -48,10 +54,18 @@ STATUS: Mapping[type[Exception], int] = {
 
 _STORE_RETRY_S = 5
 
+UNREADABLE = (web.RequestPayloadError, aiohttp.ClientPayloadError, HttpProcessingError)
+"""What aiohttp makes of a body that is none."""
+
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
     """An error in the shape that every endpoint uses."""
     return web.json_response({"error": message}, status=status, headers=headers)
+
+
+def mebibytes(octets: int) -> str:
+    """A limit as clients are told it."""
+    return f"{octets / (1024 * 1024):g} MiB"
 
 
 def refusal(error: Exception) -> web.Response | None:
@@ -74,6 +88,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     """Turns every exception into JSON: refusals by the table, aiohttp's own by their status."""
     try:
         return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        return error_response(413, f"Request body is larger than {mebibytes(request.client_max_size)}")
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -81,10 +97,18 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return error_response(error.status, error.reason, keep)
     except Exception as error:
         answer = refusal(error)
+        if isinstance(error, UNREADABLE) or _left(request, error):
+            return error_response(400, "The body of the request cannot be read")
         if answer is None:
             log.exception("request failed", extra={"method": request.method, "route": _route(request)})
             return error_response(500, "Internal server error")
         return answer
+
+
+def _left(request: web.Request, error: Exception) -> bool:
+    """Whether the client is gone, which is no failure of ours; what it is answered, nobody reads."""
+    transport = request.transport
+    return isinstance(error, ConnectionError) and (transport is None or transport.is_closing())
 
 
 def _route(request: web.Request) -> str:

@@ -12,6 +12,8 @@ from api.auth import SERVER
 from api.models import Readiness
 from api.openapi import document, page
 from api.operations import Operation, described
+from api.peer import may_scrape
+from mediaserver.refusals import Forbidden
 
 routes = web.RouteTableDef()
 
@@ -35,9 +37,17 @@ async def readyz(request: web.Request) -> web.Response:
 
 
 @routes.get("/metrics")
-@described(Operation(summary="Figures for Prometheus", media=("text/plain",)))
+@described(
+    Operation(
+        summary="Figures for Prometheus, for this machine and server.metrics_networks",
+        media=("text/plain",),
+        errors=(403,),
+    )
+)
 async def metrics(request: web.Request) -> web.Response:
     """Prometheus' text format."""
+    if not may_scrape(request):
+        raise Forbidden("Metrics are told to this machine and server.metrics_networks only")
     body = request.app[SERVER].exposition()
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api import models_managed as models
-from api.auth import SERVER, Caller, Scope, caller_of
+from api.auth import SERVER, Scope, caller_of
 from api.camel import plain, spelt
 from api.managing import (
     changed_document,
@@ -26,11 +26,11 @@ from api.managing import (
     page_answer,
     removed,
 )
-from api.operations import Operation, described
+from api.operations import About, Operation, described
 from api.parsing import answer
 from mediaserver.administration import new_id
 from mediaserver.managed import Kind
-from mediaserver.refusals import NotFound, ScopeMissing
+from mediaserver.refusals import NotFound
 from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 
@@ -55,13 +55,13 @@ routes = web.RouteTableDef()
         query=models.PageQuery,
         answer=models.CompanyPage,
         scopes=ADMIN,
-        of_company=False,
+        about=About.SERVER,
     )
 )
 async def list_companies(request: web.Request) -> web.Response:
     """By id."""
-    caller, server = caller_of(request), request.app[SERVER]
-    seen = [each for each in server.directory.companies.values() if _may_see(caller, each.id)]
+    access, server = caller_of(request).access, request.app[SERVER]
+    seen = [each for each in server.directory.companies.values() if access.sees_company(each.id)]
     return page_answer(
         request,
         models.CompanyPage,
@@ -79,14 +79,14 @@ async def list_companies(request: web.Request) -> web.Response:
         body=models.NewCompanyBody,
         answer=models.CompanyView,
         scopes=ADMIN,
-        of_company=False,
+        about=About.SERVER,
         status=201,
         errors=(409,),
     )
 )
 async def make_company(request: web.Request) -> web.Response:
     """The id is chosen by the server's administrator."""
-    _need_server_key(request)
+    caller_of(request).access.check_everywhere()
     document = await document_for(request, models.NewCompanyBody)
     company_id = str(document.pop("id"))
     server = request.app[SERVER]
@@ -100,7 +100,7 @@ async def make_company(request: web.Request) -> web.Response:
         summary="Tells a company's terms",
         answer=models.CompanyView,
         scopes=ADMIN,
-        of_company=False,
+        about=About.SERVER,
         errors=(404,),
     )
 )
@@ -116,14 +116,14 @@ async def get_company(request: web.Request) -> web.Response:
         body=models.CompanyChange,
         answer=models.CompanyView,
         scopes=ADMIN,
-        of_company=False,
+        about=About.SERVER,
         errors=(404, 409),
     )
 )
 async def change_company(request: web.Request) -> web.Response:
     """Terms are the server's to grant: a company cannot raise its own limits."""
     company = _company(request)
-    _need_server_key(request)
+    caller_of(request).access.check_everywhere()
     server = request.app[SERVER]
     check_not_of_file(server, Kind.COMPANY, company.id)
     document = await changed_document(request, company, models.CompanyBody, beside=_NOT_TERMS)
@@ -137,31 +137,22 @@ async def change_company(request: web.Request) -> web.Response:
         summary="Takes a company away, and its keys with it; with the server's admin key",
         answer=models.Done,
         scopes=ADMIN,
-        of_company=False,
+        about=About.SERVER,
         errors=(404, 409),
     )
 )
 async def remove_company(request: web.Request) -> web.Response:
     """What it did is kept."""
     company = _company(request)
-    _need_server_key(request)
+    caller_of(request).access.check_everywhere()
     return await removed(request, Kind.COMPANY, company.id)
-
-
-def _may_see(caller: Caller, company_id: str) -> bool:
-    return caller.everywhere or caller.company_id == company_id
 
 
 def _company(request: web.Request) -> CompanySettings:
     company = request.app[SERVER].directory.company(request.match_info["companyId"])
-    if company is None or not _may_see(caller_of(request), company.id):
+    if company is None or not caller_of(request).access.sees_company(company.id):
         raise NotFound("Company not found")
     return company
-
-
-def _need_server_key(request: web.Request) -> None:
-    if not caller_of(request).everywhere:
-        raise ScopeMissing("Only the server's own admin key may do this")
 
 
 def company_view(server: Server, company: CompanySettings) -> BaseModel:
@@ -246,9 +237,9 @@ def _trunk(request: web.Request) -> TrunkSettings:
 async def _save_trunk(
     request: web.Request, trunk_id: str, document: Mapping[str, Any], *, new: bool
 ) -> web.Response:
-    caller, server = caller_of(request), request.app[SERVER]
+    access, server = caller_of(request).access, request.app[SERVER]
     trunk = await server.administration.save_trunk(
-        caller.company_id, trunk_id, document, trusted=caller.everywhere, new=new
+        access.company_id, trunk_id, document, trusted=access.everywhere, new=new
     )
     return answer(trunk_view(server, trunk), status=201 if new else 200)
 
@@ -340,9 +331,9 @@ def _agent(request: web.Request) -> AgentSettings:
 async def _save_agent(
     request: web.Request, agent_id: str, document: Mapping[str, Any], *, new: bool
 ) -> web.Response:
-    caller, server = caller_of(request), request.app[SERVER]
+    access, server = caller_of(request).access, request.app[SERVER]
     agent = await server.administration.save_agent(
-        caller.company_id, agent_id, document, trusted=caller.everywhere, new=new
+        access.company_id, agent_id, document, trusted=access.everywhere, new=new
     )
     return answer(agent_view(server, agent), status=201 if new else 200)
 

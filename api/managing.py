@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -13,25 +13,13 @@ from api.auth import SERVER, caller_of
 from api.camel import MASK, plain, spelt, written
 from api.models_managed import Done, PageQuery
 from api.parsing import answer, checked, json_object, query_of
+from mediaserver.access import OfCompany
 from mediaserver.directory import NOTHING_FROM_THE_ENVIRONMENT
 from mediaserver.managed import BY_FILE, Kind
-from mediaserver.refusals import Conflict, InvalidRequest, NotFound
+from mediaserver.refusals import Conflict, InvalidRequest
 from mediaserver.server import Server
 
-
-class Owned(Protocol):
-    """Something that belongs to a company."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def company(self) -> str:
-        """Whose it is."""
-
-
-AnyOwned = TypeVar("AnyOwned", bound=Owned)
+AnyOwned = TypeVar("AnyOwned", bound=OfCompany)
 Thing = TypeVar("Thing")
 
 _SECRET_OPTION = re.compile(r"key|secret|token|password|auth|credential", re.IGNORECASE)
@@ -39,16 +27,13 @@ _SECRET_OPTION = re.compile(r"key|secret|token|password|auth|credential", re.IGN
 
 def own(request: web.Request, things: Mapping[str, AnyOwned]) -> list[AnyOwned]:
     """Those of the caller's company."""
-    company_id = caller_of(request).company_id
-    return [each for each in things.values() if each.company == company_id]
+    access = caller_of(request).access
+    return [each for each in things.values() if access.owns(each)]
 
 
 def one_of(request: web.Request, things: Mapping[str, AnyOwned], part: str, unknown: str) -> AnyOwned:
     """The one that the path names, if it is the caller's company's. Raises `NotFound` with `unknown`."""
-    thing = things.get(request.match_info[part])
-    if thing is None or thing.company != caller_of(request).company_id:
-        raise NotFound(unknown)
-    return thing
+    return caller_of(request).access.companys_thing(things.get(request.match_info[part]), unknown)
 
 
 def page_answer(

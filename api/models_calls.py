@@ -142,7 +142,8 @@ class CancelRequest(Model):
 
 
 class CancelData(Model):
-    """`callQueueId` to `batchId` only where something was cancelled."""
+    """`callQueueId` to `cancelledCount` only where something was cancelled. They describe the item that was
+    due first; `cancelledCount` is how many waited for that number and were cancelled together."""
 
     cancelled: bool
     phoneNumber: str
@@ -150,6 +151,7 @@ class CancelData(Model):
     previousStatus: str | None = None
     status: Literal["CANCELLED"] | None = None
     batchId: str | None = None
+    cancelledCount: int | None = None
 
 
 class CancelResponse(Model):

@@ -142,7 +142,9 @@ def _security(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
-    content: dict[str, Any] = {media: {"schema": _OCTETS} for media in operation.media}
+    content: dict[str, Any] = {
+        media: {"schema": _OCTETS} if media.startswith("audio/") else {} for media in operation.media
+    }
     schemas = [names[(model, "serialization")] for model in _models(operation.answer)]
     if schemas:
         content["application/json"] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from types import UnionType
 from typing import TypeVar
 
@@ -27,12 +27,26 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
+class About(Enum):
+    """Whose things an operation touches, by which a key that is for certain agents is judged.
+
+    AGENT: things of one agent each; `mediaserver.access` finds those of the key's agents. COMPANY: the
+    company as a whole; such a key may not. REQUEST: nothing but what the request carries. SERVER: companies.
+    """
+
+    AGENT = auto()
+    COMPANY = auto()
+    REQUEST = auto()
+    SERVER = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One method of one path.
 
-    `scopes`: any one of them opens it; () opens it to everybody. `of_company`: it is about one company, which
-    the server's admin key names with `?company=`. `media`: other content types of its success than JSON;
+    `scopes`: any one of them opens it; () opens it to everybody. `about`: unless it says otherwise, an
+    operation is closed to keys that are for certain agents. The server's admin key names with `?company=`
+    which company it is about. `media`: other content types of its success than JSON;
     `ranges`: a part of it can be asked for. `body_type`: the body's. `key_optional`: a key is read where
     there is one, though `scopes` is (). `headers`: request headers that it reads, with what they are for.
     """
@@ -45,7 +59,7 @@ class Operation:
     query: type[BaseModel] | None = None
     scopes: tuple[Scope, ...] = ()
     key_optional: bool = False
-    of_company: bool = True
+    about: About = About.COMPANY
     status: int = 200
     media: tuple[str, ...] = ()
     ranges: bool = False
@@ -55,7 +69,7 @@ class Operation:
     @property
     def takes_company(self) -> bool:
         """Whether `?company=` means something here."""
-        return self.of_company and Scope.ADMIN in self.scopes
+        return self.about in (About.AGENT, About.COMPANY) and Scope.ADMIN in self.scopes
 
 
 _OPERATIONS: dict[Handler, Operation] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -16,13 +17,21 @@ from mediaserver.settings import problem_of
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 NOT_AN_OBJECT = "Request body must be a JSON object"
+NOT_JSON = "Content-Type must be application/json"
+
+_JSON = re.compile(r"application/(json|[\w.+-]+\+json)", re.ASCII)
 
 
 async def json_object(request: web.Request, *, optional: bool = False) -> dict[str, Any]:
-    """The body as a JSON object; with `optional`, {} for an empty one. Raises `InvalidRequest`."""
+    """The body as a JSON object; with `optional`, {} for an empty one, and Content-Type may be absent. Raises
+    `InvalidRequest`."""
+    if not optional:
+        _check_json(request)
     content = await request.read()
     if optional and not content.strip():
         return {}
+    if "Content-Type" in request.headers:
+        _check_json(request)
     try:
         body = json.loads(content, parse_constant=_not_json)
         # What cannot be written as UTF-8 (half of a surrogate pair) can be stored nowhere.
@@ -34,6 +43,14 @@ async def json_object(request: web.Request, *, optional: bool = False) -> dict[s
     if b"\\u0000" in content and _has_nul(body):
         raise InvalidRequest("Request body must not contain NUL characters")
     return body
+
+
+def _check_json(request: web.Request) -> None:
+    """Whether the body is said to be JSON (RFC 8259, RFC 6839). Parameters say nothing more: JSON is UTF-8,
+    and what is not is no JSON object. Raises `InvalidRequest`."""
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if _JSON.fullmatch(kind) is None:
+        raise InvalidRequest(NOT_JSON)
 
 
 def _has_nul(value: Any) -> bool:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api import models_managed as models
 from api.auth import SERVER, Scope, caller_of
-from api.operations import Operation, described
+from api.operations import About, Operation, described
 from api.parsing import answer, checked, iso_time, json_object, query_of
 from mediaserver.errors import LocalError
 from mediaserver.placing import read_number
@@ -18,6 +18,7 @@ from mediaserver.refusals import InvalidRequest, NotFound
 USERS = (Scope.CALLS, Scope.ADMIN)
 BATCHES = "/api/v1/batches"
 DO_NOT_CALL = "/api/v1/do-not-call"
+UNKNOWN_BATCH = "Batch not found"
 
 routes = web.RouteTableDef()
 
@@ -29,18 +30,19 @@ routes = web.RouteTableDef()
         query=models.BatchesQuery,
         answer=models.BatchPage,
         scopes=USERS,
+        about=About.AGENT,
     )
 )
 async def list_batches(request: web.Request) -> web.Response:
     """The company's."""
-    query, caller = query_of(request, models.BatchesQuery), caller_of(request)
+    query, access = query_of(request, models.BatchesQuery), caller_of(request).access
     try:
         page = await request.app[SERVER].store.batches(
-            caller.company_id,
+            access.company_id,
             status=BatchStatus(query.status) if query.status else None,
             cursor=query.cursor,
             limit=query.limit,
-            agents=caller.agents,
+            agents=access.agents,
         )
     except LocalError as error:
         raise InvalidRequest(str(error)) from None
@@ -48,10 +50,14 @@ async def list_batches(request: web.Request) -> web.Response:
 
 
 @routes.get(BATCHES + "/{batchId}")
-@described(Operation(summary="Tells a batch", answer=models.BatchView, scopes=USERS, errors=(404,)))
+@described(
+    Operation(
+        summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,)
+    )
+)
 async def get(request: web.Request) -> web.Response:
     """One batch."""
-    return await _batch(request, request.app[SERVER].store.batch)
+    return answer(view(await _batch(request)))
 
 
 @routes.post(BATCHES + "/{batchId}/pause")
@@ -60,21 +66,28 @@ async def get(request: web.Request) -> web.Response:
         summary="Holds back what of a batch is not dialled yet",
         answer=models.BatchView,
         scopes=USERS,
+        about=About.AGENT,
         errors=(404,),
     )
 )
 async def pause(request: web.Request) -> web.Response:
     """Calls in progress go on."""
-    return await _batch(request, request.app[SERVER].store.pause_batch)
+    return await _changed(request, request.app[SERVER].store.pause_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/resume")
 @described(
-    Operation(summary="Lets a paused batch go on", answer=models.BatchView, scopes=USERS, errors=(404,))
+    Operation(
+        summary="Lets a paused batch go on",
+        answer=models.BatchView,
+        scopes=USERS,
+        about=About.AGENT,
+        errors=(404,),
+    )
 )
 async def resume(request: web.Request) -> web.Response:
     """One that is not paused stays as it is."""
-    return await _batch(request, request.app[SERVER].store.resume_batch)
+    return await _changed(request, request.app[SERVER].store.resume_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/cancel")
@@ -83,26 +96,27 @@ async def resume(request: web.Request) -> web.Response:
         summary="Cancels what of a batch is not dialled yet",
         answer=models.BatchView,
         scopes=USERS,
+        about=About.AGENT,
         errors=(404,),
     )
 )
 async def cancel(request: web.Request) -> web.Response:
     """Calls in progress go on."""
-    return await _batch(request, request.app[SERVER].store.cancel_batch)
+    return await _changed(request, request.app[SERVER].store.cancel_batch)
 
 
-async def _batch(
+async def _batch(request: web.Request) -> BatchRow:
+    access, batch_id = caller_of(request).access, request.match_info["batchId"]
+    batch = await request.app[SERVER].store.batch(access.company_id, batch_id)
+    return access.agents_thing(batch, UNKNOWN_BATCH)
+
+
+async def _changed(
     request: web.Request, verb: Callable[[str, str], Awaitable[BatchRow | None]]
 ) -> web.Response:
-    caller, batch_id = caller_of(request), request.match_info["batchId"]
-    if caller.agents:
-        batch = await request.app[SERVER].store.batch(caller.company_id, batch_id)
-        if batch is None or batch.agent_id not in caller.agents:
-            raise NotFound("Batch not found")
-    row = await verb(caller.company_id, batch_id)
-    if row is None:
-        raise NotFound("Batch not found")
-    return answer(view(row))
+    batch, access = await _batch(request), caller_of(request).access
+    row = await verb(access.company_id, batch.id)
+    return answer(view(access.agents_thing(row, UNKNOWN_BATCH)))
 
 
 def view(row: BatchRow) -> models.BatchView:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api import models_rooms as models
 from api.auth import SERVER, Scope, caller_of
-from api.operations import Operation, described
+from api.operations import About, Operation, described
 from api.parsing import answer, checked, json_object
 from mediaserver.refusals import Conflict, InvalidRequest
 from mediaserver.rooms.desk import Desk
@@ -27,6 +27,7 @@ routes = web.RouteTableDef()
         summary="Lists who is in a room, the agent included",
         answer=models.ParticipantList,
         scopes=(Scope.WEB_CALLS, Scope.CALLS),
+        about=About.AGENT,
         errors=(404,),
     )
 )
@@ -43,6 +44,7 @@ async def list_participants(request: web.Request) -> web.Response:
         body=models.CallInBody,
         answer=models.ParticipantView,
         scopes=(Scope.CALLS,),
+        about=About.AGENT,
         errors=(404, 409),
     )
 )
@@ -63,6 +65,7 @@ async def call_in(request: web.Request) -> web.Response:
         summary="Puts somebody out of a room; a telephone is hung up",
         answer=models.Removed,
         scopes=(Scope.WEB_CALLS, Scope.CALLS),
+        about=About.AGENT,
         errors=(404,),
     )
 )
@@ -79,6 +82,7 @@ async def remove(request: web.Request) -> web.Response:
         body=models.TokenBody,
         answer=models.TokenView,
         scopes=(Scope.WEB_CALLS,),
+        about=About.AGENT,
         errors=(404,),
     )
 )
@@ -101,7 +105,7 @@ async def make_token(request: web.Request) -> web.Response:
 
 def _room(request: web.Request) -> OpenRoom:
     lobby = request.app[SERVER].lobby
-    return lobby.opened(caller_of(request).company_id, request.match_info["roomName"])
+    return lobby.opened(caller_of(request).access, request.match_info["roomName"])
 
 
 def _desk(request: web.Request) -> Desk:

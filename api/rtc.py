@@ -2,7 +2,7 @@
 
 GET /rtc               WebSocket, two peer connections (every SDK up to early 2025)
 GET /rtc/v1            WebSocket, one peer connection, the join request in the URL
-GET /rtc/validate      why a WebSocket was refused: "success", or the reason
+GET /rtc/validate      why a WebSocket was refused: 200 "success", or the reason with 401, 404 or 503
 GET /rtc/v1/validate
 
 The token is in the query or in the Authorization header; a join request takes up to 3 KiB of URL.
@@ -19,9 +19,10 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from livekit.protocol import rtc
 
 from api.auth import SERVER
-from api.whip import CORS
-from mediaserver.refusals import InvalidRequest, UnknownKey
-from mediaserver.rooms.errors import BadSignal, RoomError
+from api.errors import refusal
+from api.whip import CORS, refusal_of
+from mediaserver.refusals import InvalidRequest, Refused
+from mediaserver.rooms.errors import BadSignal, RoomClosed, RoomError
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.signalling_messages import leave, parse_join
 from mediaserver.rooms.signalling_session import Hello, SdkSession
@@ -40,6 +41,9 @@ MAX_UNSENT: Final = 512
 
 TOKEN_LIMIT: Final = 32 * 1024
 
+NO_ROOM: Final = "requested room does not exist"
+"""The words of LiveKit's server: without them the JS SDK takes a 404 for a server that lacks `/rtc/v1`."""
+
 routes = web.RouteTableDef()
 
 
@@ -48,10 +52,22 @@ routes = web.RouteTableDef()
 async def validate(request: web.Request) -> web.Response:
     """Asked by SDKs after a WebSocket that was refused: browsers do not show them why."""
     try:
-        request.app[SERVER].lobby.verify(token_of(request))
+        request.app[SERVER].lobby.admit(token_of(request))
+    except RoomClosed as error:
+        return web.Response(status=404, text=f"{NO_ROOM}: {error}", headers=CORS)
     except RoomError as error:
-        return web.Response(status=401, text=str(error), headers=CORS)
+        return _in_text(refusal_of(error))
+    except Refused as error:
+        return _in_text(error)
     return web.Response(text="success", headers=CORS)
+
+
+def _in_text(refused: Refused) -> web.Response:
+    """What SDKs show their application is the body."""
+    answer = refusal(refused)
+    assert answer is not None, refused
+    headers = {**CORS, **{name: answer.headers[name] for name in _KEPT if name in answer.headers}}
+    return web.Response(status=answer.status, text=str(refused), headers=headers)
 
 
 @routes.get("/rtc")
@@ -83,9 +99,9 @@ def token_of(request: web.Request) -> str:
 async def _serve(request: web.Request, hello: Hello) -> web.WebSocketResponse:
     lobby, token = request.app[SERVER].lobby, token_of(request)
     try:
-        lobby.verify(token)
+        lobby.admit(token)
     except RoomError as error:
-        raise UnknownKey(str(error)) from error
+        raise refusal_of(error) from error
     socket = web.WebSocketResponse(max_msg_size=MESSAGE_LIMIT, compress=False)
     await socket.prepare(request)
     outlet = SocketOutlet(socket)
@@ -114,7 +130,7 @@ async def _admitted(
             return await sessions.resume(server.lobby, token, hello.request.participant_sid, outlet)
         ice_servers = server.settings.rooms.ice_servers
         return await sessions.join(server.lobby, token, hello, outlet, ice_servers=ice_servers)
-    except RoomError as error:
+    except (RoomError, Refused) as error:
         log.info("participant refused", extra={"reason": str(error), "resumes": resumes})
         reason = LeaveReason.STATE_MISMATCH if resumes else reason
         outlet.send(leave(reason, again=resumes).SerializeToString())
@@ -168,9 +184,13 @@ class SocketOutlet:
         code, reason = self._goodbye or (WSCloseCode.OK, "")
         with contextlib.suppress(ConnectionError, TimeoutError):
             await self._socket.close(code=code, message=reason.encode()[:120])
+        error = self._socket.exception()
+        if error is not None:
+            error.with_traceback(None)  # the frames in it keep the socket, which keeps the error
 
 
 SEND_S: Final = 10.0
 """A client that takes no message for so long is not reading."""
 
 _TRUE: Final = ("1", "true")
+_KEPT: Final = ("Retry-After", "WWW-Authenticate")

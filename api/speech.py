@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,11 +17,12 @@ from pydantic import ValidationError
 
 from api.auth import SERVER, authenticate, caller_of
 from api.models_speech import SpeechBody, TranscriptionForm, TranscriptionResponse
-from api.operations import Operation, Scope, described
+from api.operations import About, Operation, Scope, described
 from api.parsing import complaint, json_object
+from api.peer import neighbourhood
 from mediaserver.errors import SpeechFailed
 from mediaserver.limits import RateLimit
-from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, UnknownKey, Unprocessable
+from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, TooSlow, UnknownKey, Unprocessable
 from mediaserver.speech.service import Speaker, SpeechRequest, SpokenFile, Upload
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ def set_up(app: web.Application) -> None:
 )
 async def generate(request: web.Request) -> web.StreamResponse:
     """Speaks a text."""
+    request.app[SERVER].load.check()
     speaker = await speaker_of(request)
     body = await _speech_body(request)
     wanted = SpeechRequest(
@@ -119,24 +120,11 @@ async def speaker_of(request: web.Request) -> Speaker:
     limit = request.app.get(KEYLESS)
     if limit is None:
         raise UnknownKey("Missing API key")
-    name = neighbourhood(request.remote or "")
+    name = neighbourhood(request)
     wait_s = limit.take(name, asyncio.get_running_loop().time())
     if wait_s > 0:
         raise TooMany("Too many requests without an API key", retry_after_s=int(wait_s) + 1)
     return Speaker(name, has_key=False)
-
-
-def neighbourhood(address: str) -> str:
-    """What counts as one caller: an IPv4 address, or the /64 that an IPv6 subscriber has whole."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 async def _speech_body(request: web.Request) -> SpeechBody:
@@ -183,11 +171,13 @@ class Form:
         body_type="multipart/form-data",
         answer=TranscriptionResponse,
         scopes=(Scope.SPEECH,),
+        about=About.REQUEST,
         errors=(400, 401, 403, 409, 413, 429, 500, 503),
     )
 )
 async def transcribe(request: web.Request) -> web.Response:
     """Understands an audio file."""
+    request.app[SERVER].load.check()
     caller = caller_of(request)
     speech = request.app[SERVER].speech
     async with _uploaded(request, limit=speech.settings.upload_mb * 1024 * 1024) as form:
@@ -229,6 +219,8 @@ async def _uploaded(request: web.Request, *, limit: int) -> AsyncIterator[Form]:
         try:
             async for part in _parts(request):
                 await _take(form, part)
+        except TooSlow:
+            raise
         except UNREADABLE:
             raise InvalidRequest("The form cannot be read") from None
         yield form

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 
 from aiohttp import web
 
 from api.auth import SERVER
+from api.peer import neighbourhood
+from api.whip import asked, token_of
+from mediaserver.public_talk import JOIN_S, PublicTalk
 from mediaserver.refusals import UnknownKey
 from mediaserver.rooms.webcall import WebCallRequest
 
 STATIC = Path(__file__).parent / "static"
+
+TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
+"""Where an application keeps how many visitors there are."""
+
+_PARTS = frozenset(path.name for path in (STATIC / "talk").iterdir())
+"""Known before the first request: the event loop does not look at the disk."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -36,10 +46,10 @@ async def page(request: web.Request) -> web.StreamResponse:
 @routes.get("/static/talk/{name:[a-z]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
     """A module or the style of the page."""
-    path = STATIC / "talk" / request.match_info["name"]
-    if not path.is_file():
+    name = request.match_info["name"]
+    if name not in _PARTS:
         raise web.HTTPNotFound
-    return web.FileResponse(path, headers=_HEADERS)
+    return web.FileResponse(STATIC / "talk" / name, headers=_HEADERS)
 
 
 @routes.post("/talk/{agent}/session")
@@ -50,7 +60,14 @@ async def session(request: web.Request) -> web.Response:
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
-    invitation = server.lobby.invite(company.id, WebCallRequest(agent_id=agent.id, name="Visitor"))
+    talks, address = request.app[TALKS], neighbourhood(request)
+    lobby = server.lobby
+    talks.take(address, asyncio.get_running_loop().time())
+    await server.web_calls.check_vacancy(company.id)
+    talks.check(address)  # nothing is awaited between this and `opened`
+    visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
+    invitation = lobby.invite(company.id, visitor)
+    talks.opened(address, invitation.room_name)
     return web.json_response(
         {
             "serverUrl": invitation.server_url,
@@ -60,6 +77,13 @@ async def session(request: web.Request) -> web.Response:
             "agentName": agent.name,
         }
     )
+
+
+@routes.delete("/talk/{agent}/session")
+async def give_back(request: web.Request) -> web.Response:
+    """The visitor has thought better of it before joining: nothing is kept open for them."""
+    await asked(request.app[SERVER].lobby.withdraw(token_of(request)))
+    return web.Response(status=204)
 
 
 def _agent_id(text: str) -> str:

@@ -10,7 +10,7 @@ from aiohttp import web
 from api.auth import SERVER, Scope, caller_of
 from api.calls import prompt_texts
 from api.models_calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
-from api.operations import Operation, described
+from api.operations import About, Operation, described
 from api.parsing import answer, checked, json_object
 from mediaserver.refusals import InvalidRequest
 from mediaserver.rooms.webcall import WebCallRequest
@@ -29,6 +29,7 @@ _NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
         body=WebCallRequestBody,
         answer=WebCallResponse,
         scopes=(Scope.WEB_CALLS,),
+        about=About.AGENT,
         errors=(404, 500),
     )
 )
@@ -38,7 +39,6 @@ async def connect(request: web.Request) -> web.Response:
     if not is_uuid(body.get("agentId")):
         raise InvalidRequest(INVALID_AGENT_ID)
     wanted = checked(WebCallRequestBody, body)
-    caller = caller_of(request)
     metadata = wanted.metadata or WebCallMetadata()
     custom = dict(metadata.model_extra or {})
     if metadata.preCallVariables is not None:
@@ -49,7 +49,7 @@ async def connect(request: web.Request) -> web.Response:
         variables=prompt_texts(metadata.promptVariables),
         metadata=custom,
     )
-    invitation = await request.app[SERVER].web_calls.connect(caller.company_id, new, agents=caller.agents)
+    invitation = await request.app[SERVER].web_calls.connect(caller_of(request).access, new)
     return answer(
         WebCallResponse(
             serverUrl=invitation.server_url,

@@ -15,6 +15,7 @@ from aiohttp import web
 from api.auth import SERVER
 from mediaserver.refusals import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
+from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.whip import Whip
 
 WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
@@ -40,7 +41,7 @@ REFUSALS: Mapping[type[Exception], type[Refused]] = {
     BadOffer: InvalidRequest,
     RoomError: InvalidRequest,
 }
-"""What a room says no with, as the API says it; the first that fits."""
+"""The first that fits."""
 
 _TOKEN_LIMIT = 32 * 1024
 _T = TypeVar("_T")
@@ -60,12 +61,12 @@ async def start(request: web.Request) -> web.Response:
     """An offer for an answer."""
     server = request.app[SERVER]
     offer = await _body(request, SDP)
-    session, answer = await _asked(request.app[WHIP].open(server.lobby, _token(request), offer))
+    session, answer = await asked(request.app[WHIP].open(server.lobby, token_of(request), offer))
     response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
     response.headers["Location"] = f"/rtc/whip/{session.id}"
     response.headers["ETag"] = f'"{session.id[:8]}"'
-    for url in server.settings.rooms.ice_servers:
-        response.headers.add("Link", f'<{url}>; rel="ice-server"')
+    for each in server.settings.rooms.ice_servers:
+        response.headers.add("Link", IceServer.parse(each).link())
     return response
 
 
@@ -73,7 +74,7 @@ async def start(request: web.Request) -> web.Response:
 async def trickle(request: web.Request) -> web.Response:
     """More candidates, or an ICE restart."""
     fragment = await _body(request, FRAGMENT)
-    ours = await _asked(request.app[WHIP].trickle(request.match_info["id"], fragment))
+    ours = await asked(request.app[WHIP].trickle(request.match_info["id"], fragment))
     if ours is None:
         return web.Response(status=204, headers=CORS)
     return web.Response(text=ours, content_type=FRAGMENT, headers=CORS)
@@ -83,7 +84,7 @@ async def trickle(request: web.Request) -> web.Response:
 async def end(request: web.Request) -> web.Response:
     """The client leaves."""
     server = request.app[SERVER]
-    await _asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
+    await asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
     return web.Response(headers=CORS)
 
 
@@ -94,21 +95,24 @@ async def open_to_pages(request: web.Request, response: web.StreamResponse) -> N
             response.headers.setdefault(name, value)
 
 
-async def _asked(work: Awaitable[_T]) -> _T:
+async def asked(work: Awaitable[_T]) -> _T:
+    """What came of it, the refusals of a room turned into the API's."""
     try:
         return await work
     except RoomError as error:
-        raise _refusal(error) from error
+        raise refusal_of(error) from error
     except BadOffer as error:
-        raise _refusal(error) from error
+        raise refusal_of(error) from error
 
 
-def _refusal(error: Exception) -> Refused:
+def refusal_of(error: Exception) -> Refused:
+    """What a room says no with, as the API says it."""
     kind = next(refused for ours, refused in REFUSALS.items() if isinstance(error, ours))
     return kind(str(error))
 
 
-def _token(request: web.Request) -> str:
+def token_of(request: web.Request) -> str:
+    """The participant token of a request. Raises `UnknownKey` without one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or len(token) > _TOKEN_LIMIT:
         raise UnknownKey("Missing participant token")

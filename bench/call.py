@@ -2,8 +2,8 @@
 
 Three processes: the server as it is served, with engines that take no time (`bench.call_server`); the load
 (`bench.call_generator`); and this one, which starts them and reads what the system counts. A bare asyncio
-agent (`bench.call_bare`) is measured in the same run by the same generator: on a noisy machine trust the
-ratios.
+agent (`bench.call_bare`) has the same load of the same generator, in turns with the server at every count of
+calls: on a noisy machine trust the ratios.
 """
 
 from __future__ import annotations
@@ -38,24 +38,22 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
         directory = Path(scratch)
         with serving(directory) as server:
             figures["start_cold_s"] = round(server.started_s, 2)
-        _say("bare asyncio agent")
-        with bare(directory) as floor:
-            figures["bare_1"] = phases.talk(floor, 1, plan.single_seconds / 2)
-            figures["bare_n"] = phases.talk(floor, plan.calls, plan.seconds)
-        with serving(directory) as server:
+        with serving(directory) as server, bare(directory) as floor:
             figures["start_warm_s"] = round(server.started_s, 2)
             _say("one call")
-            figures["one"] = phases.talk(server, 1, plan.single_seconds)
+            figures["one"] = phases.talk(server, 1, plan.single_seconds, beside=floor)
             _say(f"{plan.calls} calls")
-            figures["many"] = phases.talk(server, plan.calls, plan.seconds)
+            figures["many"] = phases.talk(server, plan.calls, plan.seconds, beside=floor)
             _say(f"{plan.calls} calls, both sides talking all the time")
-            figures["many_always"] = phases.talk(server, plan.calls, plan.seconds / 2, mode=Mode.ALWAYS)
+            figures["many_always"] = phases.talk(
+                server, plan.calls, plan.seconds / 2, mode=Mode.ALWAYS, beside=floor
+            )
             _say("set-up and tear-down")
             figures["set_up"] = phases.set_up(server)
         if sweep:
-            with serving(directory) as server:
+            with serving(directory) as server, bare(directory) as floor:
                 _say("more and more calls")
-                figures["sweep"] = phases.sweep(server)
+                figures["sweep"] = phases.sweep(server, floor)
     figures["load_average_after"] = os.getloadavg()
     return figures
 

@@ -11,6 +11,7 @@ import struct
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,7 @@ class Heard:
     sequences: array[int] = field(default_factory=lambda: array("H"))
 
 
+@cache
 def speech() -> list[bytes]:
     """1.2 s of what an energy detector takes for speech: harmonics of 140 Hz in syllables of 160 ms with
     pauses of 40. The first syllable lasts 320 ms; the last one dies away in the 10 ms before the end of its
@@ -77,6 +79,12 @@ def speech() -> list[bytes]:
         if number % 10 in (6, 7):
             frames[number] = _MULAW_SILENCE
     return frames
+
+
+def stamp_ns(control: bytes) -> int:
+    """When the kernel took a datagram in, from its SO_TIMESTAMPNS control message."""
+    seconds, nanoseconds = _STAMP.unpack_from(control)
+    return int(seconds * 1_000_000_000 + nanoseconds)
 
 
 def mulaw(pcm: np.ndarray[tuple[int], np.dtype[np.int16]]) -> bytes:
@@ -152,8 +160,7 @@ class Caller:
             data, ancillary, _, _ = self.socket.recvmsg(2048, 64)
         except OSError:
             return
-        seconds, nanoseconds = _STAMP.unpack_from(ancillary[0][2])
-        now_ns = seconds * 1_000_000_000 + nanoseconds
+        now_ns = stamp_ns(ancillary[0][2])
         if self.recording:
             self.heard.arrivals_ns.append(now_ns)
             self.heard.sequences.append(_SEQUENCE.unpack_from(data, 2)[0])

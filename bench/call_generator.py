@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bench.call_caller import Caller, Heard, Mode
+from bench.call_caller import SO_TIMESTAMPNS, Caller, Heard, Mode, stamp_ns
 from bench.call_line import Line, LineState, call_id_of
 
 RAMP_PER_S: Final = 20.0
@@ -34,8 +34,9 @@ _OVERDUE_NS: Final = 100_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. With `rate_per_s` short calls for `seconds`, else `calls` that talk for `seconds`.
-    The first caller's number is `first_number`, each further one's is the next."""
+    """What to do. With `rate_per_s` short calls (of `hold_s`, their packets told where `records` says so) for
+    `seconds`, else `calls` that talk for `seconds`. The first caller's number is `first_number`, each further
+    one's is the next."""
 
     server: tuple[str, int]
     called: str
@@ -44,6 +45,8 @@ class Job:
     seconds: float = 10.0
     mode: str = Mode.SCRIPT.value
     rate_per_s: float = 0.0
+    hold_s: float = HOLD_S
+    records: bool = False
 
 
 class Generator:
@@ -55,6 +58,7 @@ class Generator:
         self.callers: list[Caller] = []
         self._sip = socket.socket(type=socket.SOCK_DGRAM)
         self._sip.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self._sip.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._sip.bind(("127.0.0.1", 0))
         self._sip.setblocking(False)
         self._epoll = select.epoll()
@@ -131,16 +135,18 @@ class Generator:
     def _signalled(self) -> None:
         try:
             # Not only SIP: a caller has no RTCP, and reports to the port above its own may be to this one.
-            message = self._sip.recv(65_536).decode(errors="replace")
+            data, ancillary, _, _ = self._sip.recvmsg(65_536, 64)
         except BlockingIOError:
             return
+        message, came_ns = data.decode(errors="replace"), stamp_ns(ancillary[0][2])
         line, caller = self._by_id.get(call_id_of(message), (None, None))
         if line is None or caller is None:
             return
-        before, now = line.state, time.time_ns()
-        self._send(line.receive(message, now))
+        before = line.state
+        self._send(line.receive(message, came_ns))
         if line.state is before:
             return
+        now = time.time_ns()
         if line.state is LineState.TALKING:
             caller.begin(line.media, now)
             self.at(caller.due_ns, lambda now: self._tick(line, caller, now))
@@ -186,7 +192,7 @@ def talk(generator: Generator) -> dict[str, Any]:
 
 
 def short_calls(generator: Generator) -> dict[str, Any]:
-    """Calls of HOLD_S, `rate_per_s` of them begun each second for `seconds`."""
+    """Calls of `hold_s`, `rate_per_s` of them begun each second for `seconds`."""
     job, start = generator.job, time.time_ns()
     total = round(job.rate_per_s * job.seconds)
     _say("begin")
@@ -196,12 +202,15 @@ def short_calls(generator: Generator) -> dict[str, Any]:
     end = start + round((job.seconds + 10) * 1e9)
     generator.run_until(end, lambda: len(generator.lines) == total and not generator.count(busy))
     _say("end")
-    return {"calls": [_set_up(line) for line in generator.lines]}
+    if not job.records:
+        return {"calls": [_set_up(line) for line in generator.lines]}
+    return {"calls": [_told(*each) for each in zip(generator.lines, generator.callers, strict=True)]}
 
 
 def _short(generator: Generator, now_ns: int) -> None:
     line = generator.call(now_ns)
-    generator.at(now_ns + round(HOLD_S * 1e9), lambda now: _end_short(generator, line, now))
+    generator.callers[-1].recording = generator.job.records
+    generator.at(now_ns + round(generator.job.hold_s * 1e9), lambda now: _end_short(generator, line, now))
 
 
 def _end_short(generator: Generator, line: Line, now_ns: int) -> None:
@@ -221,6 +230,8 @@ def _set_up(line: Line) -> dict[str, Any]:
     return {
         "state": line.state.name,
         "reason": line.reason,
+        "refused_ms": (line.refused_ns - line.invited_ns) / 1e6 if line.refused_ns else None,
+        "retry_after_s": line.retry_after_s,
         "set_up_ms": (line.answered_ns - line.invited_ns) / 1e6 if line.answered_ns else None,
         "tear_down_ms": (line.ended_ns - line.left_ns) / 1e6 if ended and line.left_ns else None,
         "retransmissions": line.retransmissions,

@@ -48,7 +48,9 @@ class Line:
         self.caller = caller
         self.media: Address = ("", 0)
         self.reason = ""
-        self.invited_ns = self.answered_ns = self.left_ns = self.ended_ns = 0
+        self.invited_ns = self.answered_ns = self.refused_ns = self.left_ns = self.ended_ns = 0
+        self.retry_after_s = 0
+        """What the server asked for with its refusal; 0: it did not."""
         self.retransmissions = 0
         self._contact = contact
         self._target = self._uri = f"sip:{called}@{server[0]}:{server[1]}"
@@ -118,6 +120,8 @@ class Line:
         self._to_tag = _found(r"^To:.*?(;tag=[^\r;]+)", message)
         if status >= 300:
             if self.state is LineState.CALLING:
+                self.refused_ns = now_ns
+                self.retry_after_s = int(_header(message, "Retry-After") or 0)
                 self._fail(str(status))
             return self._request("ACK", 1)
         if self.state is LineState.CALLING:

@@ -59,15 +59,25 @@ class Phases:
         self._plan = plan
         self._number = 14_155_560_000
 
-    def talk(self, target: Target, calls: int, seconds: float, *, mode: Mode = Mode.SCRIPT) -> Figures:
-        """`calls` at once that talk for `seconds`."""
+    def talk(
+        self,
+        target: Target,
+        calls: int,
+        seconds: float,
+        *,
+        mode: Mode = Mode.SCRIPT,
+        beside: Target | None = None,
+    ) -> Figures:
+        """`calls` at once that talk for `seconds`; `bare` of the figures are those of `beside`, which has the
+        same calls just before."""
+        floor = {} if beside is None else {"bare": self.talk(beside, calls, seconds, mode=mode)}
         called = SCRIPT_NUMBER if mode is Mode.SCRIPT else MONOLOGUE_NUMBER
         job = self._job(target, called=called, calls=calls, seconds=seconds, mode=mode.value)
         result, window = measured(target, job)
         reports: list[dict[str, Any]] = []
         if isinstance(target, ServerUnderTest) and mode is Mode.SCRIPT:
             reports = list(target.reports(min(calls, _REPORTED_CALLS)))
-        return talk_figures(result, window, reports)
+        return talk_figures(result, window, reports) | floor
 
     def set_up(self, target: Target) -> list[Figures]:
         """Short calls at rising rates, until one is not kept up."""
@@ -82,18 +92,18 @@ class Phases:
                 break
         return steps
 
-    def sweep(self, target: Target) -> list[Figures]:
-        """More and more calls, until pacing breaks."""
+    def sweep(self, target: Target, beside: Target) -> list[Figures]:
+        """More and more calls, in turns with `beside`, until the target's pacing breaks."""
         steps: list[Figures] = []
         for calls in self._plan.sweep:
-            steps.append(self._step(target, calls))
+            steps.append(self._step(target, calls, beside))
             if not paced(steps[-1]):
                 break
         return steps
 
-    def _step(self, target: Target, calls: int) -> Figures:
+    def _step(self, target: Target, calls: int, beside: Target) -> Figures:
         for attempt in range(1, ATTEMPTS + 1):
-            step = self.talk(target, calls, self._plan.sweep_seconds) | {"attempts": attempt}
+            step = self.talk(target, calls, self._plan.sweep_seconds, beside=beside) | {"attempts": attempt}
             if paced(step):
                 break
         return step

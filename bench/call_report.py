@@ -18,16 +18,15 @@ COLUMNS = ("what", "target", "reached", "bare asyncio", "")
 def rows(figures: Figures) -> list[Row]:
     """What, target, reached, the bare agent's figure beside it, and whether the target is met."""
     one, many, always = figures["one"], figures["many"], figures["many_always"]
-    bare_1, bare = figures["bare_1"], figures["bare_n"]
     n = many["calls"]
     found = [
-        _row(f"CPU ms per call-second, {n} calls", 5.0, (many, bare), "cpu_ms_per_call_second"),
-        _row(f"the same, both sides talking always, {n}", 5.0, (always, bare), "cpu_ms_per_call_second"),
-        _row("framework part, 1 call, p50 ms", 3.0, (one, bare_1), "framework_ms", "p50"),
-        _row("framework part, 1 call, p95 ms", 10.0, (one, bare_1), "framework_ms", "p95"),
-        _row(f"framework part, {n} calls, p95 ms", 15.0, (many, bare), "framework_ms", "p95"),
-        _row(f"gap between packets, {n} calls, p99 ms", 22.0, (many, bare), "gap_ms", "p99"),
-        _row(f"barge-in to last packet, {n} calls, p95 ms", 40.0, (many, bare), "barge_in_ms", "p95"),
+        _row(f"CPU ms per call-second, {n} calls", 5.0, many, "cpu_ms_per_call_second"),
+        _row(f"the same, both sides talking always, {n}", 5.0, always, "cpu_ms_per_call_second"),
+        _row("framework part, 1 call, p50 ms", 3.0, one, "framework_ms", "p50"),
+        _row("framework part, 1 call, p95 ms", 10.0, one, "framework_ms", "p95"),
+        _row(f"framework part, {n} calls, p95 ms", 15.0, many, "framework_ms", "p95"),
+        _row(f"gap between packets, {n} calls, p99 ms", 22.0, many, "gap_ms", "p99"),
+        _row(f"barge-in to last packet, {n} calls, p95 ms", 40.0, many, "barge_in_ms", "p95"),
         _limit("start to ready, warm cache, s", 3.0, figures["start_warm_s"]),
     ]
     rates = [float(step["rate_per_s"]) for step in figures["set_up"] if kept_up(step)]
@@ -63,7 +62,7 @@ def draw(figures: Figures) -> list[Path]:
     }
     cost = {
         "server, ms of CPU per call-second": [step["cpu_ms_per_call_second"] for step in steps],
-        "bare asyncio agent": [figures["bare_n"]["cpu_ms_per_call_second"]] * len(steps),
+        "bare asyncio agent, in turns": [step["bare"]["cpu_ms_per_call_second"] for step in steps],
     }
     return [
         report.lines("call", "Calls at once", calls, pacing, labels=("calls", "ms")),
@@ -75,19 +74,27 @@ def draw(figures: Figures) -> list[Path]:
 
 _LATENCY = ("phase", "turns", "v2v p50", "p95", "p99", "ours p50", "p95", "p99", "barge-in", "server's")
 _PACKETS = ("phase", "gap p50", "p99", "p99.9", "jitter", "lost", "to server", "late", "loop lag p99")
-_COST = ("phase", "CPU ms/call-s", "of a core", "generator", "others", "KiB/call", "generator late p99")
+_COST = (
+    "phase",
+    "CPU ms/call-s",
+    "× bare",
+    "of a core",
+    "generator",
+    "others",
+    "KiB/call",
+    "generator late p99",
+)
 _RATES = ("calls per s", "calls", "failed", "set-up p50", "p95", "tear-down p95", "CPU ms/call", "of a core")
 
 
 def _phases(figures: Figures) -> list[tuple[str, Figures]]:
     named = [
-        ("bare, 1", figures["bare_1"]),
-        (f"bare, {figures['bare_n']['calls']}", figures["bare_n"]),
         ("1", figures["one"]),
         (f"{figures['many']['calls']}", figures["many"]),
         (f"{figures['many_always']['calls']}, always", figures["many_always"]),
+        *((f"n={step['calls']}", step) for step in figures.get("sweep", ())),
     ]
-    return named + [(f"n={step['calls']}", step) for step in figures.get("sweep", ())]
+    return [pair for name, of in named for pair in ((f"bare, {name}", of["bare"]), (name, of))]
 
 
 def _latency(name: str, of: Figures) -> list[object]:
@@ -108,9 +115,12 @@ def _packets(name: str, of: Figures) -> list[object]:
 
 def _cost(name: str, of: Figures) -> list[object]:
     shares = ("server_share_of_a_core", "generator_share_of_a_core", "others_share_of_machine")
+    cpu_ms = of["cpu_ms_per_call_second"]
+    bare_ms = of["bare"]["cpu_ms_per_call_second"] if "bare" in of else 0.0
     return [
         name,
-        _number(of["cpu_ms_per_call_second"]),
+        _number(cpu_ms),
+        _number(cpu_ms / bare_ms) if bare_ms else "",
         *(f"{of[share]:.0%}" for share in shares),
         of["rss_per_call_kib"],
         _number(of["generator_late_ms"]["p99"]),
@@ -130,8 +140,8 @@ def _rate(step: Figures) -> list[object]:
     ]
 
 
-def _row(name: str, target: float, pair: tuple[Figures, Figures], key: str, rank: str = "") -> Row:
-    value, beside = (each[key][rank] if rank else each[key] for each in pair)
+def _row(name: str, target: float, of: Figures, key: str, rank: str = "") -> Row:
+    value, beside = (each[key][rank] if rank else each[key] for each in (of, of["bare"]))
     met = value is not None and value <= target
     return name, f"≤ {target:g}", _number(value), _number(beside), _verdict(met)
 

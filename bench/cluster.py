@@ -46,7 +46,7 @@ def programs() -> Path:
 
 
 class Cluster:
-    """A server. `crash` is kill -9 of all of it, `start` starts it (again)."""
+    """A server. `crash` is kill -9 of all of it, `stop` ends it in order, `start` starts it (again)."""
 
     def __init__(self, **changes: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
@@ -57,8 +57,11 @@ class Cluster:
             user = pwd.getpwnam("nobody")
             self._owner = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tests", "-A", "trust", "-N", "-E", "UTF8")
+        self._fill(str(self.folder / "data"))
         self.start()
+
+    def _fill(self, data: str) -> None:
+        self._run("initdb", "-D", data, "-U", "tests", "-A", "trust", "-N", "-E", "UTF8")
 
     def url(self, database: str) -> str:
         """How a database of this server is named in a configuration."""
@@ -71,9 +74,17 @@ class Cluster:
         options += f" -k {self.folder}"
         self._run("pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "-t", "60", "start")
 
+    def stop(self) -> None:
+        """Ends it in order; whoever is connected is cut off."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "fast", "-w", "stop")
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs a program of PostgreSQL's."""
+        self._run(program, *arguments)
+
     def crash(self) -> None:
         """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
-        postmaster = int((self.folder / "data/postmaster.pid").read_text().split()[0])
+        postmaster = self._postmaster()
         os.kill(postmaster, signal.SIGSTOP)  # so that it has no more children than are listed now
         children = _children(postmaster)
         for pid in (*children, postmaster):
@@ -83,6 +94,13 @@ class Cluster:
         # Where nobody takes note of the dead, its number still looks alive to the next server.
         for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):
             (self.folder / lock).unlink(missing_ok=True)
+
+    def processes(self) -> list[int]:
+        """The postmaster and its children."""
+        return [self._postmaster(), *_children(self._postmaster())]
+
+    def _postmaster(self) -> int:
+        return int((self.folder / "data/postmaster.pid").read_text().split()[0])
 
     def remove(self) -> None:
         """Stops the server and takes everything away."""
@@ -122,6 +140,22 @@ class Cluster:
             stderr=None if check else subprocess.DEVNULL,
             **self._owner,
         )
+
+
+class Standby(Cluster):
+    """A server that follows `primary`, until it is promoted."""
+
+    def __init__(self, primary: Cluster, **changes: str) -> None:
+        self._primary = primary
+        super().__init__(**changes)
+
+    def _fill(self, data: str) -> None:
+        source = ("-h", str(self._primary.folder), "-U", "tests", "-c", "fast")
+        self._run("pg_basebackup", "-D", data, "-R", "-X", "stream", *source)
+
+    def promote(self) -> None:
+        """Makes it a server that is written to."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "promote")
 
 
 def _children(pid: int) -> list[int]:

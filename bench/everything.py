@@ -14,8 +14,10 @@ SHORT: Final = {
     "rooms": ["--short"],
     "store": ["--short"],
     "post": ["--short"],
+    "overload": ["--short"],
     "conversation": ["--short"],
     "ears": ["--short"],
+    "voices": ["--short"],
     "fuzz": ["--cases", "4000"],
 }
 """What each benchmark is given for a run of a few minutes."""

@@ -21,6 +21,7 @@ import webrtcvad
 from scipy import signal
 
 from bench import report
+from bench.kernels_silence import MOST, Listener, listeners
 from pipeline import dtmf, kernels
 from pipeline.audio import Pcm, frame_samples
 from pipeline.plc import Concealment
@@ -215,10 +216,38 @@ def _timed(run: Run, count: int) -> float:
     return (time.thread_time_ns() - begun) / count
 
 
+def in_silence(listener: Listener, rounds: int) -> dict[str, Any]:
+    """What it costs in digital silence beside a voice, in turns, and whether it meets subnormal numbers."""
+    case = Case(listener.name, {"voice": listener.in_voice(), "silence": listener.in_silence()})
+    times = measured(case, rounds)
+    ratio = round(times["silence"] / times["voice"], 2)
+    subnormal = listener.meets_subnormals()
+    return {"ns": times, "ratio": ratio, "subnormal": subnormal, "met": ratio <= MOST and not subnormal}
+
+
+def silences(rounds: int) -> dict[str, dict[str, Any]]:
+    """The rows of digital silence, shown."""
+    found = {each.name: in_silence(each, rounds) for each in listeners()}
+    rows = [
+        [
+            name,
+            *(f"{each['ns'][what]:,.0f}" for what in ("voice", "silence")),
+            each["ratio"],
+            "met" if each["subnormal"] else "",
+            "" if each["met"] else "MISSED",
+        ]
+        for name, each in found.items()
+    ]
+    columns = ["kernel", "voice, ns", "silence, ns", "silence / voice", "subnormal numbers", f"≤ {MOST:g}"]
+    report.show("CPU per 20 ms frame of digital silence after a voice", columns, rows)
+    return found
+
+
 @click.command()
 @click.option("--rounds", default=9, show_default=True, type=click.IntRange(1), help="Rounds per row.")
 def main(rounds: int) -> None:
-    """Nanoseconds per 20 ms frame of each kernel and of the usual alternatives."""
+    """Nanoseconds per 20 ms frame of each kernel and of the usual alternatives; fails where digital silence
+    costs more than a voice."""
     kernels.warm()
     rows: list[list[object]] = []
     figures: dict[str, dict[str, object]] = {}
@@ -230,8 +259,11 @@ def main(rounds: int) -> None:
         others = [f"{name} {ns / times['ours']:.1f}x" for name, ns in times.items() if name != "ours"]
         rows.append([case.name, f"{times['ours']:,.0f}", ", ".join(others), case.note])
     report.show("CPU per 20 ms frame", ["kernel", "ours, ns", "the others cost, times ours", "note"], rows)
-    saved = report.save(
-        "kernels", {"unit": "ns of CPU per 20 ms frame, median", "rounds": rounds, "rows": figures}
-    )
+    silent = silences(rounds)
+    told = {"unit": "ns of CPU per 20 ms frame, median", "rounds": rounds, "rows": figures, "silence": silent}
+    saved = report.save("kernels", told)
     drawn = report.bars("kernels", "CPU per 20 ms frame", groups, unit="ns per frame (log)")
     click.echo(f"{saved.relative_to(report.RESULTS.parent)}, {drawn.relative_to(report.RESULTS.parent)}")
+    dear = [name for name, each in silent.items() if not each["met"]]
+    if dear:
+        raise click.ClickException(f"dearer in digital silence than in a voice: {', '.join(dear)}")

@@ -1,4 +1,4 @@
-"""The command line: `mediaserver serve | check | doctor | call | keys | models | demo`.
+"""The command line: `mediaserver serve | check | doctor | call | keys | restore | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -9,11 +9,12 @@ import asyncio
 import gc
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pkgutil import resolve_name
 
 import click
 
-from mediaserver.cli_settings import config_option, load_or_exit
+from mediaserver.cli_settings import config_option, load_again, load_or_exit
 
 COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
@@ -21,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "mediaserver.cli_doctor:doctor",
     "call": "mediaserver.cli_admin:place",
     "keys": "mediaserver.cli_admin:keys",
+    "restore": "mediaserver.cli_admin:restore",
     "models": "mediaserver.cli_models:models",
     "demo": "mediaserver.__main__:demo",
 }
@@ -46,13 +48,14 @@ class Commands(click.Group):
 @config_option
 @click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
 def serve(config: str, data: str | None) -> None:
-    """Runs the server until SIGTERM or SIGINT; calls in progress may end first."""
+    """Runs the server until SIGTERM or SIGINT; calls in progress may end first, a second signal ends them.
+    SIGHUP reads the file again."""
     gc.disable()  # what is imported stays: to look through it again and again is 0.4 s of every start
     settings = load_or_exit(config, data, writes=True)
     run, build = resolve_name("mediaserver.serving:run"), resolve_name("api.app:build")
     gc.freeze()
     gc.enable()
-    sys.exit(asyncio.run(run(settings, build)))
+    sys.exit(asyncio.run(run(settings, build, reread=partial(load_again, config, data))))
 
 
 @click.command()

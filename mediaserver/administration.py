@@ -70,9 +70,11 @@ class Administration:
 
     async def refresh(self) -> None:
         """Shows what is in the database now, if it is not shown already."""
+        asked_at = asyncio.get_running_loop().time()
         if await self._store.revision() != self._directory.revision:
             async with self._changing:
                 await self._show()
+        self._directory.confirmed_at = asked_at
 
     async def run(self) -> None:
         """Follows the changes of other nodes until cancelled."""

@@ -1,4 +1,4 @@
-"""`mediaserver check`, `call` and `keys create`: what an operator does beside running the server."""
+"""`mediaserver check`, `call`, `keys create`, `restore`: what an operator does beside running the server."""
 
 from __future__ import annotations
 
@@ -47,6 +47,29 @@ def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str
     if report.get("recordingUrl"):
         click.echo(f"recording: {report['recordingUrl']}")
     sys.exit(0 if report["status"] == "COMPLETED" else 1)
+
+
+@click.command()
+@config_option
+@click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def restore(config: str, data: str | None, yes: bool) -> None:
+    """After a database was put back from a copy and a node's own notes are lost: every call that may have
+    been dialled since ends UNKNOWN, and nodes that are gone for good are not waited for."""
+    settings = load_or_exit(config, data, engines=False)
+    if not yes:
+        click.confirm(
+            "Every call that is due or under way ends UNKNOWN and is never dialled. Go on?", abort=True
+        )
+    try:
+        click.echo(f"{asyncio.run(_doubt(settings))} calls are UNKNOWN now")
+    except MediaServerError as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _doubt(settings: Settings) -> int:
+    async with await Store.open(settings.server.database, Path(settings.server.data_dir)) as store:
+        return await store.doubt()
 
 
 @click.group()

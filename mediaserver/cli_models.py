@@ -8,6 +8,10 @@ from typing import Any
 
 import click
 
+from mediaserver import wheel_models
+from mediaserver.model_files import Fetched, ModelError, installed
+from pipeline.engines import local_weights
+
 DIRECTORY = "var/models"
 
 
@@ -42,25 +46,50 @@ def models() -> None:
 @click.option("--hub", help="Another hub's address; also HF_ENDPOINT. The token is HF_TOKEN.")
 def get(name: str, into: Path, revision: str, hub: str | None) -> None:
     """Fetches NAME (see `models list`), checks every file's hash, and says where it lies."""
-    found = _models()
     try:
-        fetched = found.get(name, into, revision=revision, hub=hub)
-    except found.ModelError as error:
+        fetched = _fetched(name, into, revision, hub)
+    except ModelError as error:
         raise click.ClickException(str(error)) from None
     for path, digest in fetched.files.items():
         click.echo(f"{digest}  {path}")
     click.echo(f"{fetched.repository} at {fetched.revision}: {fetched.directory.resolve()}")
 
 
+def _fetched(name: str, into: Path, revision: str, hub: str | None) -> Fetched:
+    if name in wheel_models.WHEELS:
+        return wheel_models.get(name, into)
+    fetched: Fetched = _models().get(name, into, revision=revision, hub=hub)
+    return fetched
+
+
 @models.command("list")
 @_into
 def list_(into: Path) -> None:
-    """The names that `get` knows, and what is there."""
-    found = _models()
-    here = dict(found.installed(into))
-    for name, model in found.KNOWN.items():
+    """What there is, by pip and in the directory, and the names that `get` knows."""
+    click.echo(f"by pip ({local_weights.INSTALL}):")
+    for found in local_weights.found():
+        weights = found.weights
+        state = "whole" if found.whole else "broken" if found.directory else "-"
+        languages = ", ".join(weights.languages)
+        click.echo(
+            f"{weights.name:18} {state:20} {_KINDS[weights.kind]}: engine {weights.engine}, {languages}"
+        )
+        click.echo(f"{'':18} {found.directory or ''}" if found.whole else f"{'':18} {found.problem}")
+    click.echo(f"in {into} (mediaserver models get NAME):")
+    here = dict(installed(into))
+    names = {name: (model.purpose, model.requirement) for name, model in wheel_models.WHEELS.items()}
+    try:
+        hub = _models().KNOWN
+    except click.ClickException as error:
+        click.echo(f"names of the hub: {error.message}")
+    else:
+        names |= {name: (model.purpose, model.repository) for name, model in hub.items()}
+    for name, (purpose, source) in names.items():
         state = f"here, {here[name]['revision'][:12]}" if name in here else "-"
-        click.echo(f"{name:18} {state:20} {model.purpose} ({model.repository})")
+        click.echo(f"{name:18} {state:20} {purpose} ({source})")
     for name, manifest in here.items():
-        if name not in found.KNOWN:
+        if name not in names:
             click.echo(f"{name:18} here, {manifest['revision'][:12]:14} ({manifest['repository']})")
+
+
+_KINDS = {"stt": "speech-to-text", "tts": "text-to-speech"}

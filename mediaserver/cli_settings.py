@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mediaserver import private
 from mediaserver.errors import SettingsError
 from mediaserver.settings import Settings, load
 
@@ -40,6 +41,7 @@ def load_or_exit(
         if writes:
             make_data_dir(config, settings)
         cache_kernels(Path(settings.server.data_dir))
+        os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
         if engines:
             load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
     except SettingsError as error:
@@ -49,10 +51,16 @@ def load_or_exit(
     return settings
 
 
+def load_again(config: str, data: str | None = None) -> Settings:
+    """The settings of `config` as a running server takes them. Raises `SettingsError`."""
+    checks = [resolve_name("mediaserver.wiring:engine_problems")]
+    return with_data_dir(load(config, checks=checks), data)
+
+
 def make_data_dir(config: str, settings: Settings) -> None:
     """Makes server.data_dir. Raises `SettingsError`."""
     try:
-        Path(settings.server.data_dir).mkdir(parents=True, exist_ok=True)
+        private.make_folder(Path(settings.server.data_dir))
     except OSError as error:
         raise SettingsError(
             [f"{config}: server.data_dir: {(error.strerror or str(error)).lower()}"]

@@ -28,7 +28,7 @@ from mediaserver.store import Store
 from pipeline.agent import AgentContext, Conversation
 from pipeline.leg import Leg
 from pipeline.line_stage import LineStage
-from pipeline.outcome import EndReason, SessionObserver, SessionResult, TurnRecord
+from pipeline.outcome import EndReason, EngineFault, SessionObserver, SessionResult, TurnRecord
 from pipeline.recording import Recording, RecordingWriter
 from pipeline.session import Session
 from pipeline.transcript import TranscriptEntry
@@ -51,7 +51,9 @@ class Floor:
     public_url: str = ""  # what links to this server begin with
     node_url: str = ""  # where the other nodes reach this one's recordings
     lines: Lines | None = None  # to people; without them, nobody is handed on
+    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class LiveConversation(SessionObserver):
         self.stopped = False
         self.line: LineStage | None = None
         """Who or what answers is not taken for granted: on calls that we place."""
+        self.faults: list[EngineFault] = []
+        """What went wrong beside the conversation."""
         self._session: Session | None = None
         self._agent: Conversation | None = None
         self._ended_at_ms = 0
@@ -168,7 +172,10 @@ class LiveConversation(SessionObserver):
             judge=cast.judge,
         )
         self.conversing()
-        return await self._session.run()
+        try:
+            return await self._session.run()
+        finally:
+            self._session = None  # it knows us, as its observer
 
     def conversing(self) -> None:
         """The session is about to run."""
@@ -180,11 +187,12 @@ class LiveConversation(SessionObserver):
         if not self.part.records:
             return None
         path = self.floor.recordings / f"{self.call_id}.wav"
-        try:
-            return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
-        except OSError as error:
-            log.error("call goes on unrecorded", extra={**self.fields(), "reason": str(error)})
-            return None
+        return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
+
+    def unrecorded(self, error: Exception) -> None:
+        """Some of the call is not in its recording, or none."""
+        at_ms = round((asyncio.get_running_loop().time() - self.began) * 1000)
+        self.faults.append(EngineFault("recording", str(error), at_ms))
 
     # What becomes of it -------------------------------------------------------------------------------------
 
@@ -209,6 +217,7 @@ class LiveConversation(SessionObserver):
                 transcript=self.transcript,
                 turns=self.turns,
             )
+        result = replace(result, faults=(*result.faults, *self.faults))
         recorded = result.recording is not None
         url = f"{self.floor.public_url}/api/v1/calls/{self.call_id}/recording"
         for fault in result.faults:

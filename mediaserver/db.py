@@ -1,10 +1,11 @@
 """SQL written once, run by a driver: `mediaserver.sqlite` or `mediaserver.postgres`.
 
 Work on the database is a plain function of a transaction, `work(tx) -> result`, run as a whole or not at all,
-on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Four tokens
+on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Five tokens
 keep the text the same for every engine: `{now}` (the database's clock, in milliseconds since 1970 UTC),
 `{lock}` and `{skip_locked}` (row locks, waiting for those of others or passing them by; where an engine has
-one writer anyway, nothing) and `{serial}` (an ascending identity column). Values are named, `:like_this`.
+one writer anyway, nothing), `{serial}` (an ascending identity column) and `{identity}` (of the engine that
+the database is in, see `mediaserver.history`; where an engine has none, ''). Values are named, `:like_this`.
 
 Rows are locked in one order, so that waiting never goes in circles: company, call, batch.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
 
+from mediaserver import private
 from mediaserver.errors import SchemaTooNew, StoreError
 from mediaserver.sqlite import Sqlite
 
@@ -95,10 +97,12 @@ def bring_up_to_date(tx: Tx) -> None:
 
 def _create(path: Path) -> None:
     """Makes the file and its folder. It holds what people said on the phone: for nobody else's eyes (the WAL
-    files take the same mode)."""
+    files take the same mode, those of a file that was open to others do not)."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, private.FILE_MODE))
+        for part in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            private.close(part, private.FILE_MODE)
     except OSError as error:
         raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 

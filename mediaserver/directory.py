@@ -2,7 +2,7 @@
 API.
 
 Whoever needs a trunk or an agent asks here when the need arises, and so has it as it is now. `show` replaces
-what is managed over the API; the file's part never changes. Where both have one of the same id, the file's
+what is managed over the API, `reread` the file's part. Where both have one of the same id, the file's
 counts.
 """
 
@@ -53,14 +53,12 @@ class Directory:
     """The tables by id. Begins with the file's."""
 
     def __init__(self, file: Settings, vault: Vault | None = None) -> None:
-        self.file = file
         self.revision = -1
+        self.confirmed_at = 0.0
+        """When the database last said that this is how things are, on the loop's clock."""
         self._vault = vault
-        self._file_companies = {company.id: company for company in file.companies}
-        self._file_trunks = {trunk.id: trunk for trunk in file.trunks}
-        self._file_agents = {agent.id: agent for agent in file.agents}
-        self._file_webhooks = {each.id: each for each in _subscriptions(file.companies)}
-        self._take([])
+        self._shown: list[tuple[ManagedRow, Any]] = []
+        self.reread(file)
 
     # This installation's own tables -------------------------------------------------------------------------
 
@@ -120,12 +118,23 @@ class Directory:
 
     # What is managed over the API ---------------------------------------------------------------------------
 
+    def reread(self, file: Settings) -> None:
+        """Replaces what the file says."""
+        self.file = file
+        self._file_companies = {company.id: company for company in file.companies}
+        self._file_trunks = {trunk.id: trunk for trunk in file.trunks}
+        self._file_agents = {agent.id: agent for agent in file.agents}
+        self._file_webhooks = {each.id: each for each in _subscriptions(file.companies)}
+        self._take(self._shown)
+
     def show(self, rows: Iterable[ManagedRow], revision: int) -> None:
         """Replaces what is managed over the API. A row that cannot be read is left out and logged."""
         self._take([(row, thing) for row in rows if (thing := self._read(row)) is not None])
         self.revision = revision
 
     def _take(self, read: list[tuple[ManagedRow, Any]]) -> None:
+        self._shown = read
+
         def managed(kind: Kind) -> dict[str, Any]:
             return {row.id: thing for row, thing in read if row.kind is kind}
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mediaserver.errors import StoreError
+from mediaserver.history import HistoryChanged
 from mediaserver.records import Claim, Reaped, Renewal
 
 log = logging.getLogger(__name__)
@@ -62,9 +63,14 @@ class Calls:
     hang_up: Callable[[Iterable[str]], Awaitable[None]]
 
 
+async def _nothing() -> None:
+    """For a node without notes of its own."""
+
+
 class Dispatch:
     """Claims calls while there is room and starts each. `observe` runs after each renewal; `wake` is set by
-    whoever queues a call or makes room."""
+    whoever queues a call or makes room; `compare` tells the database what it has forgotten, at the start and
+    whenever it may have. `waits_for` says why no calls are claimed, "" while they are."""
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class Dispatch:
         observe: Callable[[], Awaitable[None]],
         wake: asyncio.Event,
         lease_ms: int,
+        compare: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self._ledger = ledger
         self._node = node
@@ -83,7 +90,15 @@ class Dispatch:
         self._wake = wake
         self._lease_ms = lease_ms
         self.database_missing = ""
+        self.waits_for = ""
+        self._compare = compare
+        self._compared = False
         self._trusts_leases_at = 0.0
+
+    def missing(self) -> list[str]:
+        """What keeps this node from dialling, one line each."""
+        said = {"database": self.database_missing, "dispatch": self.waits_for}
+        return [f"{what}: {reason}" for what, reason in said.items() if reason]
 
     async def run_claims(self) -> None:
         """Claims until cancelled."""
@@ -102,17 +117,28 @@ class Dispatch:
 
     async def renew_once(self) -> None:
         """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
+        asking = asyncio.create_task(self._renew(), name="renewal")
         try:
-            listed = await self._ledger.held(self._node)
-            unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
-            renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
-            self._database_answered()
-            await self._reap()
-            await self._observe()
+            await asyncio.wait({asking}, timeout=self._lease_ms / 2000)
+            if not asking.done():  # it may yet: what was asked stays asked
+                self._database_failed("it does not answer")
+            renewals = await asking
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
         except StoreError as error:
-            self._database_failed(error)
+            self._database_failed(str(error))
             return
         await self._calls.hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _renew(self) -> list[Renewal]:
+        listed = await self._ledger.held(self._node)
+        unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
+        renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
+        self._database_answered()
+        await self._reap()
+        await self._observe()
+        return renewals
 
     async def _reap(self) -> None:
         """Leases that ran out while the database was away say nothing about their nodes, which have the rest
@@ -130,7 +156,7 @@ class Dispatch:
         try:
             wanted = await self._ledger.wishes(self._node)
         except StoreError as error:
-            self._database_failed(error)
+            self._database_failed(str(error))
             return
         if wanted:
             await self._calls.hang_up(wanted)
@@ -140,14 +166,27 @@ class Dispatch:
         if limit <= 0:
             return 0
         try:
+            if not self._compared:
+                await self._compare()
+                self._compared = True
             claims = await self._ledger.claim(self._node, limit, self._lease_ms)
-        except StoreError as error:
-            self._database_failed(error)
+        except HistoryChanged as changed:
+            self._held_back(str(changed))
             return 0
+        except StoreError as error:
+            self._database_failed(str(error))
+            return 0
+        self.waits_for = ""
         self._database_answered()
         for claim in claims:
             self._calls.start(claim)
         return len(claims)
+
+    def _held_back(self, reason: str) -> None:
+        if not self.waits_for:
+            log.error("no calls are dialled", extra={"reason": reason})
+        self.waits_for = reason
+        self._compared = False
 
     async def _wait(self, timeout_s: float) -> None:
         try:
@@ -156,10 +195,10 @@ class Dispatch:
         except TimeoutError:
             return
 
-    def _database_failed(self, error: StoreError) -> None:
+    def _database_failed(self, reason: str) -> None:
         if not self.database_missing:
-            log.error("database away", extra={"reason": str(error)})
-        self.database_missing = str(error)
+            log.error("database away", extra={"reason": reason})
+        self.database_missing = reason
         self._trusts_leases_at = asyncio.get_running_loop().time() + self._lease_ms / 1000
 
     def _database_answered(self) -> None:

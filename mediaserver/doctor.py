@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import shutil
 import socket
 import statistics
@@ -16,6 +15,7 @@ from typing import Any
 from av.codec import Codec
 from av.error import FFmpegError
 
+from mediaserver import descriptors, private
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
 from mediaserver.rooms.errors import RoomError
@@ -26,6 +26,7 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines.confinement import lacking, landlock_abi
 from pipeline.engines.llm_builtin import Policy, offered
 from pipeline.engines.llm_chat import PATH as CHAT_PATH
 from pipeline.engines.openai_http import ModelEndpoint
@@ -60,6 +61,7 @@ async def examine(settings: Settings) -> list[Finding]:
     """Looks at everything that `settings` needs: starts the engines, opens the database, places no call."""
     findings = [
         kernels_finding(),
+        confinement_finding(),
         *codec_findings(settings),
         *port_findings(settings),
         limits_finding(settings),
@@ -75,6 +77,14 @@ def kernels_finding() -> Finding:
     """The compiled loops over samples."""
     kernels.warm()
     return Finding("kernels", True, "compiled and warm")
+
+
+def confinement_finding() -> Finding:
+    """What keeps the processes that read strangers' files and texts from everything else."""
+    lacks = lacking()
+    if lacks:
+        return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
+    return Finding("confinement", True, f"no_new_privs, seccomp, Landlock {landlock_abi()}")
 
 
 async def engine_findings(settings: Settings) -> list[Finding]:
@@ -223,7 +233,7 @@ async def database_finding(settings: Settings) -> Finding:
     """Whether the database opens and answers; it is created and migrated as `serve` would do."""
     data_dir = Path(settings.server.data_dir)
     try:
-        await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(private.make_folder, data_dir)
         async with await Store.open(settings.server.database, data_dir) as store:
             counts = await store.counts()
     except (StoreError, OSError) as error:
@@ -244,14 +254,13 @@ def disk_finding(settings: Settings) -> Finding:
 
 
 def limits_finding(settings: Settings) -> Finding:
-    """Open files: two sockets and a recording for each call."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.sip.max_calls * 3 + 200
-    if soft < needed and soft != resource.RLIM_INFINITY:
-        return Finding(
-            "open files", False, f"limit {soft}, {needed} for sip.max_calls: raise it (ulimit -n {needed})"
-        )
-    return Finding("open files", True, f"limit {soft}, {needed} needed")
+    """Open files: what calls and connections may need, and the limit that the server raises its own to."""
+    most = descriptors.highest()
+    needed = descriptors.needed(settings.sip.max_calls, settings.server.http_connections)
+    if most < needed:
+        text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
+        return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
+    return Finding("open files", True, f"limit {most}, {needed} needed")
 
 
 async def clock_finding() -> Finding:

@@ -81,7 +81,7 @@ class _Transfer:
             self._live.transfer = None
 
     async def _call(self, bridge: Bridge) -> Handed:
-        recording = self._go_on_recording(bridge.rate_hz)
+        recording = await self._go_on_recording(bridge.rate_hz)
         handover = Handover(bridge, reach=self._reach, regret=self._regret, recording=recording)
         handover.on_answer = self._answered
         self._live.transfer = handover
@@ -127,14 +127,15 @@ class _Transfer:
 
     # The recording ------------------------------------------------------------------------------------------
 
-    def _go_on_recording(self, rate_hz: int) -> Recording | None:
+    async def _go_on_recording(self, rate_hz: int) -> Recording | None:
         path = self._result.recording
         if path is None:
             return None
         try:
-            return self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
+            return await self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
         except OSError as error:
             log.error("transfer goes on unrecorded", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)
             return None
 
     async def _close(self, recording: Recording | None) -> None:
@@ -144,3 +145,4 @@ class _Transfer:
             await recording.close(asyncio.get_running_loop().time())
         except RecordingError as error:
             log.error("recording is incomplete", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)

@@ -68,6 +68,10 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def calls(self) -> list[str]:
+        """The calls of which something is not written yet."""
+        return list(dict.fromkeys(entry.call_id for entry in self._entries))
+
     def note(
         self,
         call_id: str,
@@ -93,12 +97,7 @@ class Journal:
         while True:
             await self._noted.wait()
             while self._entries:
-                following = self._following()
-                written = await asyncio.gather(*(self._write(entry) for entry in following))
-                for entry, done in zip(following, written, strict=True):
-                    if done:
-                        self._over(entry)
-                if all(written):
+                if await self._write_some():
                     attempt, self.failing = 0, False
                     continue
                 self.failing = True
@@ -106,6 +105,15 @@ class Journal:
                 attempt += 1
             self._noted.clear()
             self._empty.set()
+
+    async def _write_some(self) -> bool:
+        """Whether everything that was tried was written."""
+        following = self._following()
+        written = await asyncio.gather(*(self._write(entry) for entry in following))
+        for entry, done in zip(following, written, strict=True):
+            if done:
+                self._over(entry)
+        return all(written)
 
     def _following(self) -> list[Entry]:
         """What is written next: the first event of each of some calls, or a single one to see whether the

@@ -18,9 +18,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
-from uuid import uuid4
 
-from mediaserver import batches, decisions, rules
+from mediaserver import batches, decisions, history, rules
 from mediaserver.cancelling import cancel_orphans
 from mediaserver.db import Row, Tx
 from mediaserver.decisions import Rule, Verdict
@@ -158,8 +157,10 @@ INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, 
     variables, metadata, is_test, status, stage, owner, epoch, lease_until_ms, created_at_ms, not_before_ms,
     ringing_at_ms)
 VALUES (:id, :company_id, :agent_id, :trunk_id, 'inbound', :phone_number, :called_number, :webhook_id,
-    '{}', '{}', 0, 'RINGING', 'ARMED', :node, 1, {now} + :ttl_ms, {now}, {now}, {now})
-RETURNING *
+    '{}', '{}', 0, 'RINGING', 'ARMED', :node, 1, {now} + :ttl_ms,
+    CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END, CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END,
+    CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END)
+ON CONFLICT (id) DO NOTHING RETURNING *
 """
 
 
@@ -168,6 +169,7 @@ def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
     delays nobody else's."""
     if limit <= 0:
         return []
+    history.check(tx)
     shares = _shares(tx, tx.rows(_LANES, limit=limit), limit)
     claims: list[list[Claim]] = []
     for trunk_id, room in shares.items():
@@ -329,7 +331,8 @@ def wishes(tx: Tx, *, node: str) -> list[str]:
 
 def reap(tx: Tx) -> Reaped:
     """See `Store.reap`."""
-    expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)]
+    # Whether a claim was armed is not known while the database may have forgotten it.
+    expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []
     requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
     unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))
     for call_id in unknown:
@@ -337,11 +340,13 @@ def reap(tx: Tx) -> Reaped:
     return Reaped(requeued, unknown, cancel_orphans(tx, limit=REAP_LIMIT))
 
 
-def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> Claim:
+def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int, is_up: bool = False) -> Claim:
     """See `Store.record_inbound`."""
+    if not is_up:
+        rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
     row = tx.row(
         _INBOUND,
-        id=str(uuid4()),
+        id=call.call_id,
         company_id=call.company_id,
         agent_id=call.agent_id,
         trunk_id=call.trunk_id,
@@ -350,8 +355,27 @@ def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int) -> C
         webhook_id=call.webhook_id,
         node=node,
         ttl_ms=ttl_ms,
+        at_ms=call.ringing_at_ms,
     )
-    if row is None:
-        raise LocalError("the call was not written")
-    write_event(tx, call_id=row["id"], kind="call.ringing", data={"direction": "inbound"})
-    return claim_of(row)
+    if row is not None:
+        at_ms = row["ringing_at_ms"]
+        write_event(tx, call_id=row["id"], kind="call.ringing", data={"direction": "inbound"}, at_ms=at_ms)
+    return inbound_claim(call, node)
+
+
+def inbound_claim(call: NewInboundCall, node: str) -> Claim:
+    """How `node` holds a call that rings there, written or not."""
+    return Claim(
+        call_id=call.call_id,
+        epoch=1,
+        node=node,
+        company_id=call.company_id,
+        agent_id=call.agent_id,
+        trunk_id=call.trunk_id,
+        phone_number=call.phone_number,
+        dial_number=call.called_number,
+        webhook_id=call.webhook_id,
+        variables={},
+        metadata={},
+        is_test=False,
+    )

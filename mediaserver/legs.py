@@ -48,6 +48,23 @@ def take(tx: Tx, *, leg: NewLeg) -> Verdict:
     return verdict
 
 
+def hold(tx: Tx, *, company_id: str, room: str) -> Verdict:
+    """See `Store.hold_place`."""
+    rules.lock_company(tx, company_id)
+    tx.run(_SWEEP, company_id=company_id)
+    if tx.row("SELECT id FROM legs WHERE id = :room", room=room) is not None:
+        return rules.GO
+    verdict = vacancy(tx, company_id=company_id)
+    if verdict.rule is None:
+        tx.run(_INSERT, id=room, call_id=room, company_id=company_id, trunk_id="")
+    return verdict
+
+
+def vacancy(tx: Tx, *, company_id: str) -> Verdict:
+    """See `Store.vacancy`."""
+    return rules.room(tx, rules.facts(tx, company_id=company_id, trunk_id="", agent_id=""))
+
+
 def leave(tx: Tx, *, leg_id: str) -> bool:
     """See `Store.leave_leg`."""
     return tx.run("DELETE FROM legs WHERE id = :id", id=leg_id) > 0

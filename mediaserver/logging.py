@@ -3,23 +3,33 @@
 A message never changes, so that it can be counted and alerted on; whatever varies (the call's id, a cause, a
 number) is given as `extra={...}`. Fields that would tell who was called or what was said are masked here, at
 the one place that every line passes; `MASKED_FIELDS` is the list. Of an exception there is where it was
-raised and of which kind it is: the texts of foreign ones quote the values they are about.
+raised and of which kind it is: the texts of foreign ones quote the values they are about. So do the lines of
+libraries (aioice tells every client's address): they count from warnings on, with addresses and numbers
+masked.
+
+Nobody waits for who reads the log (`mediaserver.line_writer`), and Python's own words go the same way
+(`take_over`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
 import re
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from types import TracebackType
+from typing import Any, Final, cast
 
 from mediaserver.errors import StoreError
+from mediaserver.line_writer import LineWriter
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -53,18 +63,73 @@ _DEPTH: Final = 40  # frames of a traceback, the last ones: a recursion has a th
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
-_NOISY_LIBRARIES = ("aiohttp.access", "numba", "faster_whisper", "asyncio")
+_ADDRESS = re.compile(
+    r"(?<![\w.:])(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]*[0-9A-Fa-f:])(?!\w)"
+)
+_OURS = ("api", "mediaserver", "pipeline", "sip")
 
 
-def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | None = None) -> None:
-    """Sends every log line of the process to `stream` (standard error), as JSON objects or as plain text."""
-    sink = logging.StreamHandler(stream or sys.stderr)
-    sink.setFormatter(JsonLines() if as_json else PlainLines())
+STDERR: Final = 2
+
+
+def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) -> LineWriter:
+    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text. What is
+    waiting at the end of the process is written then, as far as its reader takes it."""
     root = logging.getLogger()
+    for each in root.handlers:
+        if isinstance(each, LineHandler):
+            each.close()
+    sink = LineHandler(fd, JsonLines() if as_json else PlainLines())
     root.handlers[:] = [sink]
-    root.setLevel(level.upper())
-    for name in _NOISY_LIBRARIES:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    set_level(level)
+    return sink.writer
+
+
+def set_level(level: str) -> None:
+    """Writes our lines of this level and above from now on, those of libraries from warnings on."""
+    logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level.upper())))
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level.upper())
+
+
+def take_over() -> None:
+    """Makes lines of what Python itself would write to standard error, and wait for: for a process of ours,
+    once."""
+    warnings.showwarning = cast(Any, _warned)  # takes where to write as well, which is ours to know
+    sys.excepthook = _ended
+    sys.unraisablehook = _not_raised
+    threading.excepthook = _thread_ended
+
+
+class LineHandler(logging.Handler):
+    """Writes lines by a `LineWriter`, `writer`, which ends with the handler."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.writer = LineWriter(fd, told=self._told)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler.emit`."""
+        try:
+            line = self.format(record)
+        except Exception:  # of a field's own `str`: whoever logs must not fail for it
+            line = self.format(_record(logging.ERROR, "line cannot be written", logger=record.name))
+        self.writer.write(line)
+
+    def close(self) -> None:
+        """See `logging.Handler.close`; waits for the reader for `line_writer.CLOSE_S` at most."""
+        self.writer.close()
+        super().close()
+
+    def _told(self, count: int) -> str:
+        return self.format(_record(logging.ERROR, "log lines lost", lines=count))
+
+
+def _record(level: int, message: str, **extra: Any) -> logging.LogRecord:
+    record = log.makeRecord(log.name, level, "", 0, message, (), None)
+    vars(record).update(extra)
+    return record
 
 
 def mask(name: str, value: Any) -> Any:
@@ -84,6 +149,20 @@ def mask_numbers(text: str) -> str:
     return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
+def message(record: logging.LogRecord) -> str:
+    """What a record says: ours as it stands, a library's with addresses and numbers masked."""
+    text = record.getMessage()
+    return text if record.name.partition(".")[0] in _OURS else mask_numbers(_ADDRESS.sub(_masked, text))
+
+
+def _masked(found: re.Match[str]) -> str:
+    try:
+        ipaddress.ip_address(found.group())
+    except ValueError:  # the time of day, a version
+        return found.group()
+    return "(address)"
+
+
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     """The `extra` fields of a record, masked."""
     for name, value in vars(record).items():
@@ -100,7 +179,7 @@ class JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message(record),
         }
         line.update(fields(record))
         if record.exc_info and record.exc_info[1]:
@@ -114,7 +193,7 @@ class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
         pairs = "".join(f" {name}={value}" for name, value in fields(record))
-        line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {record.getMessage()}{pairs}"
+        line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {message(record)}{pairs}"
         if record.exc_info and record.exc_info[1]:
             line += "\n" + traced(record.exc_info[1])
         return line
@@ -160,6 +239,25 @@ def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> No
         log.error("unhandled exception", exc_info=error, extra={"task": name})
     else:
         log.error("event loop complains", extra={"task": name, "what": sorted(context)})
+
+
+def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
+    """What `warnings.showwarning` is replaced by."""
+    extra = {"kind": category.__name__, "place": f"{filename}:{lineno}", "reason": str(message)}
+    log.warning("python warns", extra=extra)
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    log.critical("process ends", exc_info=(kind, error, trace))
+
+
+def _thread_ended(args: threading.ExceptHookArgs) -> None:
+    name = args.thread.name if args.thread is not None else ""
+    log.error("thread ended", exc_info=args.exc_value, extra={"thread_name": name})
+
+
+def _not_raised(args: sys.UnraisableHookArgs) -> None:
+    log.error("unhandled exception", exc_info=args.exc_value, extra={"task": ""})
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
 
-LAG_PROBE_S = 0.1
+LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
 
 _LATENCY_BUCKETS_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0)
@@ -72,6 +72,18 @@ class _EngineFigures(Collector):
         yield from (requests, failures, breakers)
 
 
+class _LostLines(Collector):
+    """Log lines that nobody will read."""
+
+    def __init__(self, lost: Callable[[], int]) -> None:
+        self._lost = lost
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`."""
+        text = "Log lines lost for want of a reader"
+        yield CounterMetricFamily("mediaserver_log_lines_lost", text, value=self._lost())
+
+
 class Metrics:
     """Every metric of one server; `exposition()` is the body of `GET /metrics`."""
 
@@ -99,6 +111,18 @@ class Metrics:
         self.ledger = self._gauge("ledger_calls", "Calls in the ledger", ("stage",))
         self.journal_backlog = self._gauge("journal_backlog", "Call events not yet in the database")
         self.journal_dropped = self._counter("journal_dropped", "Call events given up for want of a database")
+        self.wrong_keys = self._counter(
+            "wrong_keys", "Wrong API keys: unknown, or refused without being looked up", ("outcome",)
+        )
+        self.key_bans = self._counter(
+            "key_bans",
+            "Times that an address, or the beginning of a key, was slowed or banned",
+            ("by", "standing"),
+        )
+        self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
+        self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
+        self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
+        self.overloaded = self._gauge("overloaded", "1: nothing new is begun for want of processor time")
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:
@@ -114,6 +138,14 @@ class Metrics:
         """Counts one webhook request: "delivered", "retried" or "dead"."""
         self.webhook_attempts.labels(outcome).inc()
 
+    def http_refused(self, reason: str) -> None:
+        """Counts a connection that was not taken: "all", "address" or "descriptors"."""
+        self._http_refused.labels(reason).inc()
+
+    def http_late(self, what: str) -> None:
+        """Counts a "head", a "body" or the reading of an "answer" that took too long."""
+        self._http_late.labels(what).inc()
+
     def show_sip(self, stats: Any) -> None:
         """Shows the SIP endpoint's own counters (a dataclass of numbers) as they stand."""
         for field in dataclasses.fields(stats):
@@ -124,6 +156,10 @@ class Metrics:
     def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
         """Shows how the engines do, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))
+
+    def watch_log(self, lost: Callable[[], int]) -> None:
+        """Shows how many lines of the log were lost, whenever somebody looks."""
+        self.registry.register(_LostLines(lost))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
         """Shows how many calls the ledger holds in each stage."""

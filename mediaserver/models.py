@@ -7,13 +7,11 @@ under its name only when it is complete."""
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
@@ -22,16 +20,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HTTPError,  # of whichever HTTP library this version of it uses
 )
 
-from mediaserver.errors import MediaServerError
-
-MANIFEST: Final = "mediaserver-model.json"
-"""In a fetched directory: where it is from, and the hash of every file."""
-
-_BLOCK: Final = 1 << 20
-
-
-class ModelError(MediaServerError):
-    """A model cannot be fetched; the message says why and what to do."""
+from mediaserver.model_files import Fetched, ModelError, settle, sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,6 @@ KNOWN: Final[Mapping[str, KnownModel]] = {
         ("config.json", "kokoro-v1_0.pth", "voices/*.pt"),
         "text-to-speech: engine kokoro",
     ),
-    "smart-turn": KnownModel("pipecat-ai/smart-turn-v3", ("*.onnx",), "end of turn: turn_model"),
 }
 """Names for `get`; "owner/repository" is taken too, with all of its files."""
 
@@ -71,16 +59,6 @@ class _File:
     size: int
     sha256: str
     git_sha1: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """What was fetched. `files`: sha256 by path."""
-
-    repository: str
-    revision: str
-    directory: Path
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None) -> Fetched:
@@ -101,9 +79,9 @@ def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None
             repository=model.repository,
             revision=commit,
             directory=directory,
-            files={file.path: _sha256(part / file.path) for file in files},
+            files={file.path: sha256(part / file.path) for file in files},
         )
-        _settle(part, fetched)
+        settle(part, fetched)
     except HFValidationError as error:
         raise ModelError(f"{name}: {error}") from error
     except HfHubHTTPError as error:
@@ -120,12 +98,6 @@ def known(name: str) -> KnownModel:
     if name.count("/") == 1 and not name.startswith("/"):
         return KnownModel(name, ("*",), "")
     raise ModelError(f"no model is called {name!r}; there are {', '.join(KNOWN)}, and owner/repository")
-
-
-def installed(into: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The models in `into`: name of the directory, and its manifest."""
-    for manifest in sorted(into.glob(f"*/{MANIFEST}")):
-        yield manifest.parent.name, json.loads(manifest.read_text())
 
 
 def _listing(model: KnownModel, revision: str, hub: str | None) -> tuple[str, list[_File]]:
@@ -158,33 +130,9 @@ def _is_as_listed(path: Path, file: _File) -> bool:
     if path.stat().st_size != file.size:
         return False
     if file.sha256:
-        return _sha256(path) == file.sha256
+        return sha256(path) == file.sha256
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == file.git_sha1
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _settle(part: Path, fetched: Fetched) -> None:
-    """The complete directory takes its place, without what another revision left in it."""
-    shutil.rmtree(part / ".cache", ignore_errors=True)  # huggingface_hub's notes on what it was fetching
-    for path in [each for each in part.rglob("*") if each.is_file()]:
-        if path.relative_to(part).as_posix() not in fetched.files:
-            path.unlink()
-    manifest = {**asdict(fetched), "directory": fetched.directory.name}
-    (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    old = part.with_name(f"{part.name}.old")
-    if fetched.directory.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        fetched.directory.rename(old)
-    part.rename(fetched.directory)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _first_line(error: Exception) -> str:

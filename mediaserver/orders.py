@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from mediaserver.access import Access
 from mediaserver.conversing import LiveConversation
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
@@ -79,11 +80,13 @@ class Orders:
         self._check = check
 
     async def place_call(
-        self, company_id: str, request: CallRequest, *, repeatable: Repeatable | None = None
+        self, access: Access, request: CallRequest, *, repeatable: Repeatable | None = None
     ) -> CallRow:
         """Queues a call. With `repeatable`, a request that was answered before gets the same call. Raises
-        `InvalidRequest`, `NotFound`, `Unavailable`, and `Conflict` where the same key came with another
-        body."""
+        `InvalidRequest`, `NotFound`, `ScopeMissing`, `Unavailable`, and `Conflict` where the same key came
+        with another body."""
+        access.check_agent(request.agent_id)
+        repeatable, company_id = _kept_under(access, repeatable), access.company_id
         if repeatable is not None:
             remembered = await self._store.remembered(company_id, repeatable)
             if remembered is not None:
@@ -92,15 +95,16 @@ class Orders:
         new = checked_call(self._directory, self._engines, company_id, request)
         return await self._store.enqueue(new, repeatable=repeatable)
 
-    async def try_call(self, company_id: str, request: CallRequest) -> Trial:
+    async def try_call(self, access: Access, request: CallRequest) -> Trial:
         """What `place_call` would do now. Raises what it would."""
+        access.check_agent(request.agent_id)
         self._check()
-        new = checked_call(self._directory, self._engines, company_id, request)
+        new = checked_call(self._directory, self._engines, access.company_id, request)
         return Trial(new.phone_number, await self._store.dry_run_call(new))
 
     async def place_batch(
         self,
-        company_id: str,
+        access: Access,
         agent_id: str,
         requests: Sequence[CallRequest],
         *,
@@ -108,18 +112,19 @@ class Orders:
     ) -> BatchReceipt:
         """Queues the calls that can be placed and says of each what became of it. Raises as `place_call`, of
         what is wrong with the whole."""
+        access.check_agent(agent_id)
+        repeatable = _kept_under(access, repeatable)
         if repeatable is not None:
-            remembered = await self._store.remembered(company_id, repeatable)
+            remembered = await self._store.remembered(access.company_id, repeatable)
             if remembered is not None:
                 return _expected(remembered.batch)
-        batch = self._batch(company_id, agent_id, requests)
+        batch = self._batch(access.company_id, agent_id, requests)
         return await self._store.enqueue_batch(batch, repeatable=repeatable)
 
-    async def try_batch(
-        self, company_id: str, agent_id: str, requests: Sequence[CallRequest]
-    ) -> BatchReceipt:
+    async def try_batch(self, access: Access, agent_id: str, requests: Sequence[CallRequest]) -> BatchReceipt:
         """What `place_batch` would do now. Raises what it would."""
-        return await self._store.dry_run(self._batch(company_id, agent_id, requests))
+        access.check_agent(agent_id)
+        return await self._store.dry_run(self._batch(access.company_id, agent_id, requests))
 
     def _batch(self, company_id: str, agent_id: str, requests: Sequence[CallRequest]) -> NewBatch:
         self._check()
@@ -131,76 +136,53 @@ class Orders:
         ]
         return NewBatch(company_id=company_id, agent_id=agent.id, webhook_id=webhook_id, items=items)
 
-    async def cancel(
-        self,
-        company_id: str,
-        phone_number: str,
-        agent_id: str | None,
-        *,
-        agents: frozenset[str] = frozenset(),
-    ) -> Cancellation:
-        """Cancels what waits to be dialled to a number, written in whatever way. `agents`: those that the key
-        is for, none for all. Raises `InvalidRequest`, `NotFound` for an agent of nobody's or of others'."""
+    async def cancel(self, access: Access, phone_number: str, agent_id: str | None) -> Cancellation:
+        """Cancels what waits to be dialled to a number, written in whatever way, by any of the agents or the
+        one named. Raises `InvalidRequest`, `ScopeMissing`, `NotFound` for an agent of nobody's or of
+        others'."""
+        company_id, agents = access.company_id, access.agents
+        if agent_id is not None:
+            access.check_agent(agent_id)
         number = read_number(phone_number, self._directory.company(company_id))
         if agent_id is not None:
-            agent = self._directory.agent(_uuid(agent_id))
-            if agent is None or agent.company != company_id:
-                raise NotFound(UNKNOWN_AGENT)
+            agent = access.companys_thing(self._directory.agent(_uuid(agent_id)), UNKNOWN_AGENT)
             agents = frozenset({agent.id})
         cancelled = await self._store.cancel_pending(company_id, number, agents=agents)
         if cancelled is not None:
             await self._live.hang_up([cancelled.call.id, *cancelled.others])
         return Cancellation(number, cancelled)
 
-    async def call(
-        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
-    ) -> CallRecord:
-        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`, as for a
-        call of another than the `agents` that the key is for (none: all)."""
-        record = await self._store.call(company_id, call_id)
-        if record is None or (agents and record.agent_id not in agents):
-            raise NotFound(UNKNOWN_CALL)
+    async def call(self, access: Access, call_id: str) -> CallRecord:
+        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`."""
+        record = access.agents_thing(await self._store.call(access.company_id, call_id), UNKNOWN_CALL)
         live = self._live.find(call_id)
         if live is None or record.status.final:
             return record
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
 
-    async def calls(
-        self,
-        company_id: str,
-        *,
-        status: str,
-        cursor: str,
-        limit: int,
-        agents: frozenset[str] = frozenset(),
-    ) -> CallPage:
-        """A page of the company's calls, newest first. Raises `InvalidRequest`."""
+    async def calls(self, access: Access, *, status: str, cursor: str, limit: int) -> CallPage:
+        """A page of calls, newest first. Raises `InvalidRequest`."""
         wanted = CallStatus(status) if status else None
         try:
             return await self._store.calls(
-                company_id, status=wanted, cursor=cursor, limit=limit, agents=agents
+                access.company_id, status=wanted, cursor=cursor, limit=limit, agents=access.agents
             )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None
 
-    async def hang_up(
-        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
-    ) -> Stopping:
+    async def hang_up(self, access: Access, call_id: str) -> Stopping:
         """Ends a call in whatever state it is. Raises `NotFound`."""
-        if agents:
-            await self.call(company_id, call_id, agents=agents)
-        stopping = await self._store.request_hangup(company_id, call_id)
+        await self.call(access, call_id)
+        stopping = await self._store.request_hangup(access.company_id, call_id)
         if stopping is None:
             raise NotFound(UNKNOWN_CALL)
         if stopping is not Stopping.ENDED:
             await self._live.hang_up([call_id])
         return stopping
 
-    async def recording(
-        self, company_id: str, call_id: str, *, agents: frozenset[str] = frozenset()
-    ) -> StoredRecording:
+    async def recording(self, access: Access, call_id: str) -> StoredRecording:
         """Where a call's recording is. Raises `NotFound`."""
-        record = await self.call(company_id, call_id, agents=agents)
+        record = await self.call(access, call_id)
         if not record.recording_path:
             raise NotFound("This call has no recording")
         return StoredRecording(Path(record.recording_path), record.recording_node)
@@ -210,6 +192,10 @@ def _expected(answer: Answer | None) -> Answer:
     if answer is None:
         raise Conflict("This Idempotency-Key was used for another request")
     return answer
+
+
+def _kept_under(access: Access, repeatable: Repeatable | None) -> Repeatable | None:
+    return replace(repeatable, key=access.namespaced(repeatable.key)) if repeatable is not None else None
 
 
 def _uuid(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 from mediaserver.decisions import Decision
 
@@ -104,7 +105,8 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInboundCall:
-    """A call that somebody makes to us. `phone_number` is the caller's, as the trunk gave it."""
+    """A call that somebody makes to us. `phone_number` is the caller's, as the trunk gave it. It is known by
+    `call_id` before it is written; `ringing_at_ms` 0: since it is."""
 
     company_id: str
     agent_id: str
@@ -113,6 +115,8 @@ class NewInboundCall:
     called_number: str
     webhook_id: str
     sip_call_id: str = ""
+    call_id: str = field(default_factory=lambda: str(uuid4()))
+    ringing_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,12 +24,20 @@ class TooLarge(Refused):
     """More was sent than is taken: octets, or seconds of audio."""
 
 
+class TooSlow(Refused, TimeoutError):
+    """The body of a request did not come in time. It ends whatever reads the body as a time-out does."""
+
+
 class UnknownKey(Refused):
     """No key, or one that this server does not know."""
 
 
 class ScopeMissing(Refused):
     """The key is known but may not do this."""
+
+
+class Forbidden(Refused):
+    """Not from where the request comes."""
 
 
 class NotFound(Refused):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mediaserver.db import Row, Tx
 from mediaserver.decisions import Rule, Verdict
-from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.errors import InvalidNumber, LocalError, RuleBroken
 from mediaserver.numbers import may_dial, normalise
 from mediaserver.outbox import iso
 from mediaserver.windows import next_open_ms, zones_of
@@ -241,6 +241,15 @@ def room(tx: Tx, known: Facts) -> Verdict:
     if known.trunk_calls and _many(tx.row(_TRUNK_ARMED, trunk_id=known.trunk_id)) >= known.trunk_calls:
         return Verdict(Rule.TRUNK_LIMIT, "The trunk is at its limit of concurrent calls", until_ms)
     return GO
+
+
+def take_place(tx: Tx, *, company_id: str, trunk_id: str = "") -> None:
+    """Lets a call in that nobody dials: one that comes to us, or one from a browser (which has no trunk).
+    Holds the company's row until the call is written. Raises `RuleBroken` where company or trunk is full."""
+    lock_company(tx, company_id)
+    verdict = room(tx, facts(tx, company_id=company_id, trunk_id=trunk_id, agent_id=""))
+    if verdict.rule is not None:
+        raise RuleBroken(verdict.reason, rule=verdict.rule)
 
 
 def _many(row: Row | None) -> int:

@@ -13,27 +13,34 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
+from mediaserver import private
 from mediaserver.administration import Administration
-from mediaserver.conversing import Floor, LiveConversation
+from mediaserver.conversing import Floor
+from mediaserver.dial_log import DialLog
 from mediaserver.directory import Directory
+from mediaserver.disk import Disk
 from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.engines import Engines
 from mediaserver.errors import LocalError
-from mediaserver.inbound import Inbound, NumberPlan
+from mediaserver.held import Held
+from mediaserver.inbound import Inbound
 from mediaserver.journal import Journal
 from mediaserver.key_ring import KeyRing
 from mediaserver.lines import Lines
+from mediaserver.load import OVERLOADED, Load
 from mediaserver.loops import forever
-from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from mediaserver.metrics import Metrics
 from mediaserver.orders import Live, Orders
+from mediaserver.recollection import Recollection
 from mediaserver.records import KeyRow
 from mediaserver.refusals import NotConfigured, Unavailable
+from mediaserver.reloading import Reloading
 from mediaserver.rooms.lobby import Lobby, open_lobby
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings, reveal
@@ -41,7 +48,8 @@ from mediaserver.speech.service import SpeechService
 from mediaserver.store import Store
 from mediaserver.switchboard import Switchboard
 from mediaserver.trunking import set_trunks
-from mediaserver.vault import Vault
+from mediaserver.vault import Vault, kept_admin_key
+from mediaserver.watching import Watching
 from mediaserver.web_calls import WebCalls
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
@@ -83,6 +91,7 @@ class Server:
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
+        self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
         voices, ears = speech_choices(settings.speech)
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
@@ -108,7 +117,10 @@ class Server:
         self._dispatch: Dispatch | None = None
         self._switchboard: Switchboard | None = None
         self._lobby: Lobby | None = None
-        self._gc_pauses: GcPauses | None = None
+        self._held = Held()
+        self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
+        self._watching: Watching | None = None
+        self._recollection: Recollection | None = None
 
     # Life ---------------------------------------------------------------------------------------------------
 
@@ -121,8 +133,7 @@ class Server:
         if self.settings.sip.engine != "native":
             raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
-        recordings = self._data_dir / "recordings"
-        await asyncio.to_thread(recordings.mkdir, parents=True, exist_ok=True)
+        recordings = await asyncio.to_thread(private.prepare, self._data_dir)
         self._open_things.push_async_callback(self.engines.close)
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
@@ -133,7 +144,6 @@ class Server:
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
-        self._watch()
         gc.collect()
         gc.freeze()  # what is alive now lives as long as the process: a full collection no longer visits it
         self.phase = Phase.RUNNING
@@ -143,12 +153,21 @@ class Server:
     def ready(self) -> list[str]:
         """What is missing for taking calls, one line each; [] when nothing is."""
         missing = list(self._pending)
-        missing += self.engines.missing({agent.id for agent in self.settings.agents})
-        if self._dispatch is not None and self._dispatch.database_missing:
-            missing.append(f"database: {self._dispatch.database_missing}")
+        missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
+        missing += self._dispatch.missing() if self._dispatch is not None else []
+        missing += [f"disk: {self._disk.missing}"] if self._disk.missing else []
+        missing += [OVERLOADED] if self.load.pause_s() else []
         if self.phase in (Phase.DRAINING, Phase.CLOSED):
             missing.append("draining")
         return missing
+
+    async def reload(self, settings: Settings) -> None:
+        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reloading`.
+        Raises `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
+        self._check_taking_calls()
+        tls = self.endpoint.settings.tls_server
+        await Reloading(self.directory, self._open(), tls=tls, applied=self._apply).take(settings)
+        self.settings = self.directory.file
 
     async def drain(self) -> bool:
         """Refuses new calls, waits up to server.drain_s for those in progress; True when all have ended."""
@@ -156,6 +175,7 @@ class Server:
         self.endpoint.drain()
         if self._switchboard is None:
             return True
+        self._switchboard.drain()
         log.info("draining", extra={"calls": len(self._switchboard)})
         timeout_s = self.settings.server.drain_s
         waits = [self._switchboard.empty(timeout_s)]
@@ -171,12 +191,15 @@ class Server:
         if self._lobby is not None:
             await self._lobby.close()
         if self._switchboard is not None:
-            await self._switchboard.hang_up_all()
+            await self._switchboard.give_up_all()
             await self._switchboard.empty(GOODBYE_S)
         await self.endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
         if self._switchboard is not None:
             await self._switchboard.empty(WRITE_S)
             await self._switchboard.close()
+        if self._journal is not None and not await self._journal.flush(WRITE_S):
+            lost = {"events": len(self._journal), "calls": self._journal.calls()}
+            log.error("call events lost: the database is away", extra=lost)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -218,12 +241,8 @@ class Server:
 
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
-        if self._gc_pauses is not None:
-            self._gc_pauses.flush()
-        if self._journal is not None:
-            self.metrics.journal_backlog.set(len(self._journal))
-        if "sip" not in self._pending:
-            self.metrics.show_sip(self.endpoint.stats)
+        if self._watching is not None and self._journal is not None:
+            self._watching.show(backlog=len(self._journal), phone=self.endpoint.stats)
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -247,8 +266,13 @@ class Server:
         self.directory = Directory(self.settings, vault)
         snapshot = await store.managed()
         self.directory.show(snapshot.rows, snapshot.revision)
+        self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
-        self._keys = KeyRing(store, admin_key=reveal(self.settings.server.admin_key))
+        admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
+        self._keys = KeyRing(store, admin_key=admin_key)
+        self._recollection = Recollection(store, DialLog(self._data_dir / "dialled"))
+        await self._recollection.open()
+        self._open_things.push_async_callback(self._recollection.close)
         self._store = store
         self._pending.remove("database")
 
@@ -264,20 +288,7 @@ class Server:
     def _run_calls(self, recordings: Path, http: SafeHttp) -> None:
         store = self._open()
         self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
-        (recorder := RecordingWriter()).start()
-        self._open_things.push_async_callback(recorder.close)
-        floor = Floor(
-            store=store,
-            journal=journal,
-            metrics=self.metrics,
-            recorder=recorder,
-            recordings=recordings,
-            lease_ms=LEASE_MS,
-            http=http,
-            public_url=self.settings.server.public_url.rstrip("/"),
-            node_url=self.settings.server.node_url or "",
-            lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
-        )
+        floor = self._floor(journal, recordings, http)
         self._switchboard = board = Switchboard(
             self.directory,
             endpoint=self.endpoint,
@@ -286,37 +297,64 @@ class Server:
             room_made=store.queue_filled.set,
         )
         inbound = Inbound(
-            NumberPlan(self.directory),
+            self.directory,
             endpoint=self.endpoint,
             store=store,
             switchboard=board,
+            journal=journal,
             node=self.node,
             lease_ms=LEASE_MS,
         )
         self._lobby = open_lobby(
             self.directory, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
         )
-        live = Live(find=self._find_live, hang_up=self._hang_up_live)
+        for holder in (board, self._lobby):
+            if holder is not None:
+                self._held.add(holder)
+        live = Live(find=self._held.find, hang_up=self._held.hang_up)
         check = self._check_taking_calls
         self._orders = Orders(self.directory, self.engines, store, live=live, check=check)
-        self._keep(journal=self._journal.run, inbound=inbound.run, changes=self.administration.run)
+        self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 
+    def _floor(self, journal: Journal, recordings: Path, http: SafeHttp) -> Floor:
+        store = self._open()
+        (recorder := RecordingWriter()).start()
+        self._open_things.push_async_callback(recorder.close)
+        return Floor(
+            store=store,
+            journal=journal,
+            metrics=self.metrics,
+            recorder=recorder,
+            recordings=recordings,
+            lease_ms=LEASE_MS,
+            http=http,
+            check=self.load.check,
+            public_url=self.settings.server.public_url.rstrip("/"),
+            node_url=self.settings.server.node_url or "",
+            lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
+            note_dial=_up(self._recollection).note,
+        )
+
     def _run_dispatch(self, store: Store, board: Switchboard) -> None:
+        recollection, keys = _up(self._recollection), _up(self._keys)
+        self._watching = watching = Watching(self.metrics, store, keys, recollection, load=self.load)
+        self._open_things.callback(watching.close)
         self._dispatch = Dispatch(
             store,
             self.node,
             calls=Calls(
-                room=self._room,
+                room=lambda: 0 if recollection.refused or self.load.pause_s() else self._room(),
                 start=board.dial,
-                holds=lambda call_id: self._find_live(call_id) is not None,
-                hang_up=self._hang_up_live,
+                holds=self._held.holds,
+                hang_up=self._held.hang_up,
             ),
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
-            observe=self._observe,
+            observe=watching.observe,
+            compare=recollection.compare,
         )
-        self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases)
+        self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
 
     def _run_webhooks(self, http: SafeHttp) -> None:
         secrets = self.directory.secrets()
@@ -337,37 +375,10 @@ class Server:
         self._tasks = [each for each in self._tasks if not each.done()] + [task]
         await asyncio.wait([task], timeout=APPLY_S)
 
-    def _watch(self) -> None:
-        self._gc_pauses = GcPauses(self.metrics.gc_pause.observe)
-        self._open_things.callback(self._gc_pauses.close)
-        self._open_things.callback(LoopLag(self.metrics.loop_lag.observe).close)
-
-    def _find_live(self, call_id: str) -> LiveConversation | None:
-        for holder in (self._switchboard, self._lobby):
-            live = holder.find(call_id) if holder is not None else None
-            if live is not None:
-                return live
-        return None
-
-    async def _hang_up_live(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, by phone or in a room, those that this node has."""
-        call_ids = tuple(call_ids)
-        for holder in (self._switchboard, self._lobby):
-            if holder is not None:
-                await holder.hang_up(call_ids)
-
     def _room(self) -> int:
         if self._switchboard is None or self.phase is not Phase.RUNNING:
             return 0
         return self._switchboard.room()
-
-    async def _observe(self) -> None:
-        """What the metrics show of the database, each time the leases are renewed."""
-        if self._keys is not None:
-            await self._keys.note_use()
-        counts = await self._open().counts()
-        self.metrics.show_ledger(counts.stages)
-        self.metrics.show_deliveries(counts.deliveries)
 
     def _keep(self, **loops: Callable[[], Awaitable[None]]) -> None:
         for name, run in loops.items():

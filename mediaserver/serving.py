@@ -1,4 +1,8 @@
-"""`mediaserver serve`: HTTP first, then the server behind it, until a signal; then drain and leave."""
+"""`mediaserver serve`: HTTP first, then the server behind it, until a signal; then drain and leave.
+
+SIGTERM and SIGINT drain, a second one ends the calls that are left; SIGHUP reads the configuration again and
+ends nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
+from mediaserver import descriptors
 from mediaserver import logging as logs
-from mediaserver.errors import MediaServerError
+from mediaserver.errors import MediaServerError, SettingsError
+from mediaserver.http_server import HttpServer
 from mediaserver.server import Server
 from mediaserver.settings import Settings, split_address
 from sip.errors import SipError
@@ -20,29 +27,42 @@ log = logging.getLogger(__name__)
 
 BuildApp = Callable[[Server], web.Application]
 
-EXIT_START = 1
+Reread = Callable[[], Settings]
+"""Reads the configuration again. Raises `SettingsError`."""
 
-URL_LIMIT = 64 * 1024
-"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
+EXIT_START = 1
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-async def run(settings: Settings, build: BuildApp) -> int:
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What was asked for: to drain, to end without waiting any longer, to read the configuration again."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    now: asyncio.Event = field(default_factory=asyncio.Event)
+    reload: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stopped(self) -> None:
+        """SIGTERM or SIGINT."""
+        (self.now if self.stop.is_set() else self.stop).set()
+
+
+async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
-    logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
-    stop, now = asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        (now if stop.is_set() else stop).set()
-
+    lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
+    logs.take_over()
+    log.info("open files", extra={"limit": descriptors.raise_limit()})
+    signals = Signals()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(logs.unhandled)
     for number in _SIGNALS:
-        loop.add_signal_handler(number, signalled)
+        loop.add_signal_handler(number, signals.stopped)
+    loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
     try:
         server = Server(settings)
-        await _live(server, build, stop, now)
+        server.metrics.watch_log(lambda: lines.lost)
+        await _live(server, build, signals, reread)
     except (MediaServerError, SipError, OSError, ValueError) as error:
         log.critical("server cannot run", extra={"reason": str(error)})
         return EXIT_START
@@ -50,30 +70,39 @@ async def run(settings: Settings, build: BuildApp) -> int:
     return 0
 
 
-async def _live(server: Server, build: BuildApp, stop: asyncio.Event, now: asyncio.Event) -> None:
+async def _live(server: Server, build: BuildApp, signals: Signals, reread: Reread) -> None:
     """The server's life: HTTP answers before everything else is up, and until everything else is down."""
-    http = web.AppRunner(
+    settings, metrics = server.settings, server.metrics
+    http = HttpServer(
         build(server),
-        access_log=None,
-        shutdown_timeout=2.0,
-        max_line_size=URL_LIMIT,
-        max_field_size=URL_LIMIT,
+        settings.server,
+        ceiling=descriptors.http_ceiling(settings.sip.max_calls, descriptors.limit()),
+        refused=metrics.http_refused,
+        late=metrics.http_late,
     )
     try:
-        await http.setup()
-        await _listen(http, server.settings.server.http)
-        await _until(server.start(), stop)
-        await stop.wait()
-        await _until(server.drain(), now)
+        listening = await http.start(*split_address(settings.server.http))
+        log.info("http listening", extra={"address": listening})
+        await _until(server.start(), signals.stop)
+        await _until(_reload_when_asked(server, signals.reload, reread), signals.stop)
+        await _until(server.drain(), signals.now)
     finally:
         await server.close()
-        await http.cleanup()
+        await http.close()
 
 
-async def _listen(http: web.AppRunner, address: str) -> None:
-    host, port = split_address(address)
-    await web.TCPSite(http, host, port).start()
-    log.info("http listening", extra={"address": [f"{bound[0]}:{bound[1]}" for bound in http.addresses]})
+async def _reload_when_asked(server: Server, asked: asyncio.Event, reread: Reread) -> None:
+    """Reads the configuration again whenever `asked`; a file that cannot be used is told and changes
+    nothing."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            await server.reload(await asyncio.to_thread(reread))
+        except SettingsError as error:
+            log.error("configuration not reloaded", extra={"problems": error.problems})
+        except (MediaServerError, SipError, OSError, ValueError) as error:
+            log.error("configuration not reloaded", extra={"problems": (str(error),)})
 
 
 async def _until(work: Coroutine[Any, Any, object], stop: asyncio.Event) -> None:

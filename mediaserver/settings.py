@@ -35,6 +35,7 @@ from mediaserver.settings_company import (
 from mediaserver.settings_llm import LlmSettings
 from mediaserver.settings_rules import broken_rules
 from mediaserver.settings_server import (
+    OverloadSettings,
     RoomsSettings,
     ServerSettings,
     SipSettings,
@@ -54,6 +55,7 @@ __all__ = [
     "EngineSettings",
     "KeySettings",
     "LlmSettings",
+    "OverloadSettings",
     "RoomsSettings",
     "ServerSettings",
     "SessionSettings",
@@ -82,6 +84,7 @@ class Settings(Table):
     server: ServerSettings = ServerSettings()
     sip: SipSettings = SipSettings()
     rooms: RoomsSettings = RoomsSettings()
+    overload: OverloadSettings = OverloadSettings()
     speech: SpeechSettings = SpeechSettings()
     companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")
     trunks: tuple[TrunkSettings, ...] = Field(default=(), alias="trunk")

@@ -7,7 +7,13 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.settings_values import Address, Host, HttpUrl, Network, Ports, Secret, Table
+from mediaserver.settings_values import Address, Host, HttpUrl, IceServerText, Network, Ports, Secret, Table
+
+ADMIN_KEY_LENGTH = 24
+"""Characters: who has this key has every company's."""
+
+GENERATED = "generated"
+"""As `admin_key`: one that the server makes, and keeps in the data directory."""
 
 
 class ServerSettings(Table):
@@ -22,15 +28,29 @@ class ServerSettings(Table):
     admin_key: Secret | None = None
     secret_key: Secret | None = None
     requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
+    http_connections: int = Field(default=4096, ge=1, le=1_000_000)
+    http_connections_per_address: int = Field(default=512, ge=1, le=1_000_000)
+    http_head_s: float = Field(default=15.0, gt=0, le=3600)
+    http_body_s: float = Field(default=20.0, gt=0, le=3600)
+    http_body_bytes_per_s: int = Field(default=500, ge=1, le=1_000_000)
     allow_networks: tuple[Network, ...] = ()
+    metrics_networks: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
-    drain_s: float = Field(default=30.0, ge=0, le=3600)
+    drain_s: float = Field(default=3600.0, ge=0, le=86_400)
 
     @field_validator("node_url", mode="before")
     @classmethod
     def _none(cls, value: Any) -> Any:
         return None if value == "" else value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _not_guessable(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and reveal(key) != GENERATED and len(reveal(key)) < ADMIN_KEY_LENGTH:
+            raise ValueError(f'must have at least {ADMIN_KEY_LENGTH} characters, or be "{GENERATED}"')
+        return key
 
     @model_validator(mode="after")
     def _known_database(self) -> Self:
@@ -76,9 +96,21 @@ class RoomsSettings(Table):
     addresses: tuple[Host, ...] = ()
     public_address: Host | None = None
     max_calls: int = Field(default=100, ge=1, le=10_000)
-    ice_servers: tuple[str, ...] = ()
+    public_talk_at_once: int = Field(default=50, ge=1, le=10_000)
+    public_talk_at_once_each: int = Field(default=5, ge=1, le=10_000)
+    public_talk_per_minute_each: int = Field(default=30, ge=1, le=10_000)
+    ice_servers: tuple[IceServerText, ...] = ()
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None
+
+
+class OverloadSettings(Table):
+    """[overload]: from which figures on the node begins nothing new (`mediaserver.overload`), 0: whatever the
+    figure."""
+
+    lag_ms: float = Field(default=10.0, ge=0, le=10_000)
+    backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
+    set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
 
 
 def reveal(secret: SecretStr | None) -> str:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Sec
 
 from mediaserver.errors import InvalidNumber
 from mediaserver.numbers import check_number_format, normalise
+from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.windows import parse_window
 
 _ENV = "env:"
@@ -177,12 +178,18 @@ def _options(value: Any, info: ValidationInfo) -> Any:
     return plain
 
 
+def _ice_server(value: str) -> str:
+    IceServer.parse(value)
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
 Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
 Network = Annotated[str, AfterValidator(_network)]
+IceServerText = Annotated[str, AfterValidator(_ice_server)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]
 Regex = Annotated[str, AfterValidator(_regex)]

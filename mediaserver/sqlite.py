@@ -10,12 +10,15 @@ committed state meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +28,8 @@ from mediaserver.errors import LocalError, StoreError, StoreUnavailable
 from mediaserver.storable import storable
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 OLDEST = (3, 35, 0)
 """RETURNING came with it."""
@@ -40,6 +45,7 @@ BUSY_MS = 5000
 
 _TOKENS = {
     "{now}": "now_ms()",
+    "{identity}": "''",
     "{lock}": "",
     "{skip_locked}": "",
     "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -55,6 +61,8 @@ _TEMPORARY = {
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk fails",
     sqlite3.SQLITE_READONLY: "may not be written",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_NOMEM: "has no memory",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another program",
 }
 _LASTING = {
     sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy",
@@ -70,15 +78,14 @@ def clock_ms() -> int:
 class SqliteTx:
     """A transaction on a connection; see `mediaserver.db.Tx`."""
 
-    __slots__ = ("_connection", "_texts")
+    __slots__ = ("_connection",)
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._texts: dict[str, str] = {}
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
         """See `Tx.rows`."""
-        return self._connection.execute(self._text(sql), storable(values)).fetchall()
+        return self._connection.execute(_translated(sql), storable(values)).fetchall()
 
     def row(self, sql: str, **values: Any) -> Any:
         """See `Tx.row`. All rows are fetched: a statement with RETURNING is done only then."""
@@ -86,19 +93,18 @@ class SqliteTx:
 
     def run(self, sql: str, **values: Any) -> int:
         """See `Tx.run`."""
-        return self._connection.execute(self._text(sql), storable(values)).rowcount
+        return self._connection.execute(_translated(sql), storable(values)).rowcount
 
     def lock_schema(self) -> None:
         """See `Tx.lock_schema`. Whoever writes is alone as it is."""
 
-    def _text(self, sql: str) -> str:
-        text = self._texts.get(sql)
-        if text is None:
-            text = sql
-            for token, meaning in _TOKENS.items():
-                text = text.replace(token, meaning)
-            self._texts[sql] = text
-        return text
+
+@lru_cache(maxsize=1024)
+def _translated(sql: str) -> str:
+    """A statement in SQLite's spelling."""
+    for token, meaning in _TOKENS.items():
+        sql = sql.replace(token, meaning)
+    return sql
 
 
 class _Work:
@@ -181,19 +187,35 @@ class Sqlite:
     # On the writing thread ----------------------------------------------------------------------------------
 
     def _write_until_closed(self) -> None:
+        connection: sqlite3.Connection | None
         try:
             connection = self._connect()
         except Exception as error:
             self._opened.set_exception(self._translated(error))
             return
         self._opened.set_result(None)
-        tx = SqliteTx(connection)
         going = True
         while going:
             batch, going = self._next_batch()
             if batch:
-                self._commit_together(connection, tx, batch)
-        connection.close()
+                connection = self._write(connection, batch)
+        if connection is not None:
+            connection.close()
+
+    def _write(self, connection: sqlite3.Connection | None, batch: list[_Work]) -> sqlite3.Connection | None:
+        """Commits a batch, and returns the connection for the next one: None where this one can say no more
+        than that it failed, and another must be made."""
+        failure: Exception | None = None
+        try:
+            if connection is None:
+                connection = self._connect_again()
+            self._commit_together(connection, batch)
+        except Exception as error:
+            failure = self._translated(error)
+            connection = _rolled_back(connection)
+        for item in batch:
+            item.settle(failure)
+        return connection
 
     def _next_batch(self) -> tuple[list[_Work], bool]:
         """What is waiting (at least one), and whether to go on after it."""
@@ -210,19 +232,12 @@ class Sqlite:
                 return batch, True
         return batch, False
 
-    def _commit_together(self, connection: sqlite3.Connection, tx: SqliteTx, batch: list[_Work]) -> None:
-        failure: Exception | None = None
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for item in batch:
-                self._run_in_savepoint(connection, tx, item)
-            connection.execute("COMMIT")
-        except Exception as error:
-            failure = self._translated(error)
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+    def _commit_together(self, connection: sqlite3.Connection, batch: list[_Work]) -> None:
+        tx = SqliteTx(connection)
+        connection.execute("BEGIN IMMEDIATE")
         for item in batch:
-            item.settle(failure)
+            self._run_in_savepoint(connection, tx, item)
+        connection.execute("COMMIT")
 
     def _run_in_savepoint(self, connection: sqlite3.Connection, tx: SqliteTx, item: _Work) -> None:
         """Runs one piece of work. Its own mistakes undo only itself; the database's undo the whole batch."""
@@ -249,6 +264,12 @@ class Sqlite:
             raise
         return connection
 
+    def _connect_again(self) -> sqlite3.Connection:
+        """As `_connect`, but makes no new file where the old one is gone."""
+        if not self._path.is_file():
+            raise StoreUnavailable(f"{self._path} cannot be opened")
+        return self._connect()
+
     def _translated(self, error: Exception) -> Exception:
         """SQLite's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
         if not isinstance(error, sqlite3.Error):
@@ -274,12 +295,23 @@ class Sqlite:
         connection.execute("PRAGMA query_only = ON")
         self._read_connection = connection
 
+    def _reopen_reader(self) -> None:
+        """After one whose transaction could not be undone."""
+        if self._closed:
+            return
+        try:
+            self._open_reader()
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
     def _close_reader(self) -> None:
         if self._read_connection is not None:
             self._read_connection.close()
             self._read_connection = None
 
     def _read(self, work: Callable[[SqliteTx], T]) -> T:
+        if self._read_connection is None:
+            self._reopen_reader()
         connection = self._read_connection
         if connection is None:
             raise StoreUnavailable(f"{self._path}: the database is closed")
@@ -289,8 +321,21 @@ class Sqlite:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._read_connection = _rolled_back(connection)
+
+
+def _rolled_back(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:
+    """The connection without a transaction; None where it cannot be had so, and is closed."""
+    try:
+        if connection is not None and connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:
+        log.exception("connection given up: its transaction could not be undone")
+        with contextlib.suppress(sqlite3.Error):
+            if connection is not None:
+                connection.close()
+        return None
+    return connection
 
 
 def _code(error: Exception) -> int:

@@ -42,12 +42,13 @@ from mediaserver.records import (
     StoreCounts,
 )
 from mediaserver.settings import Settings
+from mediaserver.store_history import History
 from mediaserver.store_managed import Managed
 from mediaserver.store_queue import Queue
 from mediaserver.store_speech import FinishedJob
 
 
-class Store(Queue, Managed):
+class Store(Queue, Managed, History):
     """The server's memory. Open it with `Store.open`; safe for any number of concurrent tasks of one loop.
 
     `outbox_filled` is set when an event was written and `queue_filled` when a call was put in the queue by
@@ -150,6 +151,7 @@ class Store(Queue, Managed):
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         """Takes up to `limit` calls that are due, fairly between companies and within their concurrency.
+        Raises `HistoryChanged` while the database may have forgotten what nodes did.
 
         `node` names one run of one process (a restarted process is another node). The lease ends after
         `ttl_ms` unless renewed.
@@ -206,14 +208,20 @@ class Store(Queue, Managed):
         self._filled(queue=True)
         return released
 
-    async def record_inbound(self, call: NewInboundCall, *, node: str, ttl_ms: int) -> Claim:
-        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`."""
-        claim = await self._db.write(partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms))
+    async def record_inbound(
+        self, call: NewInboundCall, *, node: str, ttl_ms: int, is_up: bool = False
+    ) -> Claim:
+        """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`.
+        Again: nothing. `is_up`: the call was taken while the database was away, and is written whatever the
+        limits say. Raises `RuleBroken` where its company or its trunk is at the limit of concurrent calls."""
+        work = partial(ledger.record_inbound, call=call, node=node, ttl_ms=ttl_ms, is_up=is_up)
+        claim = await self._db.write(work)
         self._filled()
         return claim
 
     async def record_web_call(self, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
-        """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`."""
+        """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`. It
+        takes the place that was held for it, if one was. Raises `RuleBroken` where its company is full."""
         claim = await self._db.write(partial(store_web.record, call=call, node=node, ttl_ms=ttl_ms))
         self._filled()
         return claim

@@ -169,6 +169,16 @@ class Queue:
         self._filled(queue=left)
         return left
 
+    async def hold_place(self, company_id: str, room: str) -> Verdict:
+        """Holds a place among its company's calls for a web call that is about to begin in `room`, until it
+        is written, `leave_leg` gives the place back, or two minutes are over. Again for the same room: the
+        same place. A verdict with a rule: there is none."""
+        return await self._db.write(partial(legs.hold, company_id=company_id, room=room))
+
+    async def vacancy(self, company_id: str) -> Verdict:
+        """Whether the company is below its limit of concurrent calls at this moment."""
+        return await self._db.read(partial(legs.vacancy, company_id=company_id))
+
     async def do_not_call(self, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
         """The company's list, by number."""
         return await self._db.read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from mediaserver import legs, rules
 from mediaserver.db import Tx
 from mediaserver.errors import LocalError
 from mediaserver.ledger import claim_of
@@ -22,6 +23,8 @@ RETURNING *
 
 def record(tx: Tx, *, call: NewWebCall, node: str, ttl_ms: int) -> Claim:
     """See `Store.record_web_call`."""
+    legs.leave(tx, leg_id=call.call_id)  # the place that was held for it becomes its own
+    rules.take_place(tx, company_id=call.company_id)
     row = tx.row(
         _RECORD,
         id=call.call_id,

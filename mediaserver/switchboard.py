@@ -10,7 +10,7 @@ from typing import Any
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
-from mediaserver.live import LiveCall
+from mediaserver.live import LiveCall, Step
 from mediaserver.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings
 from mediaserver.wiring import caller_id
@@ -47,6 +47,7 @@ class Switchboard:
         self._room_made = room_made
         self._live: dict[str, LiveCall] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._draining = False
 
     def __len__(self) -> int:
         return len(self._live)
@@ -55,12 +56,19 @@ class Switchboard:
         """How many more calls this node takes."""
         return self._directory.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
 
+    def held_for(self, company_id: str) -> int:
+        """How many calls of a company this node has."""
+        return sum(live.claim.company_id == company_id for live in self._live.values())
+
     def find(self, call_id: str) -> LiveCall | None:
         """The live call of that id, if this node has it."""
         return self._live.get(call_id)
 
     def dial(self, claim: Claim) -> None:
         """Starts a call that was claimed; returns at once."""
+        if self._draining:
+            self._release(claim, "this node takes no more calls")
+            return
         agent = self._directory.agent(claim.agent_id)
         settings = self._directory.trunk(claim.trunk_id)
         trunk = self._endpoint.trunks.get(claim.trunk_id)
@@ -81,7 +89,7 @@ class Switchboard:
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""
-        live = LiveCall(claim, self._part(agent, None), self._floor)
+        live = LiveCall(claim, self._part(agent, None), self._floor, step=Step.PLACING)
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
@@ -89,9 +97,17 @@ class Switchboard:
         live = [self._live[call_id] for call_id in call_ids if call_id in self._live]
         await asyncio.gather(*(each.hang_up() for each in live), return_exceptions=True)
 
-    async def hang_up_all(self) -> None:
-        """Ends every call of this node."""
-        await self.hang_up(tuple(self._live))
+    def drain(self) -> None:
+        """From now on no claimed call is dialled: those that are not armed go back to the queue."""
+        self._draining = True
+        for live in self._live.values():
+            live.give_back()
+
+    async def give_up_all(self) -> None:
+        """Ends every call of this node, because the node goes."""
+        self.drain()
+        live = tuple(self._live.values())
+        await asyncio.gather(*(each.give_up() for each in live), return_exceptions=True)
 
     async def empty(self, timeout_s: float) -> bool:
         """Waits until no call is left; False when `timeout_s` was not enough."""
@@ -133,16 +149,20 @@ class Switchboard:
         self._room_made()
 
     def _refuse(self, claim: Claim, reason: str) -> None:
-        store = self._floor.store
         if claim.epoch < PATIENCE:
-            log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})
-            self._floor.journal.note(
-                claim.call_id, "release", lambda: store.release(claim, pause_ms=PAUSE_MS), essential=True
-            )
+            self._release(claim, reason, pause_ms=PAUSE_MS)
             return
+        store = self._floor.store
         log.error("call cannot be placed here", extra={"call_id": claim.call_id, "reason": reason})
         outcome = Outcome(status=CallStatus.FAILED, cause="not_configured", error=reason)
         self._floor.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
         self._floor.journal.note(
             claim.call_id, "finish", lambda: store.finish(claim, outcome), essential=True
+        )
+
+    def _release(self, claim: Claim, reason: str, *, pause_ms: int = 0) -> None:
+        log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})
+        store = self._floor.store
+        self._floor.journal.note(
+            claim.call_id, "release", lambda: store.release(claim, pause_ms=pause_ms), essential=True
         )

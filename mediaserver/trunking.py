@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import lru_cache
 
 from mediaserver.directory import Directory
 from mediaserver.managed import Kind
@@ -12,15 +11,16 @@ from mediaserver.wiring import trunk_settings
 from pipeline.reach import Reach
 from sip.endpoint import Endpoint
 from sip.errors import SipError
+from sip.hop import hop_of
 from sip.trunk import TrunkSettings
+from sip.uri import Uri
 
 log = logging.getLogger(__name__)
 
 
 def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
     """Adds, replaces and takes away trunks; calls in progress go on. Raises `SipError` for one of the file
-    that cannot be used; one that is managed over the API is logged and left out. Names of the latter must not
-    lead into networks that are closed to it."""
+    that cannot be used; one that is managed over the API is logged and left out."""
     wanted = {name: _settings(directory, name) for name in directory.trunks}
     for name, trunk in dict(endpoint.trunks).items():
         if trunk.settings != wanted.get(name):
@@ -37,14 +37,11 @@ def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
 
 
 def _settings(directory: Directory, name: str) -> TrunkSettings:
+    """A trunk, and what it may send to: public addresses and `allow_networks`, one of the file also its own
+    hosts and `allow_from`."""
     settings = trunk_settings(directory.trunks[name])
-    if directory.of_file(Kind.TRUNK, name):
-        return settings
-    networks = tuple(str(network) for network in directory.server.allow_networks)
-    return replace(settings, reaches=_reach(networks).allows)
-
-
-@lru_cache
-def _reach(networks: tuple[str, ...]) -> Reach:
-    """One for the same networks: trunks that did not change must compare equal."""
-    return Reach(networks)
+    networks = [str(network) for network in directory.server.allow_networks]
+    if not directory.of_file(Kind.TRUNK, name):
+        return replace(settings, reach=Reach(networks))
+    own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
+    return replace(settings, reach=Reach([*networks, *settings.allow_from]), trusted_hosts=own)

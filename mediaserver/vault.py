@@ -16,9 +16,13 @@ from typing import Self
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from mediaserver import private
 from mediaserver.errors import LocalError
+from mediaserver.settings_server import GENERATED, ServerSettings, reveal
 
 FILE = "secret.key"
+ADMIN_FILE = "admin.key"
+"""The server's own key, where `server.admin_key` is `GENERATED`."""
 
 
 class Vault:
@@ -31,7 +35,7 @@ class Vault:
     def at(cls, data_dir: Path, key: str = "") -> Self:
         """The vault of a key, or, with "", of the one in `data_dir`, made if there is none. Raises
         `LocalError`."""
-        return cls(key or _kept_key(data_dir / FILE))
+        return cls(key or kept_key(data_dir / FILE))
 
     def seal(self, text: str) -> str:
         """`text` as what only `open` of the same key reads."""
@@ -45,12 +49,21 @@ class Vault:
             raise LocalError("sealed with another server.secret_key, or damaged") from None
 
 
-def _kept_key(path: Path) -> str:
+def kept_admin_key(data_dir: Path, settings: ServerSettings) -> str:
+    """`server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
+    `LocalError`."""
+    key = reveal(settings.admin_key)
+    return kept_key(data_dir / ADMIN_FILE) if key == GENERATED else key
+
+
+def kept_key(path: Path) -> str:
+    """The key in a file, made if there is none. Raises `LocalError`."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
         try:
-            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, private.FILE_MODE)
         except FileExistsError:
+            private.close(path, private.FILE_MODE)
             key = path.read_text(encoding="ascii").strip()
         else:
             key = secrets.token_urlsafe(32)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mediaserver.access import Access
 from mediaserver.directory import Directory
 from mediaserver.records import NewWebRoom
-from mediaserver.refusals import NotFound, ScopeMissing
+from mediaserver.refusals import ScopeMissing, TooMany
 from mediaserver.rooms.lobby import NO_WEB_CALLS, UNKNOWN_AGENT, Lobby
 from mediaserver.rooms.opened import Invitation
 from mediaserver.rooms.tokens import LIFETIME_S
 from mediaserver.rooms.webcall import WebCallRequest
 from mediaserver.store import Store
-
-DENIED = "Access denied to this agent"
 
 
 class WebCalls:
@@ -24,19 +23,16 @@ class WebCalls:
         self._store = store
         self._lobby = lobby
 
-    async def connect(
-        self, company_id: str, request: WebCallRequest, *, agents: frozenset[str] = frozenset()
-    ) -> Invitation:
-        """A room with its agent, and the token for one participant, both written down. `agents`: those that
-        the key is for, none for all. Raises `ScopeMissing`, `NotFound`, `NotConfigured`, `Unavailable`."""
+    async def connect(self, access: Access, request: WebCallRequest) -> Invitation:
+        """A room with its agent, and the token for one participant, both written down. Raises `ScopeMissing`,
+        `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
+        company_id = access.company_id
         company = self._directory.company(company_id)
         if company is None or not company.web_calls:
             raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(request.agent_id)
-        if agent is None or agent.company != company_id:
-            raise NotFound(UNKNOWN_AGENT)
-        if agents and agent.id not in agents:
-            raise ScopeMissing(DENIED)
+        agent = access.companys_thing(self._directory.agent(request.agent_id), UNKNOWN_AGENT)
+        access.check_agent(agent.id)
+        await self.check_vacancy(company_id)
         invitation = self._lobby().invite(company_id, request)
         room = NewWebRoom(
             name=invitation.room_name,
@@ -50,3 +46,10 @@ class WebCalls:
         )
         await self._store.open_room(room)
         return invitation
+
+    async def check_vacancy(self, company_id: str) -> None:
+        """Raises `TooMany` where the company is at its limit of concurrent calls. The place itself is taken
+        when somebody joins: a page that shows a button has called nobody yet."""
+        verdict = await self._store.vacancy(company_id)
+        if verdict.rule is not None:
+            raise TooMany(verdict.reason)

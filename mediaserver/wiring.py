@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mediaserver import descriptors
 from mediaserver.engines import AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
@@ -92,6 +93,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         max_calls=settings.max_calls,
         user_agent=settings.user_agent,
         tls_server=_tls_context(settings),
+        descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
     )
 
 
@@ -140,7 +142,7 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
 
 NAMED_BY_CONFIGURATION = {
     "stt": frozenset({"pocketsphinx", "faster-whisper", "openai"}),
-    "tts": frozenset({"espeak-ng", "kokoro", "openai"}),
+    "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
 """Engines that a configuration may name on any machine: where one is not installed, the file is right and the
@@ -214,6 +216,15 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
         return
     except ValueError as error:
         yield table, str(error)
+
+
+def certificate_problem(settings: SipSettings) -> str:
+    """Why the certificate that the file names cannot be used, "" where it can."""
+    try:
+        _tls_context(settings)
+    except LocalError as error:
+        return str(error)
+    return ""
 
 
 def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:

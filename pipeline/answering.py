@@ -157,6 +157,12 @@ class Answering:
         self._minutes.fault_now("agent", reason)
         self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
 
+    def leave(self) -> None:
+        """The conversation is over, and no reply under way: nobody is told any more."""
+        self.reply = None
+        self._playout.close()
+        del self._floor
+
     # What the caller hears of it ----------------------------------------------------------------------------
 
     def sounds(self, utterance: Utterance, now: float) -> None:

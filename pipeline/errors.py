@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 
 class PipelineError(Exception):
@@ -103,8 +104,10 @@ class SettingsRefused(PipelineError, ValueError):
 
 
 class RecordingError(PipelineError):
-    """The disk refused a recording; what could be written is in the file. `name` is the file's."""
+    """The disk refused some of a recording. `name` is the file's; `path` holds what could be written, None
+    where there is none of it."""
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, path: Path | None = None) -> None:
         super().__init__(f"recording {name}: {reason}")
         self.name = name
+        self.path = path

@@ -154,8 +154,10 @@ class Hearing:
         return self._ears.is_open and not self._taken
 
     async def hear_out(self, limit_s: float) -> None:
-        """What the caller said last, and no turn came of, belongs into the transcript too."""
+        """What the caller said last, and no turn came of, belongs into the transcript too. Nobody is told
+        any more."""
         self.cancel()
+        self._tell = _untold
         if self._ears.is_open and not self._taken:
             try:
                 async with asyncio.timeout(limit_s):
@@ -202,3 +204,7 @@ class Hearing:
             lists=word_lists(ears.language, self._words),
         )
         return await self._judge.p_eot(evidence)
+
+
+def _untold(words: Understood | Overheard, now: float) -> None:
+    """Who listens to a conversation that is over."""

@@ -58,6 +58,14 @@ def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
     return decorate
 
 
+# --- digital silence --------------------------------------------------------------------------------
+
+# What a recursive filter holds decays in digital silence (µ-law 0xFF, a pause of DTX) and within a second is
+# subnormal (below 1.2e-38), where many processors take a hundred times as long for a product, in every frame
+# until somebody speaks. What decays is therefore given an offset, far below a sample step, to rest at.
+_OFFSET: Final = np.float32(1e-9)
+_OFFSET_POWER: Final = np.float32(1e-18)
+
 # --- G.711 (ITU-T G.711; the bit manipulation of the ITU-T G.191 software tool library) -----------
 
 
@@ -302,7 +310,7 @@ def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
         for j in range(thin):
             total += np.float32(frame[i * thin + j])
         for k in range(VAD_BANDS):  # side by side: eight chains of products, one register
-            new = b0[k] * (scale * total)
+            new = b0[k] * (scale * total + _OFFSET)
             y = new + z1[k]
             z1[k] = z2[k] - a1[k] * y
             z2[k] = -new - a2[k] * y
@@ -332,7 +340,7 @@ def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> fl
         up = 0.3
     half = np.float32(0.5)
     for k in range(VAD_BANDS):
-        power = bands[_BAND_ENERGY, k] / np.float32(samples)
+        power = bands[_BAND_ENERGY, k] / np.float32(samples) + _OFFSET_POWER
         if state[_HEARD] == 1.0:
             bands[_BAND_POWER, k] = power
         bands[_BAND_POWER, k] += half * (power - bands[_BAND_POWER, k])
@@ -388,7 +396,7 @@ def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -
     energy_high = np.float32(0.0)
     for i in range(frame.shape[0]):
         x = np.float32(frame[i]) * np.float32(1.0 / 32768.0)
-        y1 = high_pass * (y1 + x - x1)
+        y1 = high_pass * (y1 + x - x1) + _OFFSET
         x1 = x
         low += low_pass * (y1 - low)
         high = y1 - low
@@ -664,7 +672,7 @@ def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
     """Adds a frame's products at every lag to those that are remembered. Lags innermost, side by side in a
     register: a sum for each lag on its own takes eight times as long."""
     for j in range(ECHO_LAGS):
-        products[j] *= np.float32(_MEMORY)
+        products[j] = products[j] * np.float32(_MEMORY) + _OFFSET
     for i in range(0, ECHO_COARSE, 4):
         part = played[i : i + ECHO_LAGS + 3]
         for j in range(ECHO_LAGS):
@@ -686,11 +694,11 @@ def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> 
         energy += heard[i] * heard[i]
         running += played[i] * played[i]
     memory = np.float32(_MEMORY)
-    state[_ENERGY] = memory * state[_ENERGY] + energy
+    state[_ENERGY] = memory * state[_ENERGY] + energy + _OFFSET
     products, energies = sums[0], sums[1]
     _echo_correlate(heard, played, products)
     for j in range(ECHO_LAGS):
-        energies[j] = memory * energies[j] + max(running, np.float32(0.0))
+        energies[j] = memory * energies[j] + max(running, _OFFSET)
         if j + 1 < ECHO_LAGS:
             running += played[j + ECHO_COARSE] * played[j + ECHO_COARSE] - played[j] * played[j]
     best, best_score = -1, np.float32(0.0)
@@ -776,7 +784,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
         energy += fine[i] * fine[i]
     unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
     # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
-    state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy)
+    state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy) + _OFFSET
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
     if unexplained <= np.float32(0.7) * energy:
         weights[1, :] = weights[0, :]

@@ -63,6 +63,10 @@ class Clock(Protocol):
         """Calls `callback` at `when`."""
 
 
+def _untold(now: float) -> None:
+    """The tick of a stream that was removed."""
+
+
 class Pace:
     """One stream's place on the pacer's clock; made by `Pacer.add`."""
 
@@ -112,9 +116,10 @@ class Pace:
             self._lead_s = max(0.0, self._lead_s - GIVE_BACK_S)
 
     def remove(self) -> None:
-        """No tick after this. Idempotent."""
+        """No tick after this, and nothing of the stream is kept. Idempotent."""
         if self._serial != _REMOVED:
             self._serial = _REMOVED
+            self._tick = _untold
             self._pacer.forget(self._slot)
 
     def run(self, now: float) -> None:

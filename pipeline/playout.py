@@ -135,6 +135,10 @@ class Playout:
         if sent >= self._mark:
             self._passed(now)
 
+    def close(self) -> None:
+        """Nobody is told any more."""
+        self._listener = self.tap = self._wake = None
+
     def on_ready(self, wake: Callable[[], None] | None) -> None:
         """`wake` is called when audio arrives after a `read` that gave None."""
         self._wake = wake

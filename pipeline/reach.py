@@ -1,9 +1,10 @@
-"""Which addresses this server connects to for somebody else: a customer's webhook, tool or model.
+"""Which addresses this server sends to for somebody else: a customer's webhook, tool, model or trunk, and
+whoever is at its other end.
 
 A URL may point at this machine, at the network around it or at a cloud's metadata service, by number, by a
 name that resolves there, or by a name that resolves elsewhere when it is checked and there when it is used
-(DNS rebinding). HTTP clients therefore ask `Reach` about the very address that a socket is about to be
-connected to.
+(DNS rebinding). HTTP clients and the phone (`sip.egress`) therefore ask `Reach` about the very address that a
+socket is about to be connected to, or a datagram to be sent to.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class Reach:
 
     def __init__(self, allow_networks: Iterable[str] = ()) -> None:
         self._allowed: tuple[IpNetwork, ...] = tuple(ipaddress.ip_network(text) for text in allow_networks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reach) and self._allowed == other._allowed
+
+    def __hash__(self) -> int:
+        return hash(self._allowed)
 
     def allows(self, host: str) -> bool:
         """Whether the IP address `host` may be connected to."""

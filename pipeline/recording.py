@@ -6,21 +6,24 @@ caller's lie by their position on the far end's media clock, tied to the call's 
 what arrives 5 and 35 ms apart is still 20 ms apart in the file. It is tied anew when a packet is too early
 for it (the first one was late) or a second late (the far end restarted its clock); jitter is neither.
 
-A frame is two array assignments on the loop. Full blocks of a second go to the writer; when the disk cannot
-follow, blocks are dropped and counted and their time is kept as silence, because a call never waits for a
-disk. The header is brought up to date every few seconds: what a crash leaves behind is a valid file of what
-it had."""
+A frame is two array assignments on the loop. Full blocks of a second go to the writer, which also opens and
+closes the files; when the disk cannot follow, blocks are dropped and counted and their time is kept as
+silence, because a call never waits for a disk. The header is brought up to date every few seconds: what a
+crash leaves behind is a valid file of what it had. What the disk refuses is lost, and nothing else: the file
+stays whole, and where there is room again the recording goes on at its time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 import struct
 import threading
-from os import SEEK_END
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +38,12 @@ Block = npt.NDArray[np.int16]
 
 MAX_WAITING: Final = 600
 """Blocks waiting for the disk, of all calls together: 6 s of 100 calls, 20 MB at 8 kHz."""
+
+CLOSE_S: Final = 15.0
+"""How long the end of a call, and of the server, waits for the disk."""
+
+RESUME_S: Final = 2.0
+"""How long a call that goes on waits for what there is of its recording."""
 
 _BLOCK_S: Final = 1.0
 _SLACK_MS: Final = 60
@@ -134,9 +143,14 @@ class Recording:
 
     async def close(self, now: float | None = None) -> Path:
         """`end`, and waits until all of it is written. Again: the same path. Raises `RecordingError` if the
-        disk refused any of it."""
+        disk refused any of it, or takes longer than `CLOSE_S`: its `path` holds the rest, None where there
+        is none."""
         self.end(now)
-        return await asyncio.shield(self.done)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                return await asyncio.shield(self.done)
+        except TimeoutError:
+            raise RecordingError(self.path.name, "the disk does not answer", self.path) from None
 
 
 class RecordingWriter:
@@ -144,12 +158,13 @@ class RecordingWriter:
     end, when every recording is closed."""
 
     def __init__(self, *, max_waiting: int = MAX_WAITING) -> None:
-        self._queue: SimpleQueue[tuple[Recording, Block | int, bool] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Recording, Block | int | _WavFile, bool] | None] = SimpleQueue()
         self._max_waiting = max_waiting
         self._put = 0  # written by the loop only
         self._taken = 0  # written by the thread only
         self._skipped: dict[Recording, int] = {}
-        self._files: dict[Recording, _WavFile] = {}
+        self._under_way: dict[Path, asyncio.Future[Path]] = {}
+        self._files: dict[Recording, _WavFile] = {}  # the thread's
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -162,31 +177,40 @@ class RecordingWriter:
 
     def open(self, path: Path, *, rate_hz: int, now: float) -> Recording:
         """A new recording into `path` (16-bit WAV; an existing file is replaced), whose clock begins at
-        `now`. Raises OSError where it cannot be created, `LocalError` before `start`."""
-        if self._thread is None:
-            raise LocalError("the recording writer was not started")
-        file = _WavFile(path, rate_hz)
+        `now`. A path that cannot be written is told by `close`. Raises `LocalError` before `start`."""
         recording = Recording(self, path, rate_hz=rate_hz, now=now)
-        self._files[recording] = file
+        self._begin(recording, _WavFile(path, rate_hz))
         return recording
 
-    def resume(self, path: Path, *, rate_hz: int, now: float) -> Recording:
+    async def resume(self, path: Path, *, rate_hz: int, now: float) -> Recording:
         """Goes on in `path`, which was closed and holds the same rate: the clock of what is there, which
-        began at `now`, goes on too, and what lies between is silence. Raises OSError, `LocalError` before
-        `start`."""
+        began at `now`, goes on too, and what lies between is silence. Raises OSError (TimeoutError after
+        `RESUME_S`), `LocalError` before `start`."""
+        async with asyncio.timeout(RESUME_S):
+            if path in self._under_way:  # the disk was too slow for its end
+                await asyncio.wait({self._under_way[path]})
+            size = (await asyncio.to_thread(path.stat)).st_size
+        file = _WavFile(path, rate_hz, append_at=max(0, size - _HEADER_BYTES) // 4 * 4)
+        recording = Recording(self, path, rate_hz=rate_hz, now=now + file.samples / rate_hz)
+        self._begin(recording, file)
+        return recording
+
+    def _begin(self, recording: Recording, file: _WavFile) -> None:
         if self._thread is None:
             raise LocalError("the recording writer was not started")
-        file = _WavFile(path, rate_hz, append=True)
-        recording = Recording(self, path, rate_hz=rate_hz, now=now + file.samples / rate_hz)
-        self._files[recording] = file
-        return recording
+        self._under_way[recording.path] = recording.done
+        recording.done.add_done_callback(lambda done: self._under_way.pop(recording.path, None))
+        self._queue.put((recording, file, False))
 
     async def close(self) -> None:
-        """Ends the thread when everything given to it is written."""
+        """Ends the thread when everything given to it is written; a disk that does not answer for `CLOSE_S`
+        is left to itself."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+            await asyncio.to_thread(thread.join, CLOSE_S)
+            if thread.is_alive():
+                log.error("recordings are not written to their end: the disk does not answer")
 
     # For Recording, on the loop -------------------------------------------------------------------------
 
@@ -218,15 +242,19 @@ class RecordingWriter:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             recording, block, last = item
+            if isinstance(block, _WavFile):
+                self._files[recording] = block
+                block.open()
+                continue
             file = self._files[recording]
             file.append(block)
             self._taken += 1
             if last:
                 file.close()
                 del self._files[recording]
-                self._tell(recording, file.error)
+                self._tell(recording, file.failure())
 
-    def _tell(self, recording: Recording, error: OSError | None) -> None:
+    def _tell(self, recording: Recording, error: RecordingError | None) -> None:
         if self._loop is None or self._loop.is_closed():
             return
         try:
@@ -235,30 +263,44 @@ class RecordingWriter:
             log.warning("recording finished after the loop", extra={"path": str(recording.path)})
 
 
-def _settle(recording: Recording, error: OSError | None) -> None:
+def _settle(recording: Recording, error: RecordingError | None) -> None:
     if recording.done.done():
         return
     if error is None:
         recording.done.set_result(recording.path)
     else:
-        recording.done.set_exception(RecordingError(recording.path.name, str(error)))
+        recording.done.set_exception(error)
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that nobody else may read, whatever the umask and whoever made it."""
+    file = os.open(path, flags, 0o600)
+    if os.fstat(file).st_mode & 0o077:
+        with suppress(OSError):  # a file system without modes is no reason to lose a recording
+            os.fchmod(file, 0o600)
+    return file
 
 
 class _WavFile:
-    """A growing WAV file; after the first OSError it only remembers it."""
+    """A growing WAV file, from the start or on from `append_at` bytes of sound. Of what an OSError refuses it
+    keeps the time, as silence before what is written next; `error` is the first of them."""
 
-    __slots__ = ("_blocks", "_bytes", "_file", "_rate_hz", "error")
+    __slots__ = ("_append", "_blocks", "_bytes", "_file", "_path", "_rate_hz", "_refused", "error")
 
-    def __init__(self, path: Path, rate_hz: int, *, append: bool = False) -> None:
+    def __init__(self, path: Path, rate_hz: int, *, append_at: int = -1) -> None:
         self.error: OSError | None = None
+        self._path = path
         self._rate_hz = rate_hz
-        self._bytes = self._blocks = 0
-        self._file: BinaryIO = path.open("r+b" if append else "wb", buffering=0)
-        if append:
-            self._bytes = (self._file.seek(0, SEEK_END) - _HEADER_BYTES) // 4 * 4
-            self._file.seek(_HEADER_BYTES + self._bytes)
-        else:
-            self._file.write(self._header())
+        self._append = append_at >= 0
+        self._bytes = max(append_at, 0)
+        self._refused = 0  # bytes
+        self._blocks = 0
+        self._file: BinaryIO | None = None
+
+    def open(self) -> None:
+        """Creates the file, or finds what is there. Where that is refused, `append` tries again and tells."""
+        with suppress(OSError):
+            self._patch(self._opened())
 
     @property
     def samples(self) -> int:
@@ -267,37 +309,69 @@ class _WavFile:
 
     def append(self, block: Block | int) -> None:
         """Samples, or a number of silent ones."""
-        if self.error is not None:
-            return
         data = bytes(block * 4) if isinstance(block, int) else block.tobytes()
+        at, again = self._bytes + self._refused, self._refused > 0
         try:
-            self._write_all(data)
-            self._bytes += len(data)
+            file = self._opened()
+            file.seek(_HEADER_BYTES + at)  # what was refused becomes a hole, which reads as silence
+            _write_all(file, data)
+            self._bytes, self._refused = at + len(data), 0
             self._blocks += 1
-            if self._blocks % _HEADER_EVERY == 0:
-                self._patch()
+            if again or self._blocks % _HEADER_EVERY == 0:
+                self._patch(file)
         except OSError as error:
-            self.error = error
-            log.error("recording cannot be written", extra={"reason": str(error)})
+            self._refuse(error, at, at + len(data))
+
+    def _refuse(self, error: OSError, start: int, end: int) -> None:
+        """Of what lies from `start` to `end` only the beginning was written, or nothing."""
+        if not self._refused:
+            log.error(
+                "recording cannot be written", extra={"recording": self._path.name, "reason": str(error)}
+            )
+        self.error = self.error or error
+        if self._file is not None:
+            with suppress(OSError):
+                written = (self._file.tell() - _HEADER_BYTES) // 4 * 4
+                self._bytes = max(self._bytes, written if start < written <= end else 0)
+        self._refused = end - self._bytes
+        self._cut()
 
     def close(self) -> None:
-        """Brings the header up to date."""
-        try:
-            if self.error is None:
-                self._patch()
+        """Brings the header up to date. A file of which nothing could be written is removed."""
+        self._cut()
+        if self._file is None:
+            return
+        with suppress(OSError):
+            if self.error and not self.samples and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                self._path.unlink()
+        with suppress(OSError):
             self._file.close()
+
+    def failure(self) -> RecordingError | None:
+        """What the disk refused, None for nothing."""
+        if self.error is None:
+            return None
+        return RecordingError(self._path.name, str(self.error), self._path if self._bytes else None)
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            mode: Literal["r+b", "wb"] = "r+b" if self._append else "wb"
+            self._file = open(self._path, mode, buffering=0, opener=_private)  # noqa: SIM115
+        return self._file
+
+    def _cut(self) -> None:
+        """Makes the file what its header says, with nothing half-written behind."""
+        if self._file is None:
+            return
+        try:
+            self._patch(self._file)
+            self._file.truncate(_HEADER_BYTES + self._bytes)
         except OSError as error:
             self.error = self.error or error
 
-    def _write_all(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-
-    def _patch(self) -> None:
-        self._file.seek(0)
-        self._file.write(self._header())
-        self._file.seek(_HEADER_BYTES + self._bytes)
+    def _patch(self, file: BinaryIO) -> None:
+        file.seek(0)
+        _write_all(file, self._header())
 
     def _header(self) -> bytes:
         """RIFF/WAVE, PCM, two channels of 16 bits."""
@@ -305,3 +379,9 @@ class _WavFile:
         riff = struct.pack("<4sI4s", b"RIFF", data + _HEADER_BYTES - 8, b"WAVE")
         form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 2, self._rate_hz, self._rate_hz * 4, 4, 16)
         return riff + form + struct.pack("<4sI", b"data", data)
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

@@ -107,6 +107,7 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
+        dialogue.answering.leave()  # and is freed with the session, without a garbage collection
         return await self._result(reason)
 
     async def _somebody_is_there(self) -> bool:
@@ -232,7 +233,7 @@ class Session:
             return await self._recording.close()
         except RecordingError as error:
             self._minutes.fault_now("recording", str(error))
-            return None
+            return error.path
 
 
 def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> Ears:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
+from sip.body import SDP
 from sip.core import ALLOW, ALLOWED_METHODS, SUPPORTED_TAGS
 from sip.hop import Hop
 from sip.invite import InviteSettings
-from sip.message import Request
+from sip.message import Request, Response, response_to
 
 HeaderLines = tuple[tuple[str, str], ...]
 
@@ -37,6 +39,10 @@ class Refused:
     headers: HeaderLines = ()
 
 
+CAPABLE = Refused(200, (("Allow", ALLOW), ("Accept", SDP), ("Supported", ", ".join(sorted(SUPPORTED_TAGS)))))
+"""What OPTIONS outside any dialog is told: what we can do."""
+
+
 class Gate(Protocol):
     """Who may do what; asked for every request outside a dialog, on the hot path of an attack."""
 
@@ -57,9 +63,20 @@ def unanswerable(request: Request) -> Refused | None:
     """What a request outside any dialog deserves that asks for what we have not got (RFC 3261 8.2.2)."""
     if request.uri.scheme not in _URI_SCHEMES:
         return Refused(416)
-    unsupported = sorted(request.require - SUPPORTED_TAGS)
-    if unsupported:
-        return Refused(420, (("Unsupported", ", ".join(unsupported)),))
-    if request.method in _WITHIN_ONLY:
+    refused = unsupported(request)
+    if refused is None and request.method in _WITHIN_ONLY:
         return Refused(481)
-    return None
+    return refused
+
+
+def unsupported(request: Request) -> Refused | None:
+    """What a request deserves that requires an extension which we have not got."""
+    missing = sorted(request.require - SUPPORTED_TAGS)
+    return Refused(420, (("Unsupported", ", ".join(missing)),)) if missing else None
+
+
+def refusal(request: Request, refused: Refused, secret: bytes) -> Response:
+    """The response, without a transaction: a repeated request gets the same, tag and all (RFC 3261 8.2.7)."""
+    seed = f"{request.headers.get('Call-ID')} {request.headers.get('From')} {request.via}"
+    tag = hashlib.blake2b(seed.encode("utf-8", "replace"), key=secret, digest_size=8).hexdigest()
+    return response_to(request, refused.status, to_tag=tag, headers=refused.headers)

@@ -77,6 +77,7 @@ class Call:
 
     `status` is the SIP code that ended it: of the refusal, 487 after a CANCEL, 200 after a BYE; 0 before.
     `early_media`: one side can be heard before the answer. `held`: either side has put the call on hold.
+    `definite`: the far end gave a final response to our INVITE; without one it may ring on.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Call:
         self.status = 0
         self.ended_by: Literal["local", "remote"] | None = None
         self.retry_after_s: int | None = None
+        self.definite = False
         self.early_media = False
         self._phone = phone
         self._invite = invite
@@ -212,7 +214,8 @@ class Call:
 
     def on_state(self, callback: StateCallback) -> None:
         """`callback(call, state, now)` is called at every change of state; it must not raise."""
-        self._callbacks.append(callback)
+        if self.state is not CallState.ENDED:
+            self._callbacks.append(callback)
 
     # What happens -----------------------------------------------------------------------------------------
 
@@ -256,8 +259,9 @@ class Call:
         settings = self.trunk.settings
         # Nobody need speak before the answer: only then does silence mean that the far end is gone.
         answered = self.state is CallState.ANSWERED
+        new = plan is not self._plan
         try:
-            self._stream.configure(
+            sends = self._stream.configure(
                 plan,
                 symmetric=settings.symmetric_rtp,
                 media_timeout_s=settings.media_timeout_s if answered else math.inf,
@@ -267,6 +271,8 @@ class Call:
             self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
             return
         self._plan = plan
+        if new and not sends:
+            self._invite.refusals.note(plan.remote_host)
         if answered:
             self._up.set()
 
@@ -281,7 +287,8 @@ class Call:
             self._agree(self._plan)
 
     def _media_timed_out(self) -> None:
-        self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.MEDIA_TIMEOUT))
+        cause = HangupCause.MEDIA_TIMEOUT if self._stream.sends else HangupCause.ADDRESS_REFUSED
+        self._do(lambda now: self._invite.hang_up(now, cause=cause))
 
     async def _set_hold(self, hold: bool) -> None:
         if self._change is not None:
@@ -297,11 +304,12 @@ class Call:
 
     def _end(self, event: InviteEnded, now: float) -> None:
         self.cause, self.status, self.ended_by = event.cause, event.status, event.by
-        self.retry_after_s = event.retry_after_s
+        self.retry_after_s, self.definite = event.retry_after_s, event.definite
         self._stream.attach(None, None)
         self._stream.on_timeout = None
         self._stream.close()
         self._move(CallState.ENDED, now)
+        self._callbacks.clear()  # no state follows; who is told of them often holds the call
         self._tell_listener(now)
         self._up.set()
         self._over.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sip.errors import MediaRefused, RemoteError
 from sip.states import HangupCause
 
 CAUSES: Mapping[int, HangupCause] = {
@@ -30,3 +31,9 @@ CAUSES: Mapping[int, HangupCause] = {
 def cause_of(status: int) -> HangupCause:
     """Why a call that was refused with `status` ended."""
     return CAUSES.get(status, HangupCause.REMOTE_ERROR)
+
+
+def cause_of_answer(error: RemoteError) -> HangupCause:
+    """Why a call ended whose far end answered our offer with something unusable."""
+    refused = isinstance(error, MediaRefused)
+    return HangupCause.ADDRESS_REFUSED if refused else HangupCause.INCOMPATIBLE

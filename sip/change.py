@@ -36,9 +36,7 @@ class Change:
         self.outstanding = False  # a request is under way, not just waiting to be repeated
         assert invite.dialog is not None
         self._dialog = invite.dialog
-        self._exchange = Exchange(
-            invite.core, self, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer
-        )
+        self._exchange = Exchange(invite.core, next_cseq=self._dialog.next_cseq, authorizer=invite.authorizer)
 
     @property
     def method(self) -> str:
@@ -61,7 +59,7 @@ class Change:
             request.headers.add("Content-Type", SDP)
             request.body = self._invite.negotiation.offer(hold=self._hold)
         self.outstanding = True
-        self._exchange.send(request, self._dialog.next_hop(), now)
+        self._exchange.send(request, self._dialog.next_hop(), self, now)
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
@@ -92,9 +90,9 @@ class Change:
         self._invite.session.agreed(response, now)
         try:
             plan = self._invite.negotiation.settle(session_description(response))
-        except RemoteError:
+        except RemoteError as error:
             self._finish(488, now)
-            self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE)
+            self._invite.unusable(error, now)
             return
         if plan is not None:
             self._invite.core.emit(MediaAgreed(self._invite, plan))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from sip.dialog import DialogId
+from sip.dialog import Dialog, DialogId
 from sip.events import Event
 from sip.hop import Hop
 from sip.message import Request
@@ -47,7 +47,7 @@ class Core(Protocol):
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
         """Sends bytes; see `sip.transaction.Wire`."""
 
-    def open_dialog(self, dialog: DialogId, invite: Invite) -> None:
+    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
         """Requests within `dialog` go to `invite` from now on."""
 
     def close_dialog(self, dialog: DialogId) -> None:

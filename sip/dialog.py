@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from sip.egress import ANYWHERE, Egress, is_address
 from sip.headers import CSeq, Headers, NameAddr
 from sip.hop import Hop, hop_of
 from sip.message import Request, Response
@@ -33,32 +35,51 @@ class Dialog:
         self.remote_target: Uri = remote.uri
         self.local_cseq = 0
         self.remote_cseq: int | None = None
-        self.flow: Hop | None = None
+        self.flow: Hop | None = None  # where their INVITE came from
+        self.carrier: Hop | None = None  # the same, or where the answer to ours came from
+        self.egress = ANYWHERE
 
     @classmethod
-    def as_caller(cls, request: Request, response: Response) -> Dialog:
-        """The dialog that a response with a To tag makes of our `request` (12.1.2)."""
+    def as_caller(
+        cls,
+        request: Request,
+        response: Response,
+        *,
+        source: Hop | None = None,
+        egress: Egress = ANYWHERE,
+    ) -> Dialog:
+        """The dialog that a response with a To tag makes of our `request` (12.1.2). `source`: where from."""
         contact = request.headers.get("Contact") or ""
         dialog = cls(call_id=request.call_id, local=request.from_, remote=response.to, contact=contact)
         dialog.route_set = tuple(reversed(response.record_routes))
         dialog.local_cseq = request.cseq.number
+        dialog.carrier, dialog.egress = source, egress
         dialog.refresh_target(response)
         return dialog
 
     @classmethod
-    def as_called(cls, request: Request, *, local_tag: str, contact: str, source: Hop) -> Dialog:
+    def as_called(
+        cls, request: Request, *, local_tag: str, contact: str, source: Hop, egress: Egress = ANYWHERE
+    ) -> Dialog:
         """The dialog that our response makes of their `request` (12.1.1)."""
         local = request.to.with_tag(local_tag)
         dialog = cls(call_id=request.call_id, local=local, remote=request.from_, contact=contact)
         dialog.route_set = tuple(request.record_routes)
         dialog.remote_cseq = request.cseq.number
-        dialog.flow = source if source.reliable else None
+        dialog.carrier, dialog.egress = source, egress
+        dialog.flow = source
         dialog.refresh_target(request)
         return dialog
 
     @property
     def id(self) -> DialogId:
         return DialogId(self.call_id, self.local.tag or "", self.remote.tag or "")
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where requests of the far end may come from: the hosts of the route set and of its contact."""
+        uris = [self.remote_target, *(route.uri for route in self.route_set)]
+        return frozenset(hop_of(uri).host for uri in uris) - {""}
 
     def refresh_target(self, message: Request | Response) -> None:
         """A target refresh (INVITE, UPDATE and their 2xx) may move the far end's contact (12.2.1.2)."""
@@ -108,13 +129,18 @@ class Dialog:
     def next_hop(self) -> Hop:
         """Where requests within the dialog are sent: the first route, or the far end itself.
 
-        A far end that called us over a stream is answered on that stream while no route says otherwise:
-        behind a NAT its contact leads nowhere (RFC 5626 in spirit).
+        A far end that called us is answered where it called from while no route says otherwise, on its stream
+        or, over UDP, if its contact is an address that is closed to us: behind a NAT it leads nowhere (RFC
+        5626 in spirit).
         """
-        target = hop_of(self.route_set[0].uri if self.route_set else self.remote_target)
-        if self.flow is not None and target.transport == self.flow.transport:
-            return Hop(target.transport, target.host, target.port, self.flow.connection)
-        return target
+        target = self.egress.hop_of(self.route_set[0].uri if self.route_set else self.remote_target)
+        flow = self.flow
+        if flow is None or flow.transport != target.transport:
+            return target
+        if flow.reliable:
+            return replace(target, connection=flow.connection)
+        closed = is_address(target.host) and not self.egress.allows(target.host)
+        return replace(flow, egress=self.egress) if closed and not self.route_set else target
 
     def _path(self) -> tuple[Uri, Sequence[NameAddr]]:
         """Request-URI and Route: loose routing, or the strict routing of RFC 2543 elements."""

@@ -8,10 +8,11 @@ import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sip.admission import Gate
 from sip.errors import LocalError, MalformedMessage
-from sip.events import Event
+from sip.events import AddressRefused, Event
+from sip.gate import TrunkGate
 from sip.hop import Hop, Transmission
+from sip.inflow import Inflow
 from sip.local import LocalAddresses
 from sip.stack import Stack
 from sip.transport import Message, Transport
@@ -27,7 +28,7 @@ class EndpointSettings:
     """`udp`, `tcp`, `tls` are "host:port" to bind (port 0: any free one) or None. `rtp_ports`: first and
     last. `public_address` is what others are told instead of our own (static NAT). `tls` needs
     `tls_server`, the context with our certificate; trunks over TLS are checked with `tls_client`, by default
-    against the system's authorities."""
+    against the system's authorities. Connections of peers get no descriptor from `descriptor_ceiling` on."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -36,6 +37,7 @@ class EndpointSettings:
     public_address: str | None = None
     max_calls: int = 1000
     user_agent: str = "openline-mediaserver"
+    descriptor_ceiling: int | None = None
     tls_server: ssl.SSLContext | None = None
     tls_client: ssl.SSLContext | None = None
 
@@ -43,26 +45,35 @@ class EndpointSettings:
 class Driver:
     """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
 
-    def __init__(self, settings: EndpointSettings, gate: Gate, take: Callable[[Event, float], None]) -> None:
+    def __init__(
+        self, settings: EndpointSettings, gate: TrunkGate, take: Callable[[Event, float], None]
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = Transport(
-            datagram=self._datagram, message=self._message, failed=self._transmission_failed
+            datagram=self._datagram,
+            message=self._message,
+            failed=self._transmission_failed,
+            refused=self._transmission_refused,
+            ceiling=settings.descriptor_ceiling,
         )
         self.local = LocalAddresses(
             self.transport.addresses,
             public=settings.public_address,
-            known_address=self.transport.known_address,
+            known_address=self.transport.names.known,
         )
         self.stack = Stack(
             gate,
             self.local.signalling,
+            addresses_of=self.transport.names.addresses_of,
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
+        self.inflow = Inflow(self.stack, busy=gate.busy, full=gate.full, undecided=gate.undecided)
         self._settings = settings
         self._take = take
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
+        self._turning = False
 
     async def open(self) -> None:
         """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
@@ -116,7 +127,8 @@ class Driver:
         try:
             self._take(event, self.loop.time())
         except Exception:  # the boundary to the application's callbacks: other calls go on
-            logger.exception("event of a call was not taken", extra={"sip_call_id": event.invite.call_id})
+            call_id = event.call_id if isinstance(event, AddressRefused) else event.invite.call_id
+            logger.exception("event of a call was not taken", extra={"sip_call_id": call_id})
 
     def _arm(self) -> None:
         at = self.stack.timer_at()
@@ -135,18 +147,37 @@ class Driver:
 
     def _datagram(self, data: bytes, source: Hop) -> None:
         try:
-            self.stack.receive(data, source, self.loop.time())
+            self.inflow.datagram(data, source, self.loop.time())
         finally:
             self.flush()
+            self._keep_turning()
 
     def _message(self, message: Message, source: Hop) -> None:
         try:
-            self.stack.receive_message(message, source, self.loop.time())
+            self.inflow.message(message, source, self.loop.time())
         finally:
             self.flush()
+            self._keep_turning()
+
+    def _keep_turning(self) -> None:
+        if self.inflow.waiting and not self._turning:
+            self._turning = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        try:
+            self.inflow.turn(self.loop.time())
+        finally:
+            self.flush()
+            self._keep_turning()
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+    def _transmission_refused(self, transmission: Transmission, address: str) -> None:
+        self.stack.transmission_refused(transmission, address, self.loop.time())
         self.flush()
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Self
 
 from pipeline.pacer import Pacer
 from sip.call import Call, CallFailed, Parties
 from sip.driver import Driver, EndpointSettings
+from sip.egress import Egress
 from sip.errors import LocalError
-from sip.events import Event, InviteEnded, InviteReceived
+from sip.events import AddressRefused, Event, InviteEnded, InviteReceived
 from sip.gate import TrunkGate
-from sip.hop import hop_of
+from sip.hop import Hop, hop_of
 from sip.invite import Invite, InviteSettings
 from sip.invite_client import Invitation, OutgoingInvite
 from sip.media import MediaStream
 from sip.negotiation import Capabilities
+from sip.offered import OfferedCalls
 from sip.ports import NoPortsLeft, PortRange
 from sip.registration import Registration
 from sip.states import Direction, HangupCause
@@ -37,7 +39,9 @@ GOODBYE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start."""
+    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start:
+    messages as in `sip.counts`; `blocked`, what was not sent because its address is closed to its trunk.
+    `shed`: refused before they were parsed, for want of time or room."""
 
     calls: int
     transactions: int
@@ -46,19 +50,38 @@ class EndpointStats:
     received: int
     transmitted: int
     refused: int
+    shed: int
     malformed: int
     strays: int
+    foreign: int
+    blocked: int
+
+    @classmethod
+    def of(cls, driver: Driver, *, calls: int, rtp_ports_used: int, blocked: int) -> Self:
+        """What an endpoint on `driver` has counted."""
+        counts = driver.stack.counts
+        return cls(
+            calls=calls,
+            transactions=driver.stack.transactions,
+            dialogs=driver.stack.dialogs,
+            rtp_ports_used=rtp_ports_used,
+            received=counts.received,
+            transmitted=counts.transmitted,
+            refused=counts.refused,
+            shed=driver.inflow.shed,
+            malformed=counts.malformed,
+            strays=counts.strays,
+            foreign=counts.foreign,
+            blocked=blocked,
+        )
 
 
 class Endpoint:
-    """A SIP endpoint.
+    """A SIP endpoint, to be used from the thread of the loop that it was started in.
 
-        async with Endpoint(EndpointSettings(udp="0.0.0.0:5060")) as phone:
-            trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
-            call = await trunk.call("+15551234")
-
-    `serves(number, trunk)` says whether the application answers a called number; None: every number.
-    Everything must be used from the thread of the loop that it was started in.
+    async with Endpoint(EndpointSettings(udp="0.0.0.0:5060")) as phone:
+        trunk = phone.add_trunk(TrunkSettings(id="carrier", uri="sip:sip.example.net"))
+        call = await trunk.call("+15551234")
     """
 
     _driver: Driver
@@ -72,9 +95,10 @@ class Endpoint:
         self._calls: dict[str, Call] = {}
         self._by_invite: dict[Invite, Call] = {}
         self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
-        # Bounded by max_calls, which bounds the calls that can be in it.
-        self._offered: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._offered = OfferedCalls()
+        self._gate.undecided = self._offered.__len__
         self._open = False
+        self._blocked = 0
 
     @property
     def pacer(self) -> Pacer:
@@ -117,7 +141,7 @@ class Endpoint:
             invite.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
-        self._offered.put_nowait(None)
+        self._offered.end()
 
     def drain(self) -> None:
         """From now on new calls are refused (503 with Retry-After); those in progress go on."""
@@ -144,13 +168,12 @@ class Endpoint:
         that are none."""
         if settings.id in self._trunks:
             raise LocalError(f"trunk {settings.id}: there is one of that id")
-        trunk = Trunk(settings, self)
-        self._trunks[settings.id] = trunk
         try:
-            self._gate.trunks_changed()
+            trunk = Trunk(settings, self)
         except ValueError as error:
-            del self._trunks[settings.id]
             raise LocalError(f"trunk {settings.id}: allow_from: {error}") from error
+        self._trunks[settings.id] = trunk
+        self._gate.trunks_changed()
         if self._open:
             self._register(trunk)
         return trunk
@@ -163,7 +186,13 @@ class Endpoint:
             trunk.registration.stop(self._driver.loop.time())
             self._driver.flush()
 
+    def addresses_of(self, host: str) -> tuple[str, ...] | None:
+        """What `host` leads to, as far as that is known; see `sip.names`."""
+        return self._driver.transport.names.addresses_of(host) if self._open else None
+
     def _register(self, trunk: Trunk) -> None:
+        for host in trunk.egress.hosts:
+            self.addresses_of(host)  # looked up now, so that the trunk's own callers are known by it
         if not trunk.settings.register:
             return
         trunk.registration = Registration(
@@ -172,6 +201,7 @@ class Endpoint:
             aor=trunk.aor,
             username=trunk.settings.username,
             password=trunk.settings.password,
+            egress=Egress(trunk.egress, on_refused=lambda address, now: self._block(trunk, address)),
             on_change=lambda registered, now: logger.info(
                 "trunk registration changed", extra={"trunk": trunk.settings.id, "registered": registered}
             ),
@@ -186,13 +216,10 @@ class Endpoint:
         """Calls that have not ended, by their id."""
         return MappingProxyType(self._calls)
 
-    async def incoming(self) -> AsyncIterator[Call]:
+    def incoming(self) -> AsyncIterator[Call]:
         """Admitted calls in state OFFERED, until the endpoint closes. Whoever takes one must answer or reject
         it; it is refused (480) after three minutes."""
-        while (call := await self._offered.get()) is not None:
-            if call.cause is None:
-                yield call
-        self._offered.put_nowait(None)  # for the next one who asks
+        return self._offered.taken()
 
     async def place(
         self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
@@ -201,14 +228,13 @@ class Endpoint:
         self._check_room(call_id)
         hop = hop_of(invitation.targets[0])
         try:
-            await self._driver.transport.resolve(hop.host)
+            await self._driver.transport.names.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        if trunk.settings.reaches is not None:
-            await self._check_reach(invitation.targets, trunk.settings.reaches)
+        await self._check_reach(trunk, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream()
-        capabilities = Capabilities(self._driver.local.host(hop), stream.local_port, trunk.codecs)
+        capabilities = self._capabilities(trunk, stream, hop)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
         parties = Parties(
             direction=Direction.OUTBOUND,
@@ -221,13 +247,25 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_reach(self, targets: Iterable[Uri], reaches: Callable[[str], bool]) -> None:
-        """Raises `CallFailed` where a name leads to an address that is closed to the trunk."""
-        for host in {hop_of(each).host for each in targets}:
+    async def _check_reach(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
+        """Raises `CallFailed` where every target is closed to the trunk. The socket asks again
+        (`sip.egress`); asked now, it is certain that nothing was dialled."""
+        egress = Egress(trunk.egress)
+        for host in (hop_of(each).host for each in targets):
             with contextlib.suppress(OSError):  # a spare without an address is not dialled
-                address = await self._driver.transport.resolve(host)
-                if address != host and not reaches(address):
-                    raise CallFailed("the trunk's address is refused", 503, HangupCause.UNREACHABLE)
+                if egress.allows(await self._driver.transport.names.resolve(host), host=host):
+                    return
+        self._blocked += 1
+        raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+
+    def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
+        """What a call can speak. Behind a NAT, which symmetric RTP is for, SDP may name any address: the
+        stream sends nothing there that is closed to the trunk."""
+        stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
+        host = self._driver.local.host(hop)
+        if trunk.settings.symmetric_rtp:
+            return Capabilities(host, stream.local_port, trunk.codecs)
+        return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
 
     def host_towards(self, uri: Uri) -> str:
         """The address under which the host of `uri` reaches us."""
@@ -252,6 +290,7 @@ class Endpoint:
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call
         self._by_invite[invite] = call
+        invite.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
         invite, trunk = event.invite, self._trunks.get(event.trunk_id)
@@ -264,8 +303,8 @@ class Endpoint:
             logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
             invite.reject(503, now)
             return
-        host = self._driver.local.host(event.source)
-        if not invite.describe(Capabilities(host, stream.local_port, trunk.codecs), now):
+        capabilities = self._capabilities(trunk, stream, event.source, peer=event.source.host)
+        if not invite.describe(capabilities, now):
             stream.close()
             return
         request = invite.transaction.request
@@ -276,7 +315,27 @@ class Endpoint:
         )
         call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
-        self._offered.put_nowait(call)
+        self._offered.put(call, now)
+
+    @property
+    def overload(self) -> Callable[[], int]:
+        """In how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
+        return self._gate.overload
+
+    @overload.setter
+    def overload(self, overload: Callable[[], int]) -> None:
+        self._gate.overload = overload
+
+    def backlog_s(self) -> float:
+        """How long a message has waited for its turn since this was asked last, at the most, be it in the
+        kernel or here."""
+        transport, inflow = self._driver.transport, self._driver.inflow
+        unread_s, transport.unread_s = transport.unread_s, 0.0
+        return unread_s + inflow.longest_wait_s(self._driver.loop.time())
+
+    def undecided_s(self) -> float:
+        """For how long the application has left a caller without a word, 0 where nobody waits."""
+        return self._offered.longest_wait_s(self._driver.loop.time())
 
     # What is bound and what was counted -------------------------------------------------------------------
 
@@ -298,22 +357,22 @@ class Endpoint:
     @property
     def stats(self) -> EndpointStats:
         """A snapshot."""
-        counts = self._driver.stack.counts
-        return EndpointStats(
-            calls=len(self._calls),
-            transactions=self._driver.stack.transactions,
-            dialogs=self._driver.stack.dialogs,
-            rtp_ports_used=self._ports.in_use,
-            received=counts.received,
-            transmitted=counts.transmitted,
-            refused=counts.refused,
-            malformed=counts.malformed,
-            strays=counts.strays,
-        )
+        calls, ports = len(self._calls), self._ports.in_use
+        return EndpointStats.of(self._driver, calls=calls, rtp_ports_used=ports, blocked=self._blocked)
+
+    def _block(self, trunk: Trunk, address: str) -> None:
+        self._blocked += 1
+        logger.warning("trunk may not register there", extra={"trunk": trunk.settings.id, "address": address})
 
     def _take(self, event: Event, now: float) -> None:
         if isinstance(event, InviteReceived):
             self._offer(event, now)
+            return
+        if isinstance(event, AddressRefused):
+            self._blocked += 1
+            if event.first:
+                named = {"call_id": event.name, "sip_call_id": event.call_id}
+                logger.warning("call may not send there", extra={**named, "address": event.address})
             return
         call = self._by_invite.get(event.invite)
         if call is None:

@@ -42,3 +42,11 @@ class MalformedSdp(RemoteError):
 
     def __init__(self, message: str, code: int = 488) -> None:
         super().__init__(message, code)
+
+
+class MediaRefused(MalformedSdp):
+    """SDP that names an `address` which nothing may be sent to."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__("media address that nothing may be sent to")
+        self.address = address

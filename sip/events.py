@@ -69,13 +69,27 @@ class DigitsReceived:
 @dataclass(frozen=True, slots=True)
 class InviteEnded:
     """The call is over; exactly once, the last event of its invite. `status` is the SIP code that ended it:
-    the final response to the INVITE, or 200 for a BYE."""
+    the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final response to our
+    INVITE, whichever side had given up by then."""
 
     invite: Invite
     cause: HangupCause
     status: int
     by: Side
     retry_after_s: int | None = None
+    definite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRefused:
+    """Something of the call was not sent, because `address` is closed to its trunk. `first`: for the first
+    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent. So it
+    names the call (`name` in logs, `call_id` of SIP) and does not keep it."""
+
+    name: str
+    call_id: str
+    address: str
+    first: bool
 
 
 Event = (
@@ -86,4 +100,5 @@ Event = (
     | ChangeFinished
     | DigitsReceived
     | InviteEnded
+    | AddressRefused
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from sip.admission import Admitted, Refused
 from sip.digest import Verdict, Verifier
+from sip.egress import canonical
 from sip.hop import Hop
 from sip.message import Request
 
@@ -19,7 +20,6 @@ Network = IPv4Network | IPv6Network
 RETRY_AFTER_S = 10
 UNKNOWN = Refused(404)
 """To a stranger, and for a number that nobody answers: the same, so that neither can be probed for."""
-NO_ROOM = Refused(503, (("Retry-After", str(RETRY_AFTER_S)),))
 
 
 class TrunkGate:
@@ -35,6 +35,10 @@ class TrunkGate:
     def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
         self.serves: Callable[[str, Trunk], bool] | None = None
         self.draining = False
+        self.overload: Callable[[], int] = lambda: 0
+        """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+        self.undecided: Callable[[], int] = lambda: 0
+        """Calls that the application has been given and has not looked at."""
         self._trunks = trunks
         self._room = room
         self._verifier = Verifier(realm)
@@ -42,15 +46,23 @@ class TrunkGate:
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
-        """Must be called after the mapping of trunks has changed. Raises ValueError for a bad network."""
+        """Must be called after the mapping of trunks has changed."""
         networks: list[tuple[Network, Trunk]] = []
         passwords: dict[str, tuple[str, Trunk]] = {}
         for trunk in self._trunks.values():
             settings = trunk.settings
-            networks += [(ip_network(each, strict=False), trunk) for each in settings.allow_from]
+            networks += [(each, trunk) for each in trunk.invite_settings.allow_from]
             if settings.username and settings.password:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
+
+    def busy(self) -> int:
+        """What `overload` says."""
+        return self.overload()
+
+    def full(self) -> int:
+        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
+        return RETRY_AFTER_S if self.draining or not self._room() else 0
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """See `Gate`."""
@@ -64,19 +76,18 @@ class TrunkGate:
             return UNKNOWN
         if request.method != "INVITE":
             return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
-        if self.draining or not self._room():
-            return NO_ROOM
+        if pause_s := self.busy() or self.full():
+            return Refused(503, (("Retry-After", str(pause_s)),))
         number = request.uri.user
         trunk = next((each for each in trunks if self.serves is None or self.serves(number, each)), None)
         return UNKNOWN if trunk is None else Admitted(trunk.settings.id, trunk.invite_settings)
 
     def _at(self, host: str) -> list[Trunk]:
         try:
-            address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+            address = ip_address(canonical(host))
         except ValueError:
             return []
-        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        found = [trunk for network, trunk in self._networks if (mapped or address) in network]
+        found = [trunk for network, trunk in self._networks if address in network]
         return list(dict.fromkeys(found))
 
     def _verified(self, request: Request, now: float) -> Trunk | Refused:

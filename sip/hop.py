@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sip.egress import Egress
     from sip.headers import Via
     from sip.uri import Uri
 
@@ -18,6 +19,7 @@ class Hop:
 
     `connection` names the stream connection that a message arrived on (0: none, or any to that address).
     `elastic`: nobody asked for this transport, so that a request too large for a datagram may take another.
+    `egress` is asked about the address that `host` turns out to be; None for where a request came from.
     """
 
     transport: str
@@ -25,6 +27,7 @@ class Hop:
     port: int
     connection: int = 0
     elastic: bool = False
+    egress: Egress | None = field(default=None, compare=False, repr=False)
 
     @property
     def reliable(self) -> bool:

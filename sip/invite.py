@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 
 from sip.acceptance import Insistence
 from sip.body import SDP, session_description
+from sip.causes import cause_of_answer
 from sip.change import Change
 from sip.core import ALLOW, SUPPORTED_TAGS, Core
 from sip.dialog import Dialog
 from sip.digest import Authorizer, Credentials
-from sip.errors import LocalError, RemoteError
-from sip.events import InviteEnded, MediaAgreed, Side
+from sip.egress import ANY_ADDRESS, Egress, EgressRule
+from sip.errors import LocalError, MediaRefused, RemoteError
+from sip.events import AddressRefused, InviteEnded, MediaAgreed, Side
 from sip.exchange import Exchange
 from sip.headers import Headers
-from sip.message import Request, Response, response_to
+from sip.message import Request, response_to
 from sip.offer_answer import OfferAnswer
 from sip.session_timer import SessionTimer, SessionTimerSettings
 from sip.states import HangupCause
 from sip.timers import Alarm
-from sip.transaction import ServerTransaction
+from sip.transaction import ServerTransaction, Unwatched
 from sip.within import ANSWERS
 
 
@@ -41,7 +44,7 @@ class InviteState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteSettings:
-    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`."""
+    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`. `egress`: what they may send to."""
 
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
@@ -49,16 +52,24 @@ class InviteSettings:
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""
+    allow_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    egress: EgressRule = ANY_ADDRESS
 
 
-class Unwatched:
-    """The user of a request whose answer changes nothing (BYE, CANCEL)."""
+class Refusals:
+    """What a call was not allowed to send to, told to `core`. It outlives the call, whose BYE may be what was
+    not sent, and does not keep it. `name` is the call's in logs."""
 
-    def response_received(self, response: Response, now: float) -> None:
-        """Nothing depends on it."""
+    def __init__(self, core: Core, call_id: str) -> None:
+        self.name = ""
+        self._core = core
+        self._call_id = call_id
+        self._count = 0
 
-    def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Nothing depends on it."""
+    def note(self, address: str, now: float = 0.0) -> None:
+        """`address`, which the far end or the trunk named, is not sent to."""
+        self._count += 1
+        self._core.emit(AddressRefused(self.name, self._call_id, address, self._count == 1))
 
 
 class Invite:
@@ -66,11 +77,15 @@ class Invite:
 
     outgoing: bool
     state: InviteState
+    definite = False
+    """Whether the far end has given a final response to our INVITE."""
 
-    def __init__(self, core: Core, settings: InviteSettings, *, call_id: str) -> None:
+    def __init__(self, core: Core, settings: InviteSettings, *, call_id: str, peer: str = "") -> None:
         self.core = core
         self.settings = settings
         self.call_id = call_id
+        self.refusals = Refusals(core, call_id)
+        self.egress = Egress(settings.egress, peer=peer, on_refused=self.address_refused)
         self.dialog: Dialog | None = None
         self.peer_updates = False
         self.session = SessionTimer(
@@ -149,12 +164,23 @@ class Invite:
         self._accepted = None
         if self.state is InviteState.ACCEPTED:
             self.state = InviteState.CONFIRMED
-        if self.offered_late and not self._take_late_answer(ack):
-            self.hang_up(now, cause=HangupCause.INCOMPATIBLE)
-        elif self._goodbye is not None:
+        if self.offered_late and not self._take_late_answer(ack, now):
+            return
+        if self._goodbye is not None:
             self.hang_up(now, cause=self._goodbye)
         else:
             self._next_change(now)
+
+    def address_refused(self, address: str, now: float) -> None:
+        """A request of ours was not sent, since `address` is closed to the trunk: the call cannot go on."""
+        self.refusals.note(address)
+        self.hang_up(now, cause=HangupCause.ADDRESS_REFUSED)
+
+    def unusable(self, error: RemoteError, now: float) -> None:
+        """Their answer to our offer cannot be used: the call ends."""
+        if isinstance(error, MediaRefused):
+            self.refusals.note(error.address)
+        self.hang_up(now, cause=cause_of_answer(error))
 
     # For the parts of a call ------------------------------------------------------------------------------
 
@@ -221,10 +247,8 @@ class Invite:
         assert self.dialog is not None
         bye = self.dialog.request("BYE")
         self.introduce(bye.headers)
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=self.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(bye, self.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=self.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(bye, self.dialog.next_hop(), Unwatched(), now)
 
     def finish(
         self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
@@ -233,6 +257,7 @@ class Invite:
         if self.ended:
             return
         self.state = InviteState.ENDED
+        self.egress.refused = self.refusals.note  # what is still to be sent does not keep the call
         for name in list(self._alarms):
             self.disarm(name)
         if self._accepted is not None:
@@ -243,7 +268,7 @@ class Invite:
                 change.abandon(now)
         self._waiting = None
         self.close_dialogs()
-        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s))
+        self.core.emit(InviteEnded(self, cause, status, by, retry_after_s, self.definite))
 
     def close_dialogs(self) -> None:
         """Stops listening for requests within the call."""
@@ -271,11 +296,13 @@ class Invite:
         self.state = InviteState.CONFIRMED
         self.hang_up(now, cause=HangupCause.NO_ACK)
 
-    def _take_late_answer(self, ack: Request) -> bool:
+    def _take_late_answer(self, ack: Request, now: float) -> bool:
+        """False: it cannot be used, and the call has ended."""
         self.offered_late = False
         try:
             plan = self.negotiation.settle(session_description(ack))
-        except RemoteError:
+        except RemoteError as error:
+            self.unusable(error, now)
             return False
         if plan is not None:
             self.core.emit(MediaAgreed(self, plan))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from sip.body import SDP, session_description
 from sip.causes import cause_of
@@ -19,15 +20,15 @@ from sip.errors import RemoteError
 from sip.events import InviteAnswered, InviteProgressed, MediaAgreed, Side
 from sip.exchange import Exchange
 from sip.headers import CSeq, Headers, NameAddr
-from sip.hop import Hop, hop_of
-from sip.invite import Invite, InviteSettings, InviteState, Unwatched
+from sip.hop import Hop
+from sip.invite import Invite, InviteSettings, InviteState
 from sip.message import Request, Response
 from sip.negotiation import Capabilities
 from sip.offer_answer import OfferAnswer
 from sip.session_timer import delta_seconds
 from sip.states import HangupCause
 from sip.timers import GIVE_UP_S
-from sip.transaction import ServerTransaction, TransactionState
+from sip.transaction import ServerTransaction, TransactionState, Unwatched
 from sip.uri import Uri
 
 
@@ -65,12 +66,13 @@ class OutgoingInvite(Invite):
         self._invitation = invitation
         self._caller = invitation.caller.with_tag(core.token())
         self._target = 0
-        self._cseq = 0
+        self._next_cseq = count(1).__next__
         self._forks: dict[str, _Fork] = {}
         self._settled_with: str | None = None  # the fork whose reliable response answered our offer
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
-        self._exchange = Exchange(core, self, next_cseq=self._next_cseq, authorizer=self.authorizer)
+        self._unsent = False  # the INVITE was refused an address
+        self._exchange = Exchange(core, next_cseq=self._next_cseq, authorizer=self.authorizer)
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class OutgoingInvite(Invite):
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
+        self.definite = self.definite or response.status >= 200
         if response.status >= 300:
             self._refused(response, now)
         elif response.status >= 200:
@@ -114,8 +117,24 @@ class OutgoingInvite(Invite):
         if self.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
         cancelled = self._given_up is HangupCause.CANCELLED
-        cause = HangupCause.CANCELLED if cancelled else HangupCause.UNREACHABLE
+        unreachable = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
+        cause = HangupCause.CANCELLED if cancelled else unreachable
         self.finish(cause, 503 if transport_failed else 408, "local", now)
+
+    def address_refused(self, address: str, now: float) -> None:
+        """See `Invite`. An INVITE that was refused an address may still go to the next one."""
+        if self.state is InviteState.INVITING and not self._rings:
+            self._unsent = True
+            self.refusals.note(address)
+        else:
+            super().address_refused(address, now)
+
+    def unusable(self, error: RemoteError, now: float) -> None:
+        """See `Invite`. A call that was given up ends for the reason that it was given up for."""
+        if self._given_up is None:
+            super().unusable(error, now)
+        else:
+            super().hang_up(now, cause=self._given_up)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
         """A BYE may overtake the 2xx that it ends, which is then acknowledged and declined."""
@@ -125,14 +144,12 @@ class OutgoingInvite(Invite):
 
     # Within -----------------------------------------------------------------------------------------------
 
-    def _next_cseq(self) -> int:
-        self._cseq += 1
-        return self._cseq
-
     def _send_invite(self, offer: bytes, now: float) -> None:
+        self.definite = False
         invitation = self._invitation
         target = invitation.targets[self._target]
-        hop = hop_of(target)
+        hop = self.egress.hop_of(target)
+        self._unsent = False
         headers = Headers()
         headers.add("Max-Forwards", "70")
         headers.add("From", str(self._caller))
@@ -145,7 +162,7 @@ class OutgoingInvite(Invite):
         for name, value in invitation.headers.items():
             headers.add(name, value)
         headers.add("Content-Type", SDP)
-        self._exchange.send(Request("INVITE", target, headers, offer), hop, now)
+        self._exchange.send(Request("INVITE", target, headers, offer), hop, self, now)
 
     def _again(self, now: float) -> None:
         self._forget_forks()
@@ -182,12 +199,12 @@ class OutgoingInvite(Invite):
         fork = self._fork(response)
         if "100rel" in response.require and not self._acknowledge_provisional(fork, response, now):
             return
-        early_media = self._early_media(response, reliable="100rel" in response.require)
+        early_media = self._early_media(response, now, reliable="100rel" in response.require)
         self.core.emit(InviteProgressed(self, response.status, early_media))
 
-    def _early_media(self, response: Response, *, reliable: bool) -> bool:
+    def _early_media(self, response: Response, now: float, *, reliable: bool) -> bool:
         """Takes the answer in a provisional response, if there is one; a broken one is none. In a reliable
-        one it is the final answer of that fork (RFC 3262 section 5)."""
+        one it is the final answer of that fork (RFC 3262 section 5): no other follows it."""
         try:
             body = session_description(response)
             if not body:
@@ -198,7 +215,9 @@ class OutgoingInvite(Invite):
                 self._settled_with = response.to.tag
             else:
                 plan = self.negotiation.preview(body)
-        except RemoteError:
+        except RemoteError as error:
+            if reliable:
+                self.unusable(error, now)
             return False
         if plan is not None:
             self.core.emit(MediaAgreed(self, plan))
@@ -215,10 +234,14 @@ class OutgoingInvite(Invite):
         fork = self._forks.get(tag)
         if fork is None:
             assert self._exchange.transaction is not None
-            fork = _Fork(Dialog.as_caller(self._exchange.transaction.request, response))
+            transaction = self._exchange.transaction
+            dialog = Dialog.as_caller(
+                transaction.request, response, source=transaction.source, egress=self.egress
+            )
+            fork = _Fork(dialog)
             self._forks[tag] = fork
             self.dialog = self.dialog or fork.dialog
-            self.core.open_dialog(fork.dialog.id, self)
+            self.core.open_dialog(fork.dialog, self)
         else:
             fork.dialog.refresh_target(response)
         return fork
@@ -231,10 +254,8 @@ class OutgoingInvite(Invite):
         fork.rseq = rseq
         prack = fork.dialog.request("PRACK")
         prack.headers.add("RAck", f"{rseq} {response.cseq}")
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(prack, fork.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(prack, fork.dialog.next_hop(), Unwatched(), now)
         return True
 
     def _refused(self, response: Response, now: float) -> None:
@@ -277,8 +298,8 @@ class OutgoingInvite(Invite):
             self.session.agreed(response, now)
             self._turn_to_fork(response)
             plan = self.negotiation.settle(session_description(response))
-        except RemoteError:
-            super().hang_up(now, cause=self._given_up or HangupCause.INCOMPATIBLE)
+        except RemoteError as error:
+            self.unusable(error, now)
             return
         if self._given_up is not None:
             super().hang_up(now, cause=self._given_up)
@@ -302,10 +323,8 @@ class OutgoingInvite(Invite):
     def _decline_fork(self, fork: _Fork, now: float) -> None:
         """Somebody else answered too, or the call was given up: hang up on them."""
         self.core.close_dialog(fork.dialog.id)
-        exchange = Exchange(
-            self.core, Unwatched(), next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer
-        )
-        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), now)
+        exchange = Exchange(self.core, next_cseq=fork.dialog.next_cseq, authorizer=self.authorizer)
+        exchange.send(fork.dialog.request("BYE"), fork.dialog.next_hop(), Unwatched(), now)
 
     def _forget_forks(self) -> None:
         for fork in self._forks.values():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sip.acceptance import UNLIMITED_S, Insistence
 from sip.body import SDP, session_description
-from sip.causes import cause_of
+from sip.causes import cause_of, cause_of_answer
 from sip.core import Core
 from sip.dialog import Dialog
-from sip.errors import LocalError, MalformedMessage, RemoteError
+from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
 from sip.events import InviteAnswered, MediaAgreed
 from sip.invite import Invite, InviteSettings, InviteState
 from sip.message import response_to
@@ -33,7 +33,7 @@ class IncomingInvite(Invite):
 
     def __init__(self, core: Core, settings: InviteSettings, transaction: ServerTransaction) -> None:
         request = transaction.request
-        super().__init__(core, settings, call_id=request.call_id)
+        super().__init__(core, settings, call_id=request.call_id, peer=transaction.source.host)
         self.state = InviteState.INVITED
         self.transaction = transaction
         self.dialog = Dialog.as_called(
@@ -41,6 +41,7 @@ class IncomingInvite(Invite):
             local_tag=core.token(),
             contact=core.contact(transaction.source, request.uri.user),
             source=transaction.source,
+            egress=self.egress,
         )
         self.peer_updates = "UPDATE" in (request.header("Allow") or "").upper()
         self.late_offer = False
@@ -49,7 +50,7 @@ class IncomingInvite(Invite):
         self._rseq = core.random.randint(1, 2**31 - 1)
         self._insisting: Insistence | None = None  # a reliable provisional response without its PRACK
         self._accept_wanted = False
-        core.open_dialog(self.dialog.id, self)
+        core.open_dialog(self.dialog, self)
 
     @property
     def answer_due(self) -> bool:
@@ -69,8 +70,7 @@ class IncomingInvite(Invite):
             self._answer = self._media.respond(offer) if offer else b""
         except RemoteError as error:
             refuse_body(self, self.transaction, error, now)
-            cause = HangupCause.REMOTE_ERROR if isinstance(error, MalformedMessage) else cause_of(error.code)
-            self.finish(cause, error.code, "local", now)
+            self.finish(_cause_of_offer(error), error.code, "local", now)
             return False
         if minimum_s is not None:
             self._respond(422, now, headers=(("Min-SE", str(minimum_s)),))
@@ -157,7 +157,7 @@ class IncomingInvite(Invite):
                 self._tell_plan()
         except RemoteError as error:
             refuse_body(self, transaction, error, now)
-            self.reject(488, now)
+            self.reject(488, now, cause=cause_of_answer(error))
             return
         self.core.reply(transaction, 200, now)
         if self._accept_wanted:
@@ -225,3 +225,10 @@ class IncomingInvite(Invite):
         plan = self.negotiation.plan
         if plan is not None:
             self.core.emit(MediaAgreed(self, plan))
+
+
+def _cause_of_offer(error: RemoteError) -> HangupCause:
+    """Why a call ended whose offer we cannot answer."""
+    if isinstance(error, MediaRefused):
+        return HangupCause.ADDRESS_REFUSED
+    return HangupCause.REMOTE_ERROR if isinstance(error, MalformedMessage) else cause_of(error.code)

@@ -11,7 +11,6 @@ the socket is empty, for packets 20 ms apart).
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 import socket
 import time
@@ -23,6 +22,7 @@ from typing import Final, TypeVar
 from pipeline.leg import AudioSource, LegListener
 from pipeline.pacer import Pace, Pacer
 from sip.errors import LocalError
+from sip.media_address import resolved, rtcp_address, unspecified
 from sip.plan import MediaPlan
 from sip.ports import PortRange
 from sip.presses import Way
@@ -79,7 +79,7 @@ class MediaStream:
 
     Packets are accepted from the plan's address alone. With symmetric RTP the first packet that could be of
     this stream decides where the far end is, once: nothing that comes later moves it, except a plan with
-    another address.
+    another address. `reaches` says whether an address may be sent to (None: any may), whoever named it.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class MediaStream:
     ) -> None:  # fmt: skip
         """Use `open`."""
         self.on_timeout: Callable[[], None] | None = None
+        self.reaches: Callable[[str], bool] | None = None
         self._rtp, self._rtcp = sockets
         self._ports = ports
         self._pacer = pacer
@@ -130,6 +131,11 @@ class MediaStream:
         return _configured(self._receiver).frames.rate_hz
 
     @property
+    def sends(self) -> bool:
+        """Whether there is an address to send to, by the plan or latched."""
+        return self._sender is not None and self._sender.address is not None
+
+    @property
     def stats(self) -> MediaStats:
         """Counters up to now; may be read after `close`."""
         sender, receiver, remote = self._sender, self._receiver, self._reports.remote
@@ -156,8 +162,9 @@ class MediaStream:
 
     def configure(
         self, plan: MediaPlan, *, symmetric: bool, media_timeout_s: float, inband_dtmf: bool
-    ) -> None:
-        """Starts the stream, or changes it (re-INVITE: address, codec, hold, resume).
+    ) -> bool:
+        """Starts the stream, or changes it (re-INVITE: address, codec, hold, resume). False: the plan's
+        address may not be sent to, and nothing is.
 
         The first plan fixes `rate_hz`; a later codec at another rate is resampled both ways. Raises
         LocalError for an address that is not an IP address of the socket's family, for a codec that we do
@@ -165,8 +172,9 @@ class MediaStream:
         """
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
-        address = self._resolved(plan.remote_host, plan.remote_port)
-        rtcp_address = self._rtcp_address(plan)
+        address = resolved(self._rtp, plan.remote_host, plan.remote_port)
+        reached = not plan.sends or self._sendable(address) is not None
+        reports = self._sendable(rtcp_address(self._rtp, plan))
         now = self._loop.time()
         before = self._plan
         if self._receiver is None or self._sender is None:
@@ -175,13 +183,13 @@ class MediaStream:
             self._connect()
         self._sender.configure(plan)
         self._receiver.configure(plan, inband_dtmf=inband_dtmf)
-        moved = before is None or address != self._resolved(before.remote_host, before.remote_port)
+        moved = before is None or address != resolved(self._rtp, before.remote_host, before.remote_port)
         if moved or symmetric != self._symmetric:
             self._remote = None if symmetric else address
-            self._sender.address = address
-            self._remote_rtcp = rtcp_address
+            self._sender.address = self._sendable(address)
+            self._remote_rtcp = reports
         elif not symmetric:
-            self._remote_rtcp = rtcp_address
+            self._remote_rtcp = reports
         self._symmetric = symmetric
         self._plan = plan
         # Who holds the call often sends nothing; the session timer finds out whether they are still there.
@@ -191,6 +199,7 @@ class MediaStream:
             self._state = StreamState.FLOWING
             self._report_due_s = self._reports.first_due(now)
             self._pace = self._sender.pace = self._pacer.add(self._tick, now)
+        return reached
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; None disconnects. What arrived before is not kept."""
@@ -277,12 +286,15 @@ class MediaStream:
     def _latched(self, receiver: RtpReceiver, size: int, address: Address) -> bool:
         if self._remote is not None or not self._symmetric or not receiver.plausible(size):
             return False
+        if self._sendable(address) is None:
+            return False
         self._remote = address
         sender, plan = self._sender, self._plan
         if sender is not None and plan is not None:
             if address != sender.address and plan.rtcp_port is not None:
                 mux = plan.rtcp_mux
-                self._remote_rtcp = address if mux else self._resolved(address[0], min(address[1] + 1, 65535))
+                beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
+                self._remote_rtcp = address if mux else beside
             sender.address = address
         return True
 
@@ -358,25 +370,11 @@ class MediaStream:
         if self._pace is not None and self._sender is not None and self._sender.silent:
             self._pace.wake()
 
-    def _resolved(self, host: str, port: int) -> Address:
-        """The address as `recvfrom` gives it. Names are not looked up: that would block."""
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            raise LocalError("the far end's media address is not an IP address") from None
-        if self._rtp.family == socket.AF_INET6:
-            if address.version == 4:
-                raise LocalError("an IPv4 media address for a stream bound to IPv6")
-            return address.compressed, port, 0, 0
-        if address.version == 6:
-            raise LocalError("an IPv6 media address for a stream bound to IPv4")
-        return str(address), port
-
-    def _rtcp_address(self, plan: MediaPlan) -> Address | None:
-        if plan.rtcp_port is None and not plan.rtcp_mux:
+    def _sendable(self, address: Address | None) -> Address | None:
+        """`address` if it may be sent to. The unspecified one (a hold of RFC 2543) would be this machine."""
+        if address is None or unspecified(address):
             return None
-        port = plan.remote_port if plan.rtcp_mux else plan.rtcp_port
-        return self._resolved(plan.remote_host, port or plan.remote_port)
+        return address if self.reaches is None or self.reaches(address[0]) else None
 
 
 def _configured(part: _T | None) -> _T:

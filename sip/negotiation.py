@@ -8,11 +8,11 @@ speak are declined with port 0, in their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-from sip.errors import MalformedSdp
+from sip.errors import MalformedSdp, MediaRefused
 from sip.plan import CODECS, Codec, MediaPlan
 from sip.sdp import Attribute, MediaDescription, Origin, RtpMap, SessionDescription
 
@@ -27,13 +27,15 @@ _PTIMES_MS = (10, 20, 30, 40, 50, 60)
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What we can do in a call: where RTP is to come to, codecs in our order of preference, RFC 4733 digits
-    or not, and the packet time that we like to receive."""
+    or not, and the packet time that we like to receive. `reaches`: whether media may be sent to an address;
+    None, to any."""
 
     host: str
     port: int
     codecs: tuple[Codec, ...]
     dtmf: bool = True
     ptime_ms: int = 20
+    reaches: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def answer(
     session = SessionDescription.parse(offer)
     place, formats = _choose(session, capabilities)
     media = session.media[place]
-    host = _reachable(session.address_of(media), capabilities.host)
+    host = _reachable(session.address_of(media), capabilities.host, capabilities.reaches)
     flow = _Flow.of(direction).against(_their_flow(session, media, host))
     mux = media.attribute("rtcp-mux") is not None
     extra: list[Attribute] = [("rtcp-mux", None)] if mux else []
@@ -136,7 +138,7 @@ def answer(
     return _session(capabilities, blocks, session_id, version).to_bytes(), plan
 
 
-def accept(answer: bytes, offer: bytes) -> MediaPlan:
+def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None = None) -> MediaPlan:
     """What the far end's `answer` to our `offer` agrees on.
 
     We send the answer's first codec with the answer's payload type, and receive with the types that we
@@ -154,7 +156,7 @@ def accept(answer: bytes, offer: bytes) -> MediaPlan:
     if media.protocol.upper() not in _PROTOCOLS:
         raise MalformedSdp("answer with another transport than the offer")
     wanted, formats = _formats(offered, CODECS.values()), _answered(media, offered)
-    host = _reachable(theirs.address_of(media), ours.address_of(offered))
+    host = _reachable(theirs.address_of(media), ours.address_of(offered), reaches)
     flow = _Flow.of(ours.direction_of(offered)).against(_their_flow(theirs, media, host))
     codec = formats.codecs[0]
     event_type, event_rate_hz = formats.event_type(codec)
@@ -264,10 +266,14 @@ def _their_flow(session: SessionDescription, media: MediaDescription, host: str)
     return replace(flow, receives=False) if ip_address(host).is_unspecified else flow
 
 
-def _reachable(theirs: str, ours: str) -> str:
+def _reachable(theirs: str, ours: str, reaches: Callable[[str], bool] | None) -> str:
     address = ip_address(theirs)
-    if not address.is_unspecified and address.version != (6 if ":" in ours else 4):
+    if address.is_unspecified:
+        return theirs
+    if address.version != (6 if ":" in ours else 4):
         raise MalformedSdp("media address of another IP version")
+    if reaches is not None and not reaches(theirs):
+        raise MediaRefused(theirs)
     return theirs
 
 

@@ -62,7 +62,7 @@ class OfferAnswer:
         same as before. Raises `MalformedSdp`."""
         if self.state is not OfferState.OFFERED or body == self._last_answered:
             return None
-        self.plan = accept(body, self._offer)
+        self.plan = accept(body, self._offer, reaches=self._capabilities.reaches)
         self._last_answered = body
         return self.plan
 

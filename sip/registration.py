@@ -7,10 +7,11 @@ from enum import StrEnum
 
 from sip.core import ALLOW, Core
 from sip.digest import Authorizer, Credentials
+from sip.egress import ANYWHERE, Egress
 from sip.errors import MalformedMessage
 from sip.exchange import Exchange
 from sip.headers import CSeq, Headers, NameAddr
-from sip.hop import Hop, hop_of
+from sip.hop import Hop
 from sip.message import Request, Response
 from sip.session_timer import delta_seconds
 from sip.timers import Alarm
@@ -46,6 +47,7 @@ class Registration:
         aor: Uri,
         username: str,
         password: str,
+        egress: Egress = ANYWHERE,
         on_change: Callable[[bool, float], None] = lambda registered, now: None,
     ) -> None:
         self.state = RegistrationState.IDLE
@@ -54,6 +56,7 @@ class Registration:
         self._core = core
         self._registrars = registrars
         self._aor = aor
+        self._egress = egress
         self._on_change = on_change
         self._call_id = core.token()
         self._tag = core.token()
@@ -64,7 +67,7 @@ class Registration:
         self._alarm: Alarm | None = None
         self._lost: Alarm | None = None
         authorizer = Authorizer(Credentials(username, password)) if username else None
-        self._exchange = Exchange(core, self, next_cseq=self._next_cseq, authorizer=authorizer)
+        self._exchange = Exchange(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     @property
     def registered(self) -> bool:
@@ -111,7 +114,7 @@ class Registration:
 
     def _send(self, expires_s: int, now: float) -> None:
         registrar = self._registrars[self.index]
-        hop = hop_of(registrar)
+        hop = self._egress.hop_of(registrar)
         headers = Headers()
         headers.add("Max-Forwards", "70")
         headers.add("From", str(NameAddr(self._aor, params={"tag": self._tag})))
@@ -125,7 +128,7 @@ class Registration:
             headers.add("User-Agent", self._core.user_agent)
         # RFC 3261 10.2: the Request-URI of a REGISTER has no user part.
         uri = Uri(registrar.scheme, "", registrar.host, port=registrar.port, params=registrar.params)
-        self._exchange.send(Request("REGISTER", uri, headers), hop, now)
+        self._exchange.send(Request("REGISTER", uri, headers), hop, self, now)
 
     def _contact(self, hop: Hop) -> str:
         return self._core.contact(hop, self._aor.user)
@@ -147,7 +150,7 @@ class Registration:
 
     def _expiry(self, response: Response) -> int:
         """Seconds that we were given; of several contacts bound to the address, ours counts."""
-        mine = NameAddr.parse(self._contact(hop_of(self._registrars[self.index]))).uri
+        mine = NameAddr.parse(self._contact(self._egress.hop_of(self._registrars[self.index]))).uri
         try:
             contacts = [each for each in response.contacts if not each.is_wildcard]
         except MalformedMessage:

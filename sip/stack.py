@@ -11,16 +11,24 @@ RFC 3261 8.2: who is it (`Gate`), the method, the headers, the content.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from random import Random, SystemRandom
 
-from sip.admission import Gate, HeaderLines, Refused, unanswerable, unknown_method
-from sip.body import SDP
-from sip.core import ALLOW, SUPPORTED_TAGS
-from sip.dialog import DialogId
+from sip.admission import (
+    CAPABLE,
+    Gate,
+    HeaderLines,
+    Refused,
+    refusal,
+    unanswerable,
+    unknown_method,
+    unsupported,
+)
+from sip.counts import StackCounts
+from sip.dialog import Dialog, DialogId
+from sip.dialogs import NO_DIALOG, Dialogs, carried, listed
 from sip.errors import MalformedMessage
 from sip.events import Event, InviteReceived
 from sip.headers import Via
@@ -44,17 +52,6 @@ MTU_LIMIT = 1300
 MAGIC = "z9hG4bK"
 
 
-@dataclass(slots=True)
-class StackCounts:
-    """Messages since the start, for metrics. `strays`: responses and ACKs that belong to nothing."""
-
-    received: int = 0
-    malformed: int = 0
-    refused: int = 0
-    transmitted: int = 0
-    strays: int = 0
-
-
 class Stack:
     """All transactions and dialogs of one endpoint (implements `sip.core.Core`)."""
 
@@ -63,12 +60,13 @@ class Stack:
         gate: Gate,
         local_address: Callable[[Hop], tuple[str, int]],
         *,
+        addresses_of: Callable[[str], Collection[str] | None] = lambda host: (host,),
         user_agent: str = "",
         streams: bool = False,
         random: Random | None = None,
     ) -> None:
-        """`local_address` gives host and port under which the other end of a hop reaches us; `streams`:
-        whether large requests may switch to TCP; `random` makes tests repeatable."""
+        """`local_address`: host and port under which the other end of a hop reaches us; `addresses_of`: see
+        `Dialogs`; `streams`: large requests may switch to TCP; `random` makes tests repeatable."""
         self.clock = Clock()
         self.user_agent = user_agent
         self.random = random or SystemRandom()
@@ -79,9 +77,10 @@ class Stack:
         self._secret = secrets.token_bytes(16)
         self._clients: dict[str, ClientTransaction] = {}
         self._servers: dict[str, ServerTransaction] = {}
+        self.serves: Callable[[str], bool] = self._servers.__contains__  # a transaction by its `server_key`
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
         self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
-        self._dialogs: dict[DialogId, Invite] = {}
+        self._dialogs = Dialogs(addresses_of, self.counts)
         self._transmissions: list[Transmission] = []
         self._events: list[Event] = []
 
@@ -138,7 +137,7 @@ class Stack:
             return
         try:
             if isinstance(message, Response):
-                self._response(message, now)
+                self._response(message, source, now)
             else:
                 self._request(message, source, now)
         except MalformedMessage as fault:
@@ -155,6 +154,12 @@ class Stack:
         client = self._clients.get(transmission.key)
         if client is not None:
             client.transport_failed(now)
+
+    def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
+        """A transmission was not sent: `address`, which its hop leads to, is closed to its trunk."""
+        if transmission.hop.egress is not None:
+            transmission.hop.egress.refused(address, now)
+        self.transmission_failed(transmission, now)
 
     # Core -------------------------------------------------------------------------------------------------
 
@@ -190,13 +195,13 @@ class Stack:
             ack.headers.prepend("Via", self._via(hop))
         self.transmit(ack.to_bytes(), hop, "")
 
-    def open_dialog(self, dialog: DialogId, invite: Invite) -> None:
+    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
         """See `Core`."""
-        self._dialogs[dialog] = invite
+        self._dialogs.open(dialog, invite)
 
     def close_dialog(self, dialog: DialogId) -> None:
         """See `Core`."""
-        self._dialogs.pop(dialog, None)
+        self._dialogs.close(dialog)
 
     def emit(self, event: Event) -> None:
         """See `Core`."""
@@ -257,28 +262,24 @@ class Stack:
             return  # not even its Via can be read: there is nowhere to answer to
 
     def _refuse(self, request: Request, refused: Refused, source: Hop) -> None:
-        """Answers without a transaction: a repeated request gets the same answer, tag included (8.2.7)."""
+        """Answers without a transaction."""
         self.counts.refused += 1
-        via = request.via
-        seed = f"{request.headers.get('Call-ID')} {request.headers.get('From')} {via}".encode(
-            "utf-8", "replace"
-        )
-        tag = hashlib.blake2b(seed, key=self._secret, digest_size=8).hexdigest()
-        response = response_to(request, refused.status, to_tag=tag, headers=refused.headers)
-        self.transmit(response.to_bytes(), response_hop(via, source), "")
+        response = refusal(request, refused, self._secret)
+        self.transmit(response.to_bytes(), response_hop(request.via, source), "")
 
-    def _response(self, response: Response, now: float) -> None:
+    def _response(self, response: Response, source: Hop, now: float) -> None:
         client = self._clients.get(f"{response.via.branch} {response.cseq.method}")
         if client is None or len(response.vias) != 1:
             self.counts.strays += 1
             return
+        client.source = source
         client.receive(response, now)
 
     def _request(self, request: Request, source: Hop, now: float) -> None:
         via = _stamp(request, source)
-        key = _server_key(request, via)
+        key = server_key(request, via)
         if request.method == "ACK":
-            self._ack(request, key, now)
+            self._ack(request, key, source, now)
             return
         server = self._servers.get(key)
         if server is not None:
@@ -296,28 +297,30 @@ class Stack:
 
     def _serve(self, request: Request, source: Hop) -> ServerTransaction:
         via = request.via
-        key = _server_key(request, via)
+        key = server_key(request, via)
         server = ServerTransaction(self, request, hop=response_hop(via, source), key=key, source=source)
         self._servers[key] = server
         return server
 
-    def _ack(self, request: Request, key: str, now: float) -> None:
+    def _ack(self, request: Request, key: str, source: Hop, now: float) -> None:
         server = self._servers.get(key)
         if server is not None and server.status >= 300:
             server.receive(request, now)
             return
-        invite = self._dialogs.get(_dialog_of(request))
-        if invite is None:
-            self.counts.strays += 1
-        else:
+        invite = self._dialogs.find(request, source)
+        if isinstance(invite, Invite):
             invite.ack_received(request, now)
+        else:
+            self.counts.strays += 1
 
     def _cancel(self, request: Request, source: Hop, now: float) -> Refused | None:
-        key = _server_key(request, request.via, method="INVITE")
+        key = server_key(request, request.via, method="INVITE")
         cancelled = self._servers.get(key)
         if cancelled is None:
-            return Refused(481)
+            return NO_DIALOG
         invite = self._invited.get(key)
+        if not (carried(cancelled.source, source) or (invite and listed(invite.settings, source))):
+            return self._dialogs.refuse()
         tag = invite.dialog.local.tag if invite is not None and invite.dialog is not None else None
         self.reply(self._serve(request, source), 200, now, to_tag=tag)
         if invite is not None:
@@ -325,25 +328,21 @@ class Stack:
         return None
 
     def _within(self, request: Request, source: Hop, now: float) -> Refused | None:
-        invite = self._dialogs.get(_dialog_of(request))
-        if invite is None:
-            return Refused(481)
-        unsupported = sorted(request.require - SUPPORTED_TAGS)
-        if unsupported:
-            return Refused(420, (("Unsupported", ", ".join(unsupported)),))
-        invite.request_received(self._serve(request, source), now)
-        return None
+        invite = self._dialogs.find(request, source)
+        if not isinstance(invite, Invite):
+            return invite
+        refused = unsupported(request)
+        if refused is None:
+            invite.request_received(self._serve(request, source), now)
+        return refused
 
     def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:
         admitted = self._gate.admit(request, source, now)
         if isinstance(admitted, Refused):
             return admitted
         refused = unknown_method(request) or unanswerable(request)
-        if refused is not None:
-            return refused
-        if request.method == "OPTIONS":
-            accept = (("Allow", ALLOW), ("Accept", SDP), ("Supported", ", ".join(sorted(SUPPORTED_TAGS))))
-            return Refused(200, accept)
+        if refused is not None or request.method == "OPTIONS":
+            return refused or CAPABLE
         identity = _identity(request)
         if identity in self._initial:
             return Refused(482)  # it came here by two ways (RFC 3261 8.2.2.2)
@@ -370,7 +369,7 @@ def _stamp(request: Request, source: Hop) -> Via:
     return via
 
 
-def _server_key(request: Request, via: Via, *, method: str = "") -> str:
+def server_key(request: Request, via: Via, *, method: str = "") -> str:
     """What finds the transaction of a request (17.2.3); the ACK of a 3xx-6xx finds that of its INVITE."""
     method = method or ("INVITE" if request.method == "ACK" else request.method)
     branch = via.branch or ""
@@ -383,7 +382,3 @@ def _server_key(request: Request, via: Via, *, method: str = "") -> str:
 
 def _identity(request: Request) -> str:
     return f"{request.call_id} {request.from_.tag} {request.cseq.number} {request.method}"
-
-
-def _dialog_of(request: Request) -> DialogId:
-    return DialogId(request.call_id, request.to.tag or "", request.from_.tag or "")

@@ -37,6 +37,7 @@ class HangupCause(StrEnum):
     UNREACHABLE = "unreachable"  # no answer to the INVITE at all, transport error, 503
     INCOMPATIBLE = "incompatible"  # 415, 488, 606: no codec or no media in common
     REMOTE_ERROR = "remote_error"  # any other 4xx to 6xx
+    ADDRESS_REFUSED = "address_refused"  # the far end named an address that this trunk may not send to
     MEDIA_TIMEOUT = "media_timeout"  # no RTP for the trunk's media_timeout_s
     SESSION_EXPIRED = "session_expired"  # RFC 4028: no refresh came
     NO_ACK = "no_ack"  # our 200 was never acknowledged

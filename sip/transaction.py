@@ -174,7 +174,9 @@ class Transaction:
         if cell.state is not self.state:
             self._enter(cell.state, now)
         if Act.TRANSMIT in cell.acts:
-            self._wire.transmit(self._last, self.hop, self.key)
+            # Without the key: a repetition that cannot be sent is a lost one. It does not mean that nothing
+            # arrived, so that nobody may be called at another address for it.
+            self._wire.transmit(self._last, self.hop, "")
         return cell.acts
 
     def _enter(self, state: TransactionState, now: float) -> None:
@@ -224,12 +226,23 @@ class TransactionUser(Protocol):
         """Nothing came (timer B or F), or the request could not be sent at all."""
 
 
+class Unwatched:
+    """The user of a request whose answer changes nothing (BYE, CANCEL, what has terminated)."""
+
+    def response_received(self, response: Response, now: float) -> None:
+        """Nothing depends on it."""
+
+    def no_response(self, now: float, *, transport_failed: bool) -> None:
+        """Nothing depends on it."""
+
+
 class ClientTransaction(Transaction):
     """A request that we sent. Its `key` is the branch of its topmost Via, and its method."""
 
     def __init__(self, wire: Wire, request: Request, *, hop: Hop, user: TransactionUser) -> None:
         self.request = request
-        self._user = user
+        self.source: Hop | None = None  # where its last response came from
+        self._user: TransactionUser = user
         invite = request.method == "INVITE"
         first = TransactionState.CALLING if invite else TransactionState.TRYING
         table = INVITE_CLIENT if invite else CLIENT
@@ -258,6 +271,7 @@ class ClientTransaction(Transaction):
         """Ends an INVITE that was cancelled and has no final response all the same (RFC 3261 9.1)."""
         if not self.terminated:
             self._enter(TransactionState.TERMINATED, now)
+            self._perform((), None, now)
 
     def transport_failed(self, now: float) -> None:
         """The request could not be sent."""
@@ -272,6 +286,8 @@ class ClientTransaction(Transaction):
                 self._wire.transmit(ack.to_bytes(), self.hop, "")
             elif act in (Act.TIME_OUT, Act.FAIL):
                 self._user.no_response(now, transport_failed=act is Act.FAIL)
+        if self.terminated:
+            self._user = Unwatched()  # it knows the transaction: neither is to keep the other
 
 
 class ServerTransaction(Transaction):

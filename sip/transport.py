@@ -12,18 +12,20 @@ import itertools
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from ipaddress import ip_address
+from typing import Any
 
+from sip.datagrams import DatagramSocket
 from sip.errors import MalformedMessage
 from sip.hop import Hop, Transmission
+from sip.listening import StreamListener, bind_streams
 from sip.message import Request, Response
+from sip.names import Names
 from sip.stream import PONG, KeepAlive, StreamParser
 
 logger = logging.getLogger(__name__)
 
-RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
 MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read its answers is cut off
 MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_HOST = 128
@@ -32,31 +34,8 @@ CONNECT_TIMEOUT_S = 5.0
 FIRST_MESSAGE_S = 20.0  # a connection that has not said anything sensible by then is closed
 IDLE_S = 3600.0
 SWEEP_S = 5.0
-NAME_LIFETIME_S = 60.0
 
 Message = Request | Response | MalformedMessage
-
-
-def is_address(host: str) -> bool:
-    """Whether `host` needs no look-up."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    """The UDP socket."""
-
-    def __init__(self, received: Callable[[bytes, Hop], None]) -> None:
-        self._received = received
-
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self._received(data, Hop("udp", addr[0], addr[1]))
-
-    def error_received(self, exc: Exception) -> None:
-        """ICMP errors: the transaction's own timer finds out."""
 
 
 class _Connection(asyncio.Protocol):
@@ -118,6 +97,38 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+class _StreamDoor:
+    """Where connections of one listener go (`sip.listening.Door`): TLS is shaken hands on first."""
+
+    def __init__(self, owner: Transport, transport_name: str, tls: ssl.SSLContext | None) -> None:
+        self._owner = owner
+        self._name = transport_name
+        self._tls = tls
+
+    def refusal(self, host: str) -> str:
+        """See `Door`."""
+        return self._owner.refusal(host)
+
+    def take(self, connection: socket.socket, host: str) -> None:
+        """See `Door`."""
+        self._owner.run(self._connect(connection))
+
+    def turn_away(self, connection: socket.socket, reason: str) -> None:
+        """See `Door`: without a word, which a client of SIP would not look for."""
+
+    async def _connect(self, connection: socket.socket) -> None:
+        owner = self._owner
+        try:
+            await owner.loop.connect_accepted_socket(
+                lambda: owner.accepted(self._name),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else CONNECT_TIMEOUT_S,
+            )
+        except OSError:  # ssl.SSLError and TimeoutError are ones
+            connection.close()
+
+
 class Transport:
     """Sends `Transmission`s and hands over what arrives. Must be used from the loop's thread."""
 
@@ -127,46 +138,50 @@ class Transport:
         datagram: Callable[[bytes, Hop], None],
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
+        refused: Callable[[Transmission, str], None],
+        ceiling: int | None = None,
     ) -> None:
         """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
-        could not be sent and belongs to a transaction."""
+        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address.
+        Peers' connections get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
         self._datagram = datagram
         self.message_received = message
         self._failed = failed
+        self._refused = refused
         self._client_tls: ssl.SSLContext | None = None
-        self._udp: asyncio.DatagramTransport | None = None
-        self._servers: list[asyncio.Server] = []
+        self._udp: DatagramSocket | None = None
+        self.unread_s = 0.0
+        """The longest that a datagram has waited to be read; set back by who looks at it."""
+        self._ceiling = ceiling
+        self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
         self._connections: dict[int, _Connection] = {}
         self._dialled: dict[tuple[str, str, int], _Connection] = {}
         self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._names: dict[str, tuple[str, float]] = {}
+        self.names = Names(self.loop, self._family)
         self._sweep: asyncio.TimerHandle | None = None
 
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def listen_udp(self, host: str, port: int) -> None:
         """Binds UDP. Raises OSError."""
-        bound, _ = await self.loop.create_datagram_endpoint(
-            lambda: _Datagrams(self._datagram), local_addr=(host, port)
-        )
-        self._udp = bound
-        raw: socket.socket = bound.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        self.addresses["udp"] = raw.getsockname()[:2]
+        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self.addresses["udp"] = self._udp.address
+
+    def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
+        self.unread_s = max(self.unread_s, waited_s)
+        self._datagram(data, Hop("udp", sender[0], sender[1]))
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds "tcp", or "tls" with its context. Raises OSError."""
-
-        def accepted() -> _Connection:
-            return _Connection(self, name, next(self._numbers), dialled=False)
-
-        server = await self.loop.create_server(accepted, host, port, ssl=tls, backlog=512)
-        self._servers.append(server)
-        self.addresses[name] = server.sockets[0].getsockname()[:2]
+        for bound in await bind_streams(host, port):
+            door = _StreamDoor(self, name, tls)
+            listener = StreamListener(name, bound, door, ceiling=self._ceiling)
+            self._listeners.append(listener)
+            self.addresses.setdefault(name, listener.address)
 
     def use_tls(self, context: ssl.SSLContext) -> None:
         """The context of connections that we open; without one TLS destinations fail."""
@@ -176,11 +191,11 @@ class Transport:
         """Closes everything; what was handed over before has left where the peer reads it."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, self.names.close(), return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
         if self._udp is not None:
@@ -201,41 +216,32 @@ class Transport:
         connection = self._connections.get(hop.connection)
         if connection is None:
             connection = self._dialled.get((hop.transport, hop.host, hop.port))
-        if connection is not None:
-            if not connection.write(transmission.data):
-                self._fail(transmission)
-            return
-        self._enqueue(transmission)
+        if connection is None:
+            self._enqueue(transmission)
+        elif self._allowed(transmission, connection.source.host) and not connection.write(transmission.data):
+            self._fail(transmission)
 
-    async def resolve(self, host: str) -> str:
-        """An address of `host`, remembered for a minute. Raises OSError (socket.gaierror)."""
-        if is_address(host):
-            return host
-        known = self._names.get(host)
-        if known is not None and known[1] > self.loop.time():
-            return known[0]
-        found = await self.loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-        family = self._udp.get_extra_info("socket").family if self._udp is not None else None
-        address = next((each[4][0] for each in found if each[0] == family), found[0][4][0])
-        if len(self._names) >= MAX_CONNECTIONS:
-            self._names.clear()  # names come from peers' contacts: the memory of them is bounded
-        self._names[host] = (str(address), self.loop.time() + NAME_LIFETIME_S)
-        return str(address)
+    def _family(self) -> int | None:
+        return self._udp.family if self._udp is not None else None
 
-    def known_address(self, host: str) -> str | None:
-        """The address of `host` if no look-up is needed."""
-        if is_address(host):
-            return host
-        known = self._names.get(host)
-        return known[0] if known is not None and known[1] > self.loop.time() else None
+    def _allowed(self, transmission: Transmission, address: str) -> bool:
+        """Whether `address` may be sent to; whoever sends is told if not."""
+        hop = transmission.hop
+        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+            return True
+        # Not from within the stack's own call: it is not to be entered twice.
+        self.loop.call_soon(self._refused, transmission, address)
+        return False
 
     def _send_datagram(self, transmission: Transmission) -> None:
         if self._udp is None:
             self._fail(transmission)
             return
-        address = self.known_address(transmission.hop.host)
+        address = self.names.known(transmission.hop.host)
         if address is None:
             self._enqueue(transmission)
+            return
+        if not self._allowed(transmission, address):
             return
         try:
             self._udp.sendto(transmission.data, (address, transmission.hop.port))
@@ -256,9 +262,7 @@ class Transport:
             self._fail(transmission)
             return
         self._waiting[place] = [transmission]
-        task = self.loop.create_task(self._reach(hop))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.run(self._reach(hop))
 
     async def _reach(self, hop: Hop) -> None:
         """Looks up a name or opens a connection, then sends what has waited for it."""
@@ -266,8 +270,10 @@ class Transport:
         reached = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                address = await self.resolve(hop.host)
-                if hop.transport != "udp":
+                address = await self.names.resolve(hop.host)
+                waiting = self._waiting[place]
+                waiting[:] = [each for each in waiting if self._allowed(each, address)]
+                if waiting and hop.transport != "udp":
                     await self._connect(hop, address)
             reached = True
         except (OSError, ValueError, ssl.SSLError):
@@ -305,11 +311,26 @@ class Transport:
 
     # Connections ------------------------------------------------------------------------------------------
 
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work`, which ends with the transport at the latest."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def accepted(self, transport_name: str) -> _Connection:
+        """A connection that a peer has opened."""
+        return _Connection(self, transport_name, next(self._numbers), dialled=False)
+
+    def refusal(self, host: str) -> str:
+        """Why a connection of `host` is too many; "" for one that is not."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            return "all"
+        same = sum(each.source.host == host for each in self._connections.values())
+        return "address" if same >= MAX_CONNECTIONS_PER_HOST else ""
+
     def connection_opened(self, connection: _Connection) -> bool:
         """False: there are too many, in all or of that host."""
-        host = connection.source.host
-        same = sum(each.source.host == host for each in self._connections.values())
-        if len(self._connections) >= MAX_CONNECTIONS or same >= MAX_CONNECTIONS_PER_HOST:
+        if self.refusal(connection.source.host):
             return False
         self._connections[connection.number] = connection
         if self._sweep is None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from pipeline.reach import Reach
+from sip.egress import EgressRule
 from sip.errors import LocalError, MalformedMessage, SipError
 from sip.headers import TOKEN, NameAddr
 from sip.invite import InviteSettings
@@ -42,9 +45,10 @@ class TrunkSettings:
     for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when it says 503 or
     cannot be reached. `username` and `password` answer the trunk's challenges, and let its calls in from
     addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says.
-    `inband_dtmf`: tones are looked for even where telephone events were agreed on. `reaches`: whether an
-    address that a name of the trunk's leads to may be dialled; None, any.
+    timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says. `inband_dtmf`:
+    tones are looked for even where telephone events were agreed on. `reach`: which addresses its calls and
+    registrations may send SIP and RTP to, whoever names them; None, any. `trusted_hosts` may be sent to
+    wherever they lead.
     """
 
     id: str
@@ -63,7 +67,8 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
-    reaches: Callable[[str], bool] | None = None
+    reach: Reach | None = None
+    trusted_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -80,11 +85,16 @@ class TrunkSettings:
 
 
 class Trunk:
-    """One configured trunk of an `Endpoint`; made by `Endpoint.add_trunk`."""
+    """One configured trunk of an `Endpoint`; made by `Endpoint.add_trunk`. ValueError: a bad network."""
 
     def __init__(self, settings: TrunkSettings, endpoint: Endpoint) -> None:
         self.settings = settings
         self.codecs: tuple[Codec, ...] = tuple(CODECS[each.lower()] for each in settings.codecs)
+        self.egress = EgressRule(
+            settings.reach,
+            frozenset(host.lower() for host in settings.trusted_hosts),
+            endpoint.addresses_of,
+        )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
             min_session_expires_s=settings.min_session_expires_s,
@@ -92,6 +102,8 @@ class Trunk:
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,
+            allow_from=tuple(ip_network(each, strict=False) for each in settings.allow_from),
+            egress=self.egress,
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
         self.registration: Registration | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sip.body import SDP, UnsupportedBody, info_digit, session_description
 from sip.core import ALLOW
-from sip.errors import MalformedMessage, MalformedSdp, RemoteError
+from sip.errors import MalformedMessage, MalformedSdp, MediaRefused, RemoteError
 from sip.events import DigitsReceived, MediaAgreed
 from sip.message import response_to
 from sip.offer_answer import OfferState
@@ -103,6 +103,8 @@ ANSWERS: Mapping[str, Answer] = {
 def refuse_body(invite: Invite, transaction: ServerTransaction, error: RemoteError, now: float) -> None:
     """A body that cannot be read, or an offer that cannot be answered: the session stays as it was."""
     headers: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, MediaRefused):
+        invite.refusals.note(error.address)
     if isinstance(error, UnsupportedBody):
         headers = (("Accept", error.accept),)
     elif isinstance(error, MalformedSdp):

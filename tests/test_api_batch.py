@@ -215,6 +215,19 @@ async def test_a_waiting_call_is_cancelled_by_every_way_to_write_its_number(
         assert (await answer.json())["status"] == "CANCELLED"
 
 
+async def test_a_cancel_says_how_many_calls_it_ended(client: Client) -> None:
+    number = "+966500000017"
+    _, placed = await post(client, to(number, number, number, agent=SAUDI_AGENT), SAUDI_KEY)
+    first, *waiting = [item["callTaskId"] for item in placed["data"]["items"]]
+    await until_final(client, first, key=SAUDI_KEY)
+    _, body = await post(client, {"agentId": SAUDI_AGENT}, SAUDI_KEY, path=CANCEL + number)
+    assert body["data"]["cancelledCount"] == 2
+    assert body["data"]["callQueueId"] == waiting[0]  # the one that was due first
+    for call_id in waiting:
+        async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(SAUDI_KEY)) as answer:
+            assert (await answer.json())["status"] == "CANCELLED"
+
+
 async def test_nothing_to_cancel_is_no_error_and_the_body_may_be_empty(client: Client) -> None:
     async with client.post(CANCEL + "14155550299", headers=bearer(KEY)) as answer:
         body = await answer.json()

@@ -262,7 +262,8 @@ async def test_the_last_use_of_a_key_is_noted(site: tuple[Server, Client, Path])
     _, made = await ask(client, "POST", "/keys", {"scopes": ["calls"]})
     assert made["lastUsedAt"] is None
     await ask(client, "GET", "/calls", None, made["key"])
-    await server._observe()
+    assert server._watching is not None
+    await server._watching.observe()
     assert (await ask(client, "GET", f"/keys/{made['id']}"))[1]["lastUsedAt"] is not None
 
 
@@ -431,6 +432,6 @@ async def test_a_trunk_whose_name_is_led_elsewhere_later_is_not_dialled(
     body = {"agentId": agent["id"], "phoneNumber": "+14155550178"}
     _, placed = await ask(client, "POST", "/calls/outbound", body, KEY)
     report = await until_final(client, placed["data"]["callTaskId"])
-    assert (report["status"], report["hangupCause"]) == ("FAILED", "unreachable")
+    assert (report["status"], report["hangupCause"]) == ("FAILED", "address_refused")
     assert report["error"] == "the trunk's address is refused"
     assert (await ask(client, "DELETE", f"/agents/{agent['id']}"))[0] == 200

@@ -206,3 +206,34 @@ async def test_the_same_identity_from_elsewhere_takes_the_place(web: Web) -> Non
             await second.event("sound")
             await second.end()
         await first.end()
+
+
+async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token, encrypt=True) as sdk:
+        assert (await sdk.event("disconnected"))["reason"] == models.JOIN_FAILURE
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
+            await asyncio.sleep(0.05)
+    async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
+        call = await response.json()
+    assert (call["hangupCause"], call["endedBy"]) == ("incompatible", "remote")
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
+async def test_a_client_is_told_that_the_room_is_over(web: Web, single: bool) -> None:
+    server, client = web
+    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    async with sdk_client(url=url(client), token=over, single=single) as sdk:
+        refused = await sdk.event("refused")
+    assert "requested room does not exist: the room is over" in refused["message"]
+
+
+async def test_a_client_is_told_that_the_server_drains(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, client = web
+    ticket = invite(server)
+    monkeypatch.setattr(server.lobby, "_draining", True)
+    async with sdk_client(url=url(client), token=ticket.token) as sdk:
+        refused = await sdk.event("refused")
+    assert "The server is draining" in refused["message"]

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from livekit.protocol import models
 
 from api.rtc import SESSIONS
+from mediaserver.rooms.tokens import Grant
 from mediaserver.server import Server
 from tests.support.chromium import chromium
 from tests.support.livekit_page import NEWEST, OLDER, SdkPage, livekit_client, recognised, sdk_page
@@ -110,6 +111,31 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -
         assert "Signature verification failed" in await page.outcome(f"join({url(client)!r}, {forged!r})")
     async with asyncio.timeout(30):
         while app[SESSIONS]._sessions:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+async def test_an_application_is_told_that_the_room_is_over(web: Web, version: str) -> None:
+    server, client = web
+    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    async with sdk_page(version) as page:
+        told = await page.outcome(f"join({url(client)!r}, {over!r})")
+    assert told.endswith("requested room does not exist: the room is over, or was never opened here")
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+async def test_an_application_that_encrypts_end_to_end_is_told(web: Web, version: str) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with sdk_page(version) as page:
+        told = await page.join_encrypted(url(client), ticket.token)
+        gone = await page.event("disconnected", timeout_s=1)
+        closes = await page.page.run("closed")
+    assert "publication" in told
+    assert gone["reason"] == models.JOIN_FAILURE
+    assert closes == ["end-to-end encryption is on in this client: the agent could not hear it"]
+    async with asyncio.timeout(30):
+        while ticket.room_name in server.lobby._rooms:
             await asyncio.sleep(0.05)
 
 

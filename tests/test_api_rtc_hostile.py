@@ -141,12 +141,29 @@ async def test_a_good_token_is_confirmed_from_query_and_header(web: Web) -> None
         assert (answer.status, await answer.text()) == (200, "success")
 
 
-async def test_a_room_that_is_over_says_so_instead_of_joining(web: Web) -> None:
-    server, _ = web
-    token = server.lobby.mint(Grant(room="never opened", identity="eve"))
-    async with wire(web, token) as socket:
-        leave = (await socket.hear("leave")).leave
-        assert (leave.reason, leave.action) == (models.JOIN_FAILURE, rtc.LeaveRequest.DISCONNECT)
+@pytest.mark.parametrize("path", ["/rtc", "/rtc/v1"])
+async def test_why_nobody_may_join_is_told_to_who_asks(
+    web: Web, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, client = web
+    ticket = invite(server)
+    over = server.lobby.mint(Grant(room="never opened", identity="eve"))
+
+    async def refused(token: str) -> tuple[int, int, str]:
+        """How the WebSocket is refused, and what the SDK is told when it asks why."""
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await client.ws_connect(path, params={"access_token": token, "join_request": "EgA="})
+        async with client.get(f"{path}/validate", params={"access_token": token}) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == "*"
+            return refused.value.status, answer.status, await answer.text()
+
+    why = "requested room does not exist: the room is over, or was never opened here"
+    assert await refused(over) == (404, 404, why)
+    assert await refused("forged") == (401, 401, "invalid token: Not enough segments")
+    monkeypatch.setattr(lobby.Lobby, "__len__", lambda rooms: 1_000)
+    assert await refused(ticket.token) == (503, 503, "this server takes no more web calls at the moment")
+    monkeypatch.setattr(server.lobby, "_draining", True)
+    assert await refused(ticket.token) == (503, 503, "The server is draining")
 
 
 @pytest.mark.parametrize("query", [{}, {"join_request": "!!!"}, {"join_request": "A" * 5000}])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.access import Access
 from mediaserver.refusals import InvalidRequest, NotFound, ScopeMissing
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S
 from mediaserver.rooms.tokens import Grant, mint
@@ -77,7 +78,7 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
         call = await report_of(client, ticket.room_name)
-        record = await server.orders.call("web", ticket.room_name)
+        record = await server.orders.call(Access("web"), ticket.room_name)
     assert call["direction"] == "web"
     assert call["status"] == "COMPLETED"
     assert call["phoneNumber"] == "ann"
@@ -115,6 +116,19 @@ async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
     async with asyncio.timeout(30):
         while server.lobby.rooms:
             await asyncio.sleep(0.05)
+
+
+async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up(web: Web) -> None:
+    server, client = web
+    ticket = invite(server)
+    async with rtc_client() as rtc:
+        url = await join(client, rtc, ticket.token)
+        await rtc.event("message")
+        await rtc.end()  # closes the connection; a browser's DELETE is overtaken like this
+        async with client.delete(url) as answer:
+            assert answer.status == 200
+        call = await report_of(client, ticket.room_name)
+    assert (call["endedBy"], call["hangupCause"]) == ("remote", "normal")
 
 
 async def test_the_api_hangs_a_web_call_up(web: Web) -> None:
@@ -293,6 +307,21 @@ async def test_a_room_that_nobody_joins_is_given_up(web: Web) -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert lobby.rooms == 0
+
+
+async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_there(web: Web) -> None:
+    server, client = web
+    unvisited, visited = invite(server), invite(server)
+    url = f"/talk/{AGENT}/session"
+    async with client.delete(url) as answer:
+        assert answer.status == 401
+    async with rtc_client() as rtc:
+        await join(client, rtc, visited.token)
+        await rtc.event("message")
+        for ticket in (unvisited, visited, unvisited):
+            async with client.delete(url, headers=bearer(ticket.token)) as answer:
+                assert answer.status == 204
+        assert list(server.lobby._rooms) == [visited.room_name]
 
 
 async def test_the_talk_page_is_served_whole_and_gives_no_token_away(web: Web) -> None:

@@ -22,25 +22,28 @@ from bench.call_site import bare, serving
 from pipeline import kernels
 from pipeline.engines.guard import Guard, GuardedVoice
 
-PLAN = Plan(calls=2, seconds=9.0, single_seconds=5.0, rates=(4,), rate_seconds=2.0, sweep=(2,))
+PLAN = Plan(
+    calls=2, seconds=9.0, single_seconds=5.0, rates=(4,), rate_seconds=2.0, sweep=(2,), sweep_seconds=2.0
+)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     phases = Phases(PLAN)
-    with bare(tmp_path) as floor:
-        beside = phases.talk(floor, 2, PLAN.seconds)
-    with serving(tmp_path) as server:
-        figures = phases.talk(server, 2, PLAN.seconds)
-        always = phases.talk(server, 2, 2.0, mode=Mode.ALWAYS)
+    with serving(tmp_path) as server, bare(tmp_path) as floor:
+        figures = phases.talk(server, 2, PLAN.seconds, beside=floor)
+        always = phases.talk(server, 2, 2.0, mode=Mode.ALWAYS, beside=floor)
+        sweep = phases.sweep(server, floor)
         steps = phases.set_up(server)
         told = list(server.reports(2))
         warm_s = server.started_s
-    for each in (beside, figures, always):
+    beside = figures["bare"]
+    for each in (beside, figures, always, always["bare"], *sweep, *(step["bare"] for step in sweep)):
         assert each["up_at_end"] == each["calls"] == 2
         assert each["packets"] > 100
         assert each["generator_lost"] == 0
@@ -56,9 +59,10 @@ def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     assert [call["status"] for call in told] == ["COMPLETED", "COMPLETED"]
     assert steps[0]["calls"] == 8
     assert steps[0]["failed"] == 0
-    whole = {"one": figures, "many": figures, "many_always": always, "bare_1": beside, "bare_n": beside}
-    rows = call_report.rows(whole | {"set_up": steps, "start_warm_s": warm_s})
+    whole = {"one": figures, "many": figures, "many_always": always, "sweep": sweep, "set_up": steps}
+    rows = call_report.rows(whole | {"start_warm_s": warm_s})
     assert all(row[2] and row[4] in ("met", "missed") for row in rows)
+    call_report.show(whole | {"start_warm_s": warm_s})
 
 
 def test_a_report_for_the_port_below_does_not_end_the_load() -> None:

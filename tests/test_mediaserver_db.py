@@ -122,6 +122,54 @@ async def test_a_full_disk_is_said_to_be_full_and_what_was_there_stays(tmp_path:
     await db.close()
 
 
+def cannot_be_undone(tx: Tx) -> None:
+    """Work that fails as on a failing disk, in a transaction that does not let itself be rolled back."""
+    connection: sqlite3.Connection = tx._connection  # type: ignore[attr-defined]
+    connection.set_authorizer(no_rollback)
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    raise error
+
+
+def no_rollback(action: int, verb: str | None, *_: object) -> int:
+    refused = action == sqlite3.SQLITE_TRANSACTION and verb == "ROLLBACK"
+    return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+
+def half_written(tx: Tx) -> None:
+    tx.run("INSERT INTO t (word, at_ms) VALUES ('half', 0)")
+    cannot_be_undone(tx)
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+async def test_a_rollback_that_fails_ends_neither_thread(tmp_path: Path, verb: str) -> None:
+    db = await Sqlite.open(tmp_path / "x.db")
+    await db.write(create)
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreUnavailable, match="the disk fails"):
+            await (db.write(half_written) if verb == "write" else db.read(cannot_be_undone))
+        await db.write(lambda tx: tx.run("INSERT INTO t (word, at_ms) VALUES ('after', 0)"))
+        assert await db.read(words) == ["after"]
+    await db.close()
+
+
+async def test_a_database_that_cannot_be_opened_again_says_so_until_it_can(tmp_path: Path) -> None:
+    db = await Sqlite.open(tmp_path / "x.db")
+    await db.write(create)
+    with pytest.raises(StoreUnavailable):
+        await db.write(half_written)
+    path, moved = tmp_path / "x.db", tmp_path / "y.db"
+    path.rename(moved)
+    path.mkdir()
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        await db.write(lambda tx: tx.run("INSERT INTO t (word, at_ms) VALUES ('lost', 0)"))
+    path.rmdir()
+    moved.rename(path)
+    await db.write(lambda tx: tx.run("INSERT INTO t (word, at_ms) VALUES ('after', 0)"))
+    assert await db.read(words) == ["after"]
+    await db.close()
+
+
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is a letter to my aunt " * 200)

@@ -13,6 +13,8 @@ import pytest
 
 from mediaserver.doctor import Finding, engine_findings, examine, rooms_findings, rtp_finding
 from mediaserver.settings import load
+from pipeline.engines.confinement import lacking
+from tests.support.kernels import WITHOUT_LANDLOCK
 from tests.support.models import Ears, fake_models
 from tests.support.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
 from tests.support.wild import wild_server
@@ -25,7 +27,8 @@ def named(findings: list[Finding], name: str) -> list[Finding]:
 async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
     settings = load(write_site(tmp_path, engines=REAL_ENGINES).path)
     findings = await examine(settings)
-    assert [finding for finding in findings if not finding.ok and finding.name != "open files"] == []
+    of_the_machine = ("open files", "confinement")
+    assert [each for each in findings if not each.ok and each.name not in of_the_machine] == []
     names = {finding.name for finding in findings}
     assert {"kernels", "http", "sip udp", "sip tcp", "rtp ports", "database", "clock", "disk"} <= names
     assert {"codec pcmu", "codec pcma", "codec g722", "codec opus"} <= names
@@ -146,3 +149,19 @@ def test_the_command_prints_a_line_for_each_thing(tmp_path: Path) -> None:
     assert all(line.startswith(("ok ", "missing ")) for line in lines)
     assert len(lines) > 15
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(bool(lacking()), reason=f"this kernel has {'; '.join(lacking())}")
+def test_what_the_kernel_lacks_for_confinement_is_told(tmp_path: Path) -> None:
+    site = write_site(tmp_path, engines=REAL_ENGINES)
+    command = ("-m", "mediaserver", "doctor", "--config", str(site.path))
+    for behind, begins in (
+        ((), "ok       confinement: no_new_privs, seccomp, Landlock "),
+        (("-c", WITHOUT_LANDLOCK), "missing  confinement: helper processes run with less of it: no Landlock"),
+    ):
+        done = subprocess.run(
+            [sys.executable, *behind, *command], stdout=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+        (told,) = [line for line in done.stdout.splitlines() if " confinement: " in line]
+        assert told.startswith(begins)
+        assert any(line.startswith("ok       agent Reminder: script") for line in done.stdout.splitlines())

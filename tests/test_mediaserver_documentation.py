@@ -58,6 +58,7 @@ def test_the_first_script_can_be_pasted_into_the_demo_configuration(tmp_path: Pa
     assert (checked.returncode, checked.stdout) == (0, f"{path}: 1 companies, 1 trunks, 3 agents: ok\n")
 
 
+@pytest.mark.timeout(300)
 def test_the_call_that_the_readme_places_is_answered(tmp_path: Path) -> None:
     shown = (ROOT / "README.md").read_text()
     example, order = re.search(r"(examples/\S+\.py) 127\.0\.0\.1:5080", shown), shown.index("\ncurl -X POST")
@@ -69,7 +70,7 @@ def test_the_call_that_the_readme_places_is_answered(tmp_path: Path) -> None:
     carrier = (sys.executable, str(ROOT / example[1]), f"127.0.0.1:{ports[5080]}")
     with serving(site) as server, subprocess.Popen(carrier, stdout=subprocess.PIPE) as phone:
         try:
-            server.wait_ready()
+            server.wait_ready(200)  # it compiles its kernels
             assert phone.stdout is not None
             phone.stdout.readline()
             command = on_other_ports(shown[order : shown.index("```", order)], ports)

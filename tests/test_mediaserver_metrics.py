@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import io
 import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from mediaserver import logging as logs
 from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from tests.support.kept_logging import kept_logging
 
 
 @dataclass(frozen=True)
@@ -87,20 +88,37 @@ def test_collections_are_timed_until_closed() -> None:
     assert len(seen) == counted
 
 
+class Written:
+    """The log of this process, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("wb")
+        self.configure(as_json=True)
+
+    def configure(self, *, as_json: bool) -> None:
+        self.writer = logs.configure(level="info", as_json=as_json, fd=self._file.fileno())
+
+    def text(self) -> str:
+        """Everything; nothing is written any more."""
+        assert self.writer.close()
+        return self._path.read_text()
+
+    def close(self) -> None:
+        self.writer.close()
+        self._file.close()
+
+
 @pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    sink = io.StringIO()
-    logs.configure(level="info", as_json=True, stream=sink)
-    yield sink
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def written(tmp_path: Path) -> Iterator[Written]:
+    with kept_logging():
+        written = Written(tmp_path / "log")
+        yield written
+        written.close()
 
 
-def test_a_line_is_json_with_its_fields(written: io.StringIO) -> None:
+def test_a_line_is_json_with_its_fields(written: Written) -> None:
     logging.getLogger("sip").info("call ended", extra={"call_id": "17", "cause": "busy"})
-    line = json.loads(written.getvalue())
+    line = json.loads(written.text())
     assert (line["message"], line["level"], line["logger"]) == ("call ended", "info", "sip")
     assert (line["call_id"], line["cause"]) == ("17", "busy")
 
@@ -115,21 +133,21 @@ def test_a_line_is_json_with_its_fields(written: io.StringIO) -> None:
         ("key", "acme-calls-key"),
     ],
 )
-def test_what_was_said_and_who_was_called_is_not_written(
-    written: io.StringIO, name: str, secret: str
-) -> None:
+def test_what_was_said_and_who_was_called_is_not_written(written: Written, name: str, secret: str) -> None:
     logging.getLogger("sip").warning("odd", extra={name: secret})
-    assert secret not in written.getvalue()
-    assert name in written.getvalue()
+    text = written.text()
+    assert secret not in text
+    assert name in text
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_a_number_in_a_traceback_is_masked(as_json: bool, written: io.StringIO) -> None:
-    logs.configure(as_json=as_json, stream=written)
+def test_a_number_in_a_traceback_is_masked(as_json: bool, written: Written) -> None:
+    written.configure(as_json=as_json)
     try:
         raise ValueError("no route to sip:+14155550123@carrier")
     except ValueError:
         logging.getLogger("sip").exception("call failed", extra={"call_id": "17"})
-    assert "4155550123" not in written.getvalue()
-    assert "no route to sip:" in written.getvalue()
-    assert "17" in written.getvalue()
+    text = written.text()
+    assert "4155550123" not in text
+    assert "no route to sip:" in text
+    assert "17" in text

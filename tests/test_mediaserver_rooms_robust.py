@@ -296,3 +296,14 @@ async def test_taking_over_does_not_end_the_conversation() -> None:
     bridge.remove(second)
     bridge.end("join_failure")
     assert session.ends == ["join_failure"]
+
+
+async def test_a_conversation_that_begins_after_everybody_left_is_told_why_they_did() -> None:
+    bridge, session = Bridge(Pacer(ByHand()), rate_hz=RATE_HZ), Listener()
+    ann = FakeLeg()
+    bridge.add(ann)
+    assert ann.listener is not None
+    ann.listener.leg_ended("media_failure", 0.0)
+    bridge.attach(session, Playout(RATE_HZ))
+    await asyncio.sleep(0)
+    assert session.ends == ["media_failure"]

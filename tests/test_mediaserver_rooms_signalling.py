@@ -15,17 +15,19 @@ from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant, Permis
 from mediaserver.rooms.room import LeaveReason, Room
 from mediaserver.rooms.signalling import (
     BURST,
-    MAX_PENDING,
+    ENCRYPTED,
     RESUME_S,
     AddCandidate,
     AnswerOffer,
     Leave,
     Listen,
+    Refuse,
     Signalling,
     SignalState,
     UseAnswer,
 )
 from mediaserver.rooms.signalling_messages import MAX_JOIN_BYTES, ice_server_infos, parse_join
+from mediaserver.rooms.signalling_tracks import MAX_PENDING
 
 
 class Client:
@@ -105,11 +107,43 @@ def test_an_announcement_that_is_repeated_is_the_same_track() -> None:
     assert client.last("track_published").track_published.track.sid == first
 
 
-def test_a_track_that_firefox_names_by_its_stream_is_found() -> None:
+def test_a_track_that_is_named_by_its_stream_is_found() -> None:
     client = Client(room())
     client.says(add_track=rtc.AddTrackRequest(cid="stream-1", type=models.AUDIO))
     client.offers(AudioSection("0", "other", "stream-1", sends=True, receives=False))
     assert [each.cid for each in client.participant.tracks.values()] == ["stream-1"]
+
+
+def test_a_section_that_nobody_announced_is_the_first_track_announced_and_stays_it() -> None:
+    client = Client(room())
+    client.says(add_track=rtc.AddTrackRequest(cid="{first}", type=models.AUDIO))
+    client.says(add_track=rtc.AddTrackRequest(cid="second", type=models.AUDIO))
+    made_up = AudioSection("7", "{a}", "{b}", sends=True, receives=False)
+    for number in (1, 2):
+        client.offers(made_up, AudioSection("8", "second", "-", sends=True, receives=False), number=number)
+        tracks = {each.cid: each.mid for each in client.participant.tracks.values()}
+        assert tracks == {"{first}": "7", "second": "8"}
+    (sid, _) = client.participant.tracks
+    client.says(mute=rtc.MuteTrackRequest(sid=sid, muted=True))
+    assert client.participant.tracks[sid].muted
+    client.offers(AudioSection("7", "{a}", "{b}", sends=False, receives=False), number=3)
+    assert client.participant.tracks == {}
+
+
+def test_a_section_of_a_track_that_was_refused_is_nobodys() -> None:
+    client = Client(room())
+    client.says(
+        add_track=rtc.AddTrackRequest(cid="film", type=models.AUDIO, source=models.SCREEN_SHARE_AUDIO)
+    )
+    client.says(add_track=rtc.AddTrackRequest(cid="mic", type=models.AUDIO))
+    client.offers(AudioSection("1", "film", "-", sends=True, receives=False))
+    assert client.participant.tracks == {}
+    client.offers(
+        AudioSection("1", "film", "-", sends=True, receives=False),
+        AudioSection("2", "mic", "-", sends=True, receives=False),
+        number=2,
+    )
+    assert [(each.cid, each.mid) for each in client.participant.tracks.values()] == [("mic", "2")]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +167,18 @@ def test_what_may_not_be_published_is_refused_by_name_and_the_session_lives(
     assert refusal.add_track.cid == "c"
     assert client.signalling.state is SignalState.ATTACHED
     assert "track_published" not in client.kinds
+
+
+def test_a_client_that_encrypts_is_told_why_and_is_to_be_put_out() -> None:
+    client = Client(room())
+    wish = rtc.AddTrackRequest(cid="c", type=models.AUDIO, encryption=models.Encryption.GCM)
+    assert client.says(add_track=wish) == Refuse(ENCRYPTED)
+    refusal = client.last("request_response").request_response
+    assert (refusal.reason, refusal.message) == (rtc.RequestResponse.NOT_ALLOWED, ENCRYPTED)
+    assert "track_published" not in client.kinds
+    client.room.leave(client.participant, LeaveReason.ENCRYPTED, 3.0)
+    leave = client.last("leave").leave
+    assert (leave.reason, leave.action) == (models.JOIN_FAILURE, rtc.LeaveRequest.DISCONNECT)
 
 
 def test_tracks_that_are_announced_and_never_offered_are_counted() -> None:

@@ -21,6 +21,7 @@ from mediaserver.settings import (
     split_address,
     split_ports,
 )
+from mediaserver.vault import kept_admin_key
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "config" / "mediaserver.toml"
@@ -103,7 +104,7 @@ engine = "openai"
 base_url = "http://127.0.0.1:9300/v1"
 """
 SECRETS = {
-    "ADMIN": "canary-admin",
+    "ADMIN": "canary-admin-key-that-is-long",
     "ROOMS_SECRET": "canary-rooms",
     "TRUNK_PASSWORD": "canary-trunk",
     "LLM_KEY": "canary-llm",
@@ -135,7 +136,7 @@ def contract(tmp_path: Path) -> Settings:
 def test_the_documented_file_loads(contract: Settings) -> None:
     company, trunk, agent = contract.companies[0], contract.trunks[0], contract.agents[0]
     assert contract.server.allow_networks == ("127.0.0.0/8",)
-    assert reveal(contract.server.admin_key) == "canary-admin"
+    assert reveal(contract.server.admin_key) == SECRETS["ADMIN"]
     assert company.prefixes == ("966", "1415")
     assert company.contact_limit is not None
     assert company.contact_limit.per_minutes == 60
@@ -189,6 +190,12 @@ def edited(old: str, new: str) -> str:
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
         ('"127.0.0.0/8"', '"127.0.0.1/8"', "server.allow_networks[0]: must be a network"),
+        ("ice_servers = []", 'ice_servers = ["stun.example"]', "rooms.ice_servers[0]: must be"),
+        (
+            "ice_servers = []",
+            'ice_servers = ["turn:turn.example"]',
+            "rooms.ice_servers[0]: a TURN server needs",
+        ),
         ('"sqlite:///var/mediaserver.db"', '"mysql://x"', "server.database: must begin with"),
         ('public_url = "http://', 'public_url = "ftp://', "server.public_url: must be a URL"),
         ('id = "acme"', 'id = "a c m e"', "company[0].id: must be 1 to 64 letters"),
@@ -291,6 +298,23 @@ def test_a_missing_environment_variable_is_named(tmp_path: Path, name: str, key:
     assert problems(tmp_path, CONTRACT, {**SECRETS, name: ""}) == [
         f"{key}: the environment variable {name} is empty"
     ]
+
+
+@pytest.mark.parametrize("key", ["a", "short-of-24-characters-"])
+def test_an_admin_key_that_can_be_guessed_is_refused_wherever_it_stands(tmp_path: Path, key: str) -> None:
+    refused = ['server.admin_key: must have at least 24 characters, or be "generated"']
+    assert problems(tmp_path, CONTRACT, {**SECRETS, "ADMIN": key}) == refused
+    assert problems(tmp_path, CONTRACT.replace('"env:ADMIN"', f'"{key}"')) == refused
+    long_enough = {**SECRETS, "ADMIN": key.ljust(24, "x")}
+    assert load(written(tmp_path, CONTRACT), environment=long_enough).server.admin_key is not None
+
+
+def test_an_admin_key_may_be_made_by_the_server_once(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, CONTRACT.replace('"env:ADMIN"', '"generated"')), environment=SECRETS)
+    made = kept_admin_key(tmp_path, settings.server)
+    assert len(made) >= 40
+    assert kept_admin_key(tmp_path, settings.server) == made == (tmp_path / "admin.key").read_text()
+    assert (tmp_path / "admin.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_is_not_toml_is_refused_with_the_line(tmp_path: Path) -> None:

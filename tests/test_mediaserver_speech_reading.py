@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -17,8 +18,9 @@ import pytest
 import pytest_asyncio
 
 from mediaserver.errors import SpeechFailed
-from mediaserver.refusals import InvalidRequest, TooLarge
+from mediaserver.refusals import InvalidRequest, TooLarge, Unavailable
 from mediaserver.speech.reading import Audio, Limits, Reader
+from pipeline.engines.confinement import lacking
 from tests.support.bombs import BOMBS, wav
 from tests.support.sounds import file_of, tone
 
@@ -183,9 +185,17 @@ async def test_forks_leave_no_children_and_the_server_no_descriptors(reader: Rea
         with pytest.raises(InvalidRequest):
             await read(reader, b"no")
     assert len(os.listdir("/proc/self/fd")) == before
+    await no_forks(reader)
+
+
+async def no_forks(reader: Reader) -> None:
     async with asyncio.timeout(5):
         while _children(reader):
             await asyncio.sleep(0.01)
+
+
+def text_of(path: str) -> str:
+    return Path(path).read_text()
 
 
 def _children(reader: Reader) -> list[str]:
@@ -211,17 +221,101 @@ async def test_a_reader_that_died_is_started_again() -> None:
     assert reading.pid is None
 
 
+async def test_a_reader_killed_just_now_is_not_the_clients_fault() -> None:
+    reading = Reader()
+    octets = file_of(tone(8000, 100), 8000)
+    try:
+        for _ in range(5):
+            await reading.start()
+            assert reading.pid is not None
+            os.kill(reading.pid, signal.SIGKILL)
+            assert (await read(reading, octets)).duration_ms == 100
+    finally:
+        await reading.close()
+
+
+async def slow_file(reader: Reader, tmp_path: Path) -> tuple[int, int]:
+    """A file whose fork, the only one, waits until something is written into it: both ends."""
+    await no_forks(reader)
+    path = tmp_path / "slow"
+    os.mkfifo(path)
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
+
+
+async def kill_fork(reader: Reader, before: set[str]) -> set[str]:
+    """Kills the fork that reads, as the kernel does where memory runs out; gives all that there were."""
+    async with asyncio.timeout(10):
+        while not (forks := set(_children(reader)) - before):
+            await asyncio.sleep(0.01)
+    for fork in forks:
+        os.kill(int(fork), signal.SIGKILL)
+    return forks | before
+
+
+async def test_a_file_whose_fork_was_killed_is_read_by_another(reader: Reader, tmp_path: Path) -> None:
+    file, written = await slow_file(reader, tmp_path)
+    reading = asyncio.create_task(reader.read(file, LIMITS))
+    first = await kill_fork(reader, set())
+    async with asyncio.timeout(10):
+        while not set(_children(reader)) - first:
+            await asyncio.sleep(0.01)
+    os.write(written, file_of(tone(8000, 100), 8000))
+    os.close(written)
+    assert (await reading).duration_ms == 100
+    os.close(file)
+
+
+async def test_after_two_killed_forks_the_client_is_asked_to_come_back(
+    reader: Reader, tmp_path: Path
+) -> None:
+    file, written = await slow_file(reader, tmp_path)
+    reading = asyncio.create_task(reader.read(file, LIMITS))
+    await kill_fork(reader, await kill_fork(reader, set()))
+    with pytest.raises(Unavailable) as caught:
+        await reading
+    assert caught.value.retry_after_s > 0
+    os.close(written)
+    os.close(file)
+
+
+async def test_a_fork_has_the_file_to_read_and_nothing_else(reader: Reader, tmp_path: Path) -> None:
+    file, written = await slow_file(reader, tmp_path)
+    reading = asyncio.create_task(reader.read(file, LIMITS))
+    async with asyncio.timeout(10):
+        while not (forks := _children(reader)):
+            await asyncio.sleep(0.01)
+        held = Path(f"/proc/{forks[0]}/fd")
+        while len(os.listdir(held)) != 5:  # /dev/null twice, the log, the file and where to answer
+            await asyncio.sleep(0.01)
+    modes = {
+        os.readlink(held / each): int(re.findall(r"flags:\t(\d+)", told)[0], 8) & os.O_ACCMODE
+        for each in os.listdir(held)
+        for told in [text_of(f"/proc/{forks[0]}/fdinfo/{each}")]
+    }
+    assert modes[str(tmp_path / "slow")] == os.O_RDONLY
+    assert sum(name.startswith("socket:") for name in modes) == 1
+    async with asyncio.timeout(10):
+        while not lacking() and "Seccomp_filters:\t2\n" not in text_of(f"/proc/{forks[0]}/status"):
+            await asyncio.sleep(0.01)
+    os.close(written)
+    with pytest.raises(InvalidRequest):
+        await reading
+    os.close(file)
+
+
 async def test_a_reader_that_does_not_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(SpeechFailed, match="does not start"):
         await Reader().start()
+    with pytest.raises(Unavailable):
+        await read(Reader(), wav())
 
 
 async def test_a_parser_that_never_ends_is_ended() -> None:
     """In C or in Python: the limit needs no cooperation."""
     code = (
         "from mediaserver.speech.decoding import confine\n"
-        "confine({'memory_mb': 64, 'cpu_s': 5})\n"
+        "confine({'memory_mb': 64, 'cpu_s': 5, 'in_use': 1 << 30})\n"
         "pow(3, 10**9)\n"  # minutes inside one C function
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.access import Access
 from mediaserver.errors import StoreUnavailable
 from mediaserver.lines import LineRefused
 from mediaserver.rooms.webcall import WebCallRequest
@@ -326,12 +327,12 @@ async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> Non
             await boss.event("sound")
             await join(client, web, caller.token)
             async with asyncio.timeout(30):
-                while len(server.lobby.opened("desk", ticket.room_name).bridge.seats) < 2:
+                while len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) < 2:
                     await asyncio.sleep(0.05)
             await asyncio.sleep(2.0)  # both hum
             await web.end()
             call = await report(client, caller.room_name, WEB_KEY)
-            assert len(server.lobby.opened("desk", ticket.room_name).bridge.seats) == 1
+            assert len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) == 1
             await boss.end()
         await report(client, ticket.room_name, WEB_KEY)
     transfer = call["analysis"]["transfer"]
@@ -347,7 +348,10 @@ async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, client):
         ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
-        room, agent = Desk(client, ticket.room_name), server.lobby.opened("desk", ticket.room_name).room.agent
+        room, agent = (
+            Desk(client, ticket.room_name),
+            server.lobby.opened(Access("desk"), ticket.room_name).room.agent,
+        )
         for key, status in ((KEY, 404), ("nobodys", 401)):
             assert (await room.ask("GET", "/participants", key))[0] == status
         assert (await Desk(client, "elsewhere").ask("GET", "/participants"))[0] == 404

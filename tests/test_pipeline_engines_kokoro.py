@@ -1,4 +1,5 @@
-"""Kokoro's process and protocol, around a model that makes tones: its weights cannot be had in a test."""
+"""Kokoro on torch: its process and protocol, around a model that makes tones instead of the 2 GB of torch and
+weights. Kokoro's own weights speak in test_pipeline_engines_local_voices.py."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.engines.kokoro import CHUNK_CHARACTERS, FIRST_WORDS, Kokoro, pieces
+from pipeline.engines.kokoro import CHUNK_CHARACTERS, FIRST_WORDS, Kokoro
+from pipeline.engines.voice_clauses import pieces
 from pipeline.errors import EngineError, EngineMissing, EngineRefused, LocalError, SettingsRefused
 from pipeline.registry import load
 from pipeline.speech import SpeechChunk
@@ -118,7 +120,9 @@ async def test_speaking_before_start_is_a_bug(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"model": ""}, "model"),
+        ({"config": ""}, "config"),
+        ({"model": ""}, "config"),
+        ({"model": "", "config": "", "device": "cuda"}, "device"),
         ({"speed": 9}, "speed"),
         ({"device": "tpu"}, "device"),
         ({"vioce": "x"}, "vioce"),
@@ -132,9 +136,11 @@ def test_wrong_settings_are_named(settings: dict[str, Any], change: dict[str, An
 
 def test_the_first_chunk_is_short_and_no_word_is_lost() -> None:
     text = "Well, I am calling about your appointment on Tuesday at ten. " + "and so on " * 40 + "Bye."
-    cut = pieces(text)
+    cut = pieces(text, longest=CHUNK_CHARACTERS, opening_words=FIRST_WORDS)
     assert " ".join(cut).split() == text.split()
     assert 2 <= len(cut[0].split()) <= FIRST_WORDS
     assert max(len(piece) for piece in cut) <= CHUNK_CHARACTERS
-    assert pieces("Yes, of course.") == ["Yes, of course."]
-    assert pieces(" ") == []
+    assert pieces("Yes, of course.", longest=CHUNK_CHARACTERS, opening_words=FIRST_WORDS) == [
+        "Yes, of course."
+    ]
+    assert pieces(" ", longest=CHUNK_CHARACTERS, opening_words=FIRST_WORDS) == []

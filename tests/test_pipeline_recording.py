@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import threading
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -138,26 +140,33 @@ async def test_closing_twice_is_closing_once(writer: RecordingWriter, tmp_path: 
     assert len(read(tmp_path / "a.wav")) == 0
 
 
-async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path) -> None:
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Path]:
+    """A path whose disk hangs until `freed`."""
+    path = tmp_path / "hanging.wav"
+    os.mkfifo(path)
+    yield path
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+async def freed(path: Path) -> None:
+    """The disk is back, as soon as the writer waits for it; a pipe takes no recording, though."""
+    os.close(await asyncio.to_thread(os.open, path, os.O_RDONLY))
+
+
+async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path, hanging: Path) -> None:
     writer = RecordingWriter(max_waiting=2)
     writer.start()
-    gate = threading.Event()
-    blocking = writer.open(tmp_path / "b.wav", rate_hz=RATE_HZ, now=0.0)
-    append = writer._files[blocking].append
+    blocking = writer.open(hanging, rate_hz=RATE_HZ, now=0.0)
     recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
-    file = writer._files[blocking]
-    writer._files[blocking] = type(  # the disk hangs while this file is written
-        "Hanging",
-        (),
-        {"append": lambda self, block: (gate.wait(10), append(block)), "close": file.close, "error": None},
-    )()
     for tick in range(110):
         blocking.agent(frame(1), tick * 0.02)
     for tick in range(500):
         recording.agent(frame(7), tick * 0.02)
     assert recording.lost_blocks > 0
-    gate.set()
-    await blocking.close()
+    await freed(hanging)
+    with pytest.raises(RecordingError, match=r"hanging\.wav"):
+        await blocking.close()
     stereo = read(await recording.close())[:, 1]
     assert len(stereo) == 500 * FRAME
     silent = int((stereo == 0).sum())
@@ -166,25 +175,148 @@ async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path) 
     await writer.close()
 
 
+@pytest.mark.parametrize("what", ["call", "server"])
+async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(
+    hanging: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    monkeypatch.setattr("pipeline.recording.CLOSE_S", 0.05)
+    writer = RecordingWriter()
+    writer.start()
+    recording = writer.open(hanging, rate_hz=RATE_HZ, now=0.0)
+    recording.agent(frame(1), 0.0)
+    recording.end()
+    if what == "call":
+        with pytest.raises(RecordingError, match="does not answer"):
+            await recording.close()
+    else:
+        await writer.close()
+        assert "recordings are not written to their end" in caplog.text
+    await freed(hanging)
+    with pytest.raises(RecordingError, match=r"hanging\.wav"):
+        await recording.done
+    await writer.close()
+
+
 async def test_a_full_disk_is_told_at_the_end_and_does_not_stop_the_call(
     writer: RecordingWriter, tmp_path: Path
 ) -> None:
-    target = tmp_path / "full.wav"
-    recording = writer.open(target, rate_hz=RATE_HZ, now=0.0)
-    file = writer._files[recording]
-    os.dup2(os.open("/dev/full", os.O_WRONLY), file._file.fileno())
+    recording = writer.open(Path("/dev/full"), rate_hz=RATE_HZ, now=0.0)
     for tick in range(500):
         recording.agent(frame(1), tick * 0.02)
-    with pytest.raises(RecordingError, match=r"full\.wav"):
+    with pytest.raises(RecordingError, match="full"):
         await recording.close()
     fine = writer.open(tmp_path / "fine.wav", rate_hz=RATE_HZ, now=0.0)
     fine.agent(frame(1), 0.0)
     assert len(read(await fine.close())) == FRAME
 
 
-async def test_a_path_that_cannot_be_is_refused_at_once(writer: RecordingWriter, tmp_path: Path) -> None:
+def limit_files(size: int) -> None:
+    """Files of this process grow no larger: what a full disk says of the next byte, and of half a block."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@contextmanager
+def full_after(size: int) -> Iterator[None]:
+    limit_files(size)
+    try:
+        yield
+    finally:
+        limit_files(resource.RLIM_INFINITY)
+
+
+async def test_what_was_recorded_before_the_disk_filled_is_kept(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    with full_after(44 + RATE_HZ * 4 * 5 // 2):  # two seconds and a half
+        for tick in range(500):
+            recording.agent(frame(1 + tick), tick * 0.02)
+        with pytest.raises(RecordingError) as refused:
+            await recording.close(10.0)
+    assert refused.value.path == tmp_path / "a.wav"
+    stereo = read(tmp_path / "a.wav")[:, 1]
+    assert len(stereo) == RATE_HZ * 5 // 2
+    assert (stereo == np.repeat(np.arange(1, 126), FRAME)).all()
+
+
+async def test_a_recording_goes_on_at_its_time_when_there_is_room_again(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    with full_after(44 + RATE_HZ * 4 * 2):
+        for tick in range(300):
+            recording.agent(frame(1), tick * 0.02)
+        while writer._taken < writer._put:
+            await asyncio.sleep(0.01)
+    for tick in range(300, 500):
+        recording.agent(frame(1), tick * 0.02)
+    with pytest.raises(RecordingError):
+        await recording.close(10.0)
+    stereo = read(tmp_path / "a.wav")[:, 1]
+    assert len(stereo) == RATE_HZ * 10
+    silent = np.flatnonzero(stereo == 0)
+    assert silent[0] == RATE_HZ * 2
+    assert len(silent) == silent[-1] - silent[0] + 1  # one hole, as long as the disk was full
+    assert RATE_HZ * 2 <= len(silent) <= RATE_HZ * 4
+
+
+async def test_a_path_that_cannot_be_is_told_at_the_end(writer: RecordingWriter, tmp_path: Path) -> None:
+    recording = writer.open(tmp_path / "missing" / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    recording.agent(frame(1), 0.0)
+    with pytest.raises(RecordingError, match="missing"):
+        await recording.close()
+
+
+async def test_a_file_that_could_not_be_created_is_created_when_it_can_be(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    path = tmp_path / "missing" / "a.wav"
+    recording = writer.open(path, rate_hz=RATE_HZ, now=0.0)
+    for tick in range(150):
+        recording.agent(frame(1), tick * 0.02)
+    while writer._taken < writer._put:
+        await asyncio.sleep(0.01)
+    path.parent.mkdir()
+    for tick in range(150, 300):
+        recording.agent(frame(1), tick * 0.02)
+    with pytest.raises(RecordingError) as refused:
+        await recording.close()
+    assert refused.value.path == path
+    assert path.stat().st_mode & 0o777 == 0o600
+    stereo = read(path)[:, 1]
+    assert len(stereo) == 300 * FRAME
+    assert not stereo[:RATE_HZ].any()
+    assert stereo[2 * RATE_HZ :].all()
+
+
+async def test_a_recording_goes_on_where_it_stood(writer: RecordingWriter, tmp_path: Path) -> None:
+    first = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=100.0)
+    first.agent(frame(1), 100.0)
+    path = await first.close(100.5)
+    second = await writer.resume(path, rate_hz=RATE_HZ, now=100.0)
+    second.agent(frame(2), 101.0)
+    stereo = read(await second.close())[:, 1]
+    assert stereo[0] == 1
+    assert stereo[RATE_HZ] == 2
+    assert len(stereo) == RATE_HZ + FRAME
     with pytest.raises(OSError, match="missing"):
-        writer.open(tmp_path / "missing" / "a.wav", rate_hz=RATE_HZ, now=0.0)
+        await writer.resume(tmp_path / "missing.wav", rate_hz=RATE_HZ, now=0.0)
+
+
+async def test_a_recording_goes_on_when_the_disk_has_written_its_end(
+    writer: RecordingWriter, tmp_path: Path, hanging: Path
+) -> None:
+    writer.open(hanging, rate_hz=RATE_HZ, now=100.0).end()
+    first = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=100.0)
+    first.agent(frame(1), 100.0)
+    first.end()
+    going_on = asyncio.create_task(writer.resume(first.path, rate_hz=RATE_HZ, now=100.0))
+    await asyncio.sleep(0)
+    await freed(hanging)
+    second = await going_on
+    second.agent(frame(2), 101.0)
+    stereo = read(await second.close())[:, 1]
+    assert (stereo[0], stereo[RATE_HZ]) == (1, 2)
 
 
 async def test_a_writer_that_was_not_started_is_a_bug(tmp_path: Path) -> None:

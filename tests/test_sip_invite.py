@@ -336,6 +336,22 @@ def test_a_503_goes_to_the_next_address_and_an_unanswered_invite_does_not() -> N
     assert alice.end.cause is HangupCause.UNREACHABLE
 
 
+def test_a_repetition_that_cannot_be_sent_calls_nobody_else() -> None:
+    """The first INVITE may ring already: only one that never left is sent to the next address."""
+    alice = Party(ALICE)
+    invite = alice.call("192.0.2.99", "192.0.2.3")
+    invite.dial(0.0)
+    (first,) = alice.stack.transmissions()
+    alice.stack.handle_timer(0.6)
+    (again,) = alice.stack.transmissions()
+    alice.stack.transmission_failed(again, 0.6)
+    assert alice.stack.transmissions() == []
+    assert not invite.ended
+    alice.stack.transmission_failed(first, 0.7)
+    (second,) = alice.stack.transmissions()
+    assert second.hop.host == "192.0.2.3"
+
+
 # The called -----------------------------------------------------------------------------------------------
 
 

@@ -285,6 +285,30 @@ async def test_no_reports_where_none_were_agreed(office: Office, peer: Peer) -> 
     assert peer.reports() == []
 
 
+async def test_the_address_of_an_old_hold_is_not_taken_for_this_machine(office: Office, peer: Peer) -> None:
+    """c=0.0.0.0 (RFC 2543): a socket would send to 127.0.0.1, reports too."""
+    stream = office.open()
+    held = replace(plan(peer.port, rtcp_port=peer.port + 1), remote_host="0.0.0.0", sends=False)
+    start(stream, held)
+    stream.close()
+    assert (peer.reports(), peer.received()) == ([], [])
+
+
+async def test_nothing_is_sent_to_an_address_that_is_closed_nor_latched_onto(
+    office: Office, peer: Peer
+) -> None:
+    """The stream's own check, whoever made the plan."""
+    stream = office.open()
+    stream.reaches = lambda address: address != HOST
+    agreed = plan(peer.port, rtcp_port=peer.port + 1)
+    for symmetric in (False, True):
+        assert not stream.configure(agreed, symmetric=symmetric, media_timeout_s=30.0, inband_dtmf=False)
+        peer.send(stream, RtpPacket(0, 1, 160, 7, b"\xff" * 160))
+        await asyncio.sleep(0.1)
+    stream.close()
+    assert (peer.reports(), peer.received(), stream.stats.packets_sent) == ([], [], 0)
+
+
 async def test_broken_reports_are_counted(office: Office, peer: Peer) -> None:
     stream = office.open()
     start(stream, plan(peer.port, rtcp_port=peer.port + 1))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.reach import Reach
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk import Trunk, TrunkSettings
@@ -49,6 +50,7 @@ def add_trunk(phone: Endpoint, port: int, **settings: Any) -> Trunk:
             uri=f"sip:127.0.0.1:{port}",
             caller_id="+14155550100",
             allow_from=("127.0.0.1/32",),
+            reach=Reach(["127.0.0.1/32"]),
             **settings,
         )
     )

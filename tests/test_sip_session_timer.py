@@ -136,7 +136,7 @@ def test_a_call_is_refreshed_by_update_for_hours() -> None:
 
 def test_a_far_end_without_update_is_refreshed_by_invite() -> None:
     world, alice, bob = up(refresher_alice=True)
-    (invite,) = alice.stack._dialogs.values()
+    ((_, invite),) = alice.stack._dialogs._open.values()
     invite.peer_updates = False
     world.run(300)
     assert len(bob.requests("INVITE")) >= 3

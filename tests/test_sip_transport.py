@@ -37,6 +37,7 @@ class Ears:
             datagram=lambda data, hop: self.datagrams.put_nowait((data, hop)),
             message=lambda message, hop: self.messages.put_nowait((message, hop)),
             failed=self.failures.put_nowait,
+            refused=lambda transmission, address: self.failures.put_nowait(transmission),
         )
 
     @property
@@ -89,7 +90,7 @@ async def test_a_name_is_looked_up_before_sending() -> None:
         port = one.transport.addresses["udp"][1]
         two.transport.send(Transmission(b"named", Hop("udp", "localhost", port)))
         assert (await asyncio.wait_for(one.datagrams.get(), 10))[0] == b"named"
-        assert two.transport.known_address("localhost") == "127.0.0.1"
+        assert two.transport.names.known("localhost") == "127.0.0.1"
 
 
 async def test_an_answer_takes_the_connection_of_its_request_and_so_does_the_next_request() -> None:

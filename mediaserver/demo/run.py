@@ -7,12 +7,14 @@ The demo succeeds only if both understood what the script needs.
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import signal
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from aiohttp import ClientSession
 from rich.console import Console
@@ -30,6 +32,7 @@ from mediaserver.demo.stage import (
     write_config,
 )
 from mediaserver.demo.words import word_errors
+from mediaserver.line_writer import LineWriter
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NUMBER = "+14155550123"
@@ -40,14 +43,40 @@ CALL_S = 150
 """Longest time for the whole call: the conversation takes about 50 s."""
 LAST_WEBHOOK = "recording.completed"
 
+STDOUT = 1
+
 Json = Mapping[str, Any]
 
 
-class Screen:
-    """What the user sees while the call goes on."""
+class Output(io.TextIOBase):
+    """A file for a console, onto the descriptor `fd`: the call does not wait for who reads it."""
 
-    def __init__(self) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines = LineWriter(fd, told="({} lines lost)".format)
+
+    def write(self, text: str) -> int:
+        """Takes whole lines, as a console prints them."""
+        self._lines.write(text.removesuffix("\n"))
+        return len(text)
+
+    def isatty(self) -> bool:
+        """Whether there may be colours."""
+        return os.isatty(self._fd)
+
+    def close(self) -> None:
+        """Writes what is left, as far as the reader takes it."""
+        if not self.closed:
+            self._lines.close()
+        super().close()
+
+
+class Screen:
+    """What the user sees, on the descriptor `output`, while the call goes on."""
+
+    def __init__(self, output: int = STDOUT) -> None:
+        self.output = Output(output)
+        self.console = Console(file=cast(IO[str], self.output), highlight=False, soft_wrap=True)
 
     def webhook(self, event: Json) -> None:
         """A line for each turn as its webhook arrives."""
@@ -164,6 +193,7 @@ async def play(directory: Path, *, exit_after: bool) -> int:
     screen.console.print("[dim]starting a media server, and a softphone (PJSIP) in another process[/dim]")
     config, server_log = write_config(directory, ports), directory / "server.log"
     async with AsyncExitStack() as stack:
+        stack.callback(screen.output.close)
         await stack.enter_async_context(receiver.listening(ports.webhooks))
         server = await stack.enter_async_context(
             process("mediaserver", "serve", "--config", str(config), log=server_log)

@@ -164,6 +164,7 @@ class Bridge:
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
         self._pace: Pace | None = None
+        self._why_over = "gone"  # why nobody was left, for a conversation that begins after that
         self._next = 0  # the position that the conversation's next frame has
         self._offset: int | None = None  # of a lone leg's positions; None: to be found at its next frame
         self.on_left: Callable[[Leg], None] | None = None
@@ -204,6 +205,7 @@ class Bridge:
 
     def end(self, reason: str) -> None:
         """Nobody will come any more: the conversation is told that its leg has ended."""
+        self._why_over = reason
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.leg_ended(reason, self._loop.time())
@@ -215,7 +217,7 @@ class Bridge:
         self._listener, self._source = listener, source
         self._connect()
         if listener is not None and not any(seat.speaks for seat in self._seats):
-            self._loop.call_soon(self.end, "gone")
+            self._loop.call_soon(self.end, self._why_over)
 
     async def hang_up(self) -> None:
         """See `Leg`: every leg is hung up."""

@@ -181,7 +181,8 @@ _TRANSPORT: Final = ("a=ice-ufrag:", "a=ice-pwd:", "a=fingerprint:sha-256", "a=s
 def _audio(section: Section) -> AudioSection:
     stream, _, track = section.value("msid").partition(" ")
     inactive, sendonly, recvonly = (section.has(each) for each in ("inactive", "sendonly", "recvonly"))
-    refused = section.lines[0].split()[1:2] == ["0"]
+    # Port 0 with a=bundle-only is no refusal (RFC 9143 section 6): Firefox offers every later section so.
+    refused = section.lines[0].split()[1:2] == ["0"] and not section.has("bundle-only")
     return AudioSection(
         mid=section.mid,
         track=track or stream,

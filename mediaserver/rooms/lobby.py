@@ -18,13 +18,13 @@ import uuid
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from mediaserver.access import Access
 from mediaserver.conversing import Floor, Part
 from mediaserver.directory import Directory
 from mediaserver.engines import Engines
-from mediaserver.errors import StoreError
+from mediaserver.errors import RuleBroken, StoreError
 from mediaserver.lines import Lines
 from mediaserver.placing import check_agent
-from mediaserver.records import NewWebCall
 from mediaserver.refusals import NotFound, ScopeMissing, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.bridge import Bridge
@@ -35,8 +35,9 @@ from mediaserver.rooms.opus import RATE_HZ
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.person import LegState, Person
 from mediaserver.rooms.port import MediaPort
-from mediaserver.rooms.room import EMPTY_TIMEOUT_S, LeaveReason, Room
+from mediaserver.rooms.room import LeaveReason, Room, RoomState
 from mediaserver.rooms.speakers import LOOK_S
+from mediaserver.rooms.vacancy import give_place_back, hold_place
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
@@ -97,20 +98,29 @@ class Lobby:
         opened = self._rooms.get(call_id)
         return opened.call if opened is not None else None
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._rooms
+
     def invite(self, company_id: str, request: WebCallRequest) -> Invitation:
-        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`,
-        `InvalidRequest`, `Unavailable`."""
+        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
+        `Unavailable`."""
         self.check_open()
-        name = self._check(company_id, request)
+        name = _agent_name(self._directory, self._engines, company_id, request)
         now = self._loop.time()
         agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
-        room = Room(str(uuid.uuid4()), agent=agent, now=now)
+        room = Room(str(uuid.uuid4()), agent=agent, now=now, empty_timeout_s=request.join_within_s)
         bridge = Bridge(self._pacer, rate_hz=RATE_HZ)
         self._rooms[room.name] = OpenRoom(room, company_id, request, bridge)
-        self._loop.call_later(EMPTY_TIMEOUT_S + 1, self._expire, room.name)
+        self._loop.call_later(request.join_within_s + 1, self._expire, room.name)
         identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
         grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
         return Invitation(self.server_url(), room.name, self.mint(grant), identity)
+
+    async def withdraw(self, token: str) -> None:
+        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        opened = self._rooms.get(self.verify(token).room)
+        if opened is not None and opened.room.state is RoomState.EMPTY:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
 
     def mint(self, grant: tokens.Grant) -> str:
         """A token for one more participant of a room: a supervisor, somebody's second device."""
@@ -122,11 +132,9 @@ class Lobby:
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
-    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
-        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving.
-
-        Raises `TokenRefused`, `RoomClosed`, `RoomFull`, `Unavailable`.
-        """
+    def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
+        """Where the bearer of `token` may come in now. Raises `TokenRefused`, `RoomClosed`, `RoomFull`,
+        `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
         if opened is None:
@@ -135,6 +143,14 @@ class Lobby:
             raise Unavailable("The server is draining")
         if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
+        return grant, opened
+
+    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
+        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
+        does, and `RoomFull` for a room with too many participants."""
+        grant, opened = self.admit(token)
+        if opened.task is None:
+            await self._check_room(opened, takes_part=grant.permissions.publish)
         participant = Participant(
             grant.identity,
             name=grant.name,
@@ -156,6 +172,16 @@ class Lobby:
             await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
         return Entry(room, person, evicted)
 
+    async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
+        """Whether a conversation may begin in a room, and holds its place where one is about to."""
+        self.check_open()
+        if not takes_part:
+            return
+        await hold_place(self._floor, opened)
+        if self._rooms.get(opened.room.name) is not opened:
+            give_place_back(self._floor, opened)
+            raise RoomClosed("the room is over")
+
     async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
         """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
         nothing."""
@@ -164,12 +190,9 @@ class Lobby:
             leaving = self._leave(opened, entry.person, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
-    def opened(self, company_id: str, name: str) -> OpenRoom:
-        """A company's room on this node. Raises `NotFound`."""
-        opened = self._rooms.get(name)
-        if opened is None or opened.company_id != company_id:
-            raise NotFound(UNKNOWN_ROOM)
-        return opened
+    def opened(self, access: Access, name: str) -> OpenRoom:
+        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
@@ -186,6 +209,7 @@ class Lobby:
         """Raises `Unavailable` where nobody new is taken."""
         if self._draining:
             raise Unavailable("The server is draining")
+        self._floor.check()
 
     async def put_out(self, opened: OpenRoom, person: Person) -> None:
         """Somebody has to leave; returns when they are gone."""
@@ -208,18 +232,19 @@ class Lobby:
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
         """Ends the calls named, those that this node has."""
-        for call_id in call_ids:
-            opened = self._rooms.get(call_id)
-            if opened is not None:
-                await self._close(opened, LeaveReason.ROOM_DELETED)
+        for opened in filter(None, map(self._rooms.get, call_ids)):
+            await self._close(opened, LeaveReason.ROOM_DELETED)
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes nobody new, waits for the conversations; False when `timeout_s` was not enough."""
         self._draining = True
+        await self._wait(timeout_s)
+        return not len(self)
+
+    async def _wait(self, timeout_s: float) -> None:
         tasks = [each.task for each in self._rooms.values() if each.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        return not len(self)
 
     async def close(self) -> None:
         """Ends every room and closes the port."""
@@ -227,9 +252,7 @@ class Lobby:
         self._look.cancel()
         for opened in list(self._rooms.values()):
             await self._close(opened, LeaveReason.SERVER_SHUTDOWN)
-        tasks = [each.task for each in self._rooms.values() if each.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=5.0)
+        await self._wait(5.0)
         await asyncio.gather(*self._goodbyes, return_exceptions=True)
         self._port.close()
 
@@ -241,7 +264,8 @@ class Lobby:
         if not up:
             opened.room.media_lost(person.participant, now)
             if not resumable:
-                self._goodbye(self._leave(opened, person, LeaveReason.MEDIA_FAILURE))
+                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, person, reason))
             return
         opened.room.active(person.participant, now)
         if person not in [seat.leg for seat in opened.bridge.seats]:
@@ -258,13 +282,14 @@ class Lobby:
         try:
             opened.call = await self._start(opened)
             await opened.call.run()
-        except (StoreError, EngineMissing) as error:
+        except (StoreError, EngineMissing, RuleBroken) as error:
             log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
+            give_place_back(self._floor, opened)
         except Exception:
             log.exception("web call failed", extra={"call_id": opened.room.name})
-        opened.task = None
+        opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
-        await self._put_out(opened, LeaveReason.ROOM_CLOSED)
+        await opened.put_out(LeaveReason.ROOM_CLOSED, self._loop.time())
 
     async def _start(self, opened: OpenRoom) -> WebCall:
         agent = self._directory.agent(opened.request.agent_id)
@@ -278,9 +303,8 @@ class Lobby:
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
         )
-        new = _new_call(opened, agent.id)
         floor = self._floor
-        claim = await floor.store.record_web_call(new, node=self._node, ttl_ms=floor.lease_ms)
+        claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
         return opened.conversation(claim, part, floor)
 
     async def _leave(
@@ -312,15 +336,8 @@ class Lobby:
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
-        await self._put_out(opened, reason)
-
-    async def _put_out(self, opened: OpenRoom, reason: LeaveReason) -> None:
-        opened.room.close(reason, self._loop.time())
-        persons, opened.persons = list(opened.persons.values()), {}
-        guests, opened.guests = list(opened.guests.values()), {}
-        await asyncio.gather(
-            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
-        )
+            give_place_back(self._floor, opened)
+        await opened.put_out(reason, self._loop.time())
 
     def _expire(self, name: str) -> None:
         opened = self._rooms.get(name)
@@ -337,38 +354,25 @@ class Lobby:
         task.add_done_callback(self._goodbyes.discard)
         return task
 
-    # What a request is checked against ----------------------------------------------------------------------
-
-    def _check(self, company_id: str, request: WebCallRequest) -> str:
-        company = self._directory.company(company_id)
-        if company is None or not company.web_calls:
-            raise ScopeMissing(NO_WEB_CALLS)
-        agent = self._directory.agent(request.agent_id)
-        if agent is None or agent.company != company_id:
-            raise NotFound(UNKNOWN_AGENT)
-        try:
-            self._engines.cast(agent.id)
-        except EngineMissing as missing:
-            raise Unavailable(f"Agent's engine is not available: {missing}") from None
-        check_agent(self._engines, agent, request.variables, request.metadata)
-        return agent.name
-
     def server_url(self) -> str:
         """Where clients connect to."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
-def _new_call(opened: OpenRoom, agent_id: str) -> NewWebCall:
-    request = opened.request
-    return NewWebCall(
-        call_id=opened.room.name,
-        company_id=opened.company_id,
-        agent_id=agent_id,
-        webhook_id=str(uuid.uuid4()),
-        user_ref=request.user_ref,
-        variables=request.variables,
-        metadata=request.metadata,
-    )
+def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
+    """The name of the agent that is asked for. Raises what `Lobby.invite` does."""
+    company = directory.company(company_id)
+    if company is None or not company.web_calls:
+        raise ScopeMissing(NO_WEB_CALLS)
+    agent = directory.agent(request.agent_id)
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    try:
+        engines.cast(agent.id)
+    except EngineMissing as missing:
+        raise Unavailable(f"Agent's engine is not available: {missing}") from None
+    check_agent(engines, agent, request.variables, request.metadata)
+    return agent.name
 
 
 def open_lobby(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import dataclass, field
 
 from mediaserver.conversing import Floor, Part
-from mediaserver.records import Claim
+from mediaserver.records import Claim, NewWebCall
 from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.guests import Guest
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.person import Person
-from mediaserver.rooms.room import Room
+from mediaserver.rooms.room import LeaveReason, Room
 from mediaserver.rooms.speakers import Speakers
 from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from pipeline.leg import Leg
@@ -41,6 +42,11 @@ class OpenRoom:
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
 
+    @property
+    def agent_id(self) -> str:
+        """The agent that speaks in it."""
+        return self.request.agent_id
+
     def people(self) -> dict[Leg, Participant]:
         """Whose each leg is."""
         who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
@@ -53,6 +59,28 @@ class OpenRoom:
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
         if changes:
             self.room.speaking(changes, now)
+
+    async def put_out(self, reason: LeaveReason, now: float) -> None:
+        """Ends the room for everybody who is in it."""
+        self.room.close(reason, now)
+        persons, self.persons = list(self.persons.values()), {}
+        guests, self.guests = list(self.guests.values()), {}
+        await asyncio.gather(
+            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
+        )
+
+    def new_call(self) -> NewWebCall:
+        """What is written of the conversation that begins here."""
+        request = self.request
+        return NewWebCall(
+            call_id=self.room.name,
+            company_id=self.company_id,
+            agent_id=request.agent_id,
+            webhook_id=str(uuid.uuid4()),
+            user_ref=request.user_ref,
+            variables=request.variables,
+            metadata=request.metadata,
+        )
 
     def conversation(self, claim: Claim, part: Part, floor: Floor) -> WebCall:
         """The agent's conversation with whoever is here."""

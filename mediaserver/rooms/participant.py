@@ -67,7 +67,8 @@ class Permissions:
 
 @dataclass(slots=True)
 class Track:
-    """A published microphone. `cid` is the client's own id for it, `mid` its section in the description."""
+    """A published microphone. `cid` is the client's own id for it, `mid` its section in the description,
+    `offered_as` its id there, which Firefox makes up anew."""
 
     sid: str
     cid: str = ""
@@ -75,6 +76,7 @@ class Track:
     muted: bool = False
     mid: str = ""
     stream: str = ""
+    offered_as: str = ""
 
 
 @dataclass(slots=True)

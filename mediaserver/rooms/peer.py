@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from enum import Enum
 from functools import cache, partial
 from typing import Any, Final
 
@@ -27,10 +26,12 @@ from aiortc import (
 )
 from aiortc import exceptions as aiortc_exceptions
 from aiortc.sdp import candidate_from_sdp
+from OpenSSL import SSL
 
 from mediaserver.rooms.audio import RoomAudio, SecureLink
 from mediaserver.rooms.description import AudioSection, Description, candidate_line
 from mediaserver.rooms.errors import BadOffer, PeerClosed
+from mediaserver.rooms.peer_state import STATES, PeerState
 from mediaserver.rooms.port import MediaPort, Path, new_credentials
 
 MAX_BUFFERED: Final = 4 << 20
@@ -50,25 +51,6 @@ _REFUSALS: Final = (
     aiortc_exceptions.OperationError,
 )
 """What aiortc raises on descriptions that it cannot use."""
-
-
-class PeerState(Enum):
-    """CONNECTED: DTLS is up. CLOSED: for good, by us or because the far end was not heard for half a
-    minute."""
-
-    NEW = "new"
-    CONNECTING = "connecting"
-    CONNECTED = "connected"
-    CLOSED = "closed"
-
-
-_STATES: Final = {
-    "new": PeerState.NEW,
-    "connecting": PeerState.CONNECTING,
-    "connected": PeerState.CONNECTED,
-    "failed": PeerState.CLOSED,
-    "closed": PeerState.CLOSED,
-}
 
 
 class PeerTransport:
@@ -167,7 +149,7 @@ class PeerTransport:
         """A trickled candidate ("candidate:..."; "" for the last). What cannot be used (mDNS names, TCP) is
         left out: the checks of the far end tell its address anyway. Raises `BadOffer` for nonsense."""
         line = candidate_line(candidate) if candidate else None
-        if line is None or self._path is None or self.state is PeerState.CLOSED:
+        if line is None or self._path is None or self.state.over:
             return
         if len(self._path.connection.remote_candidates) >= _MAX_REMOTE:
             return
@@ -221,8 +203,31 @@ class PeerTransport:
         """Ends it. Again: nothing."""
         self._moved(PeerState.CLOSED)
         if self._closing is None:
-            self._closing = asyncio.create_task(self._pc.close())
+            self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._pc.close()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Everything that calls back is taken off what it was hung on: the connection is then freed at once
+        and waits for no garbage collection; aiortc does so for the events of its outermost object alone."""
+        self.on_state = self.on_message = self.on_channel = None
+        channels, self._channels = list(self._channels.values()), {}
+        transports: list[Any] = [*channels] if self._pc.sctp is None else [*channels, self._pc.sctp]
+        for transceiver in self._pc.getTransceivers():
+            vars(transceiver.receiver).pop("receive", None)
+            vars(transceiver.sender).pop("send", None)
+        if self._link is not None:
+            dtls = self._transport()
+            transports += [dtls, dtls.transport, dtls.transport.iceGatherer]
+        for each in transports:
+            each.remove_all_listeners()
+        if self._path is not None:
+            self._path.let_go()
 
     def local_fragment(self) -> str:
         """Our ICE credentials and candidates, for a client that restarts ICE without a whole description."""
@@ -237,20 +242,25 @@ class PeerTransport:
     # aiortc's side ------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self.state is PeerState.CLOSED:
+        if self.state.over:
             raise PeerClosed("the peer connection is closed")
 
     def _connection_changed(self) -> None:
-        state = _STATES[self._pc.connectionState]
-        self._moved(state)
+        state = STATES[self._pc.connectionState]
+        self._moved(PeerState.LEFT if state is PeerState.CLOSED and self._told_goodbye() else state)
         if state is PeerState.CLOSED and self._closing is None:  # it failed by itself: free what it holds
-            self._closing = self._loop.create_task(self._pc.close())
+            self._closing = self._loop.create_task(self._close())
+
+    def _told_goodbye(self) -> bool:
+        """Whether the far end has closed the connection, as a browser does for `RTCPeerConnection.close`."""
+        connection = self._transport()._ssl if self._link is not None else None
+        return connection is not None and bool(connection.get_shutdown() & SSL.RECEIVED_SHUTDOWN)
 
     def _moved(self, state: PeerState) -> None:
-        if state is self.state or self.state is PeerState.CLOSED:
+        if state is self.state or self.state.over:
             return
         self.state = state
-        if state is PeerState.CLOSED and self._link is not None:
+        if state.over and self._link is not None:
             self._link.listen(None)
         if self.on_state is not None:
             self.on_state(state, self._loop.time())
@@ -307,12 +317,12 @@ class PeerTransport:
         transceiver.sender._stream_id, transceiver.sender._track_id = self._ids
 
     async def _receive(self, parameters: Any) -> None:
-        if self._link is not None and self.state is not PeerState.CLOSED:
+        if self._link is not None and not self.state.over:
             self._audio.hear_on(self._link, frozenset(codec.payloadType for codec in parameters.codecs))
 
     def start_sending(self, payload_type: int, ssrc: int) -> None:
         """aiortc would start its sender now; for `_Sending`."""
-        if self._link is not None and self.state is not PeerState.CLOSED:
+        if self._link is not None and not self.state.over:
             self._audio.speak_on(self._link, payload_type=payload_type, ssrc=ssrc)
 
     # Data channels ------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Final
 
 from mediaserver.rooms.audio import RoomAudio
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.peer import PeerState, PeerTransport
+from mediaserver.rooms.peer import PeerTransport
+from mediaserver.rooms.peer_state import PeerState
 from mediaserver.rooms.port import MediaPort
 from pipeline.leg import AudioSource, LegListener
 from pipeline.pacer import Pacer
@@ -63,6 +64,11 @@ class Person:
     def held(self) -> bool:
         """See `Leg`: a browser puts nobody on hold."""
         return False
+
+    @property
+    def left(self) -> bool:
+        """The far end has closed its connection: nobody lost anything."""
+        return any(peer.state is PeerState.LEFT for peer in self.peers)
 
     def new_peer(self) -> PeerTransport:
         """A peer connection of this person's; the first one carries the media's life."""
@@ -123,3 +129,4 @@ class Person:
     async def _close_peers(self) -> None:
         await asyncio.gather(*(peer.flush(GOODBYE_S) for peer in self.peers))
         await asyncio.gather(*(peer.close() for peer in self.peers), return_exceptions=True)
+        self.on_media = self.on_hang_up = None

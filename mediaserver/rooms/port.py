@@ -100,6 +100,17 @@ class Path:
         elif self.connection._queue.qsize() < MAX_QUEUED:
             self.connection.data_received(data, 1)
 
+    def let_go(self) -> None:
+        """The connection is closed: it, its pairs and the lanes do not keep each other."""
+        self._port.forget(self.connection.local_username, self)
+        for lane in self._lanes:
+            del lane.protocol
+        self._lanes.clear()
+        for pair in self.connection._check_list:
+            pair.task = None  # a check that was cancelled keeps the pair that it was of
+        self.connection._check_list.clear()
+        vars(self.connection).pop("get_component_candidates", None)
+
     def close_lane(self, lane: Lane) -> None:
         """A lane was closed by aioice; with the last one the path is gone."""
         if all(each.is_closing() for each in self._lanes):

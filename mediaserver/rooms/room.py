@@ -45,7 +45,8 @@ class RoomState(Enum):
 
 
 class LeaveReason(Enum):
-    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has."""
+    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has, and ENCRYPTED: its client
+    encrypts end to end, so that the agent cannot hear it."""
 
     CLIENT = "client_initiated"
     DUPLICATE_IDENTITY = "duplicate_identity"
@@ -57,6 +58,7 @@ class LeaveReason(Enum):
     JOIN_FAILURE = "join_failure"
     SIGNAL_CLOSE = "signal_close"
     MEDIA_FAILURE = "media_failure"
+    ENCRYPTED = "encrypted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,15 @@ class RoomObserver:
 class Room:
     """One room. `agent` is in it from the start; it is nobody's connection."""
 
-    def __init__(self, name: str, *, agent: Participant, now: float, metadata: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        agent: Participant,
+        now: float,
+        metadata: str = "",
+        empty_timeout_s: float = EMPTY_TIMEOUT_S,
+    ) -> None:
         self.name = name
         self.sid = new_sid("RM")
         self.metadata = metadata
@@ -126,6 +136,7 @@ class Room:
         self.methods: dict[str, Callable[[Participant, str], str]] = {}
         """What participants may call the agent for (RPC): payload in, payload out; raises `RoomError`."""
         self._created_s = now
+        self._empty_timeout_s = empty_timeout_s
         self._participants: dict[str, Participant] = {agent.identity: agent}
         self._observers: list[RoomObserver] = []
         agent.tracks[self.agent_track.sid] = self.agent_track
@@ -266,7 +277,7 @@ class Room:
 
     def expired(self, now: float) -> bool:
         """Nobody came in time."""
-        return self.state is RoomState.EMPTY and now - self._created_s > EMPTY_TIMEOUT_S
+        return self.state is RoomState.EMPTY and now - self._created_s > self._empty_timeout_s
 
     def close(self, reason: LeaveReason, now: float) -> None:
         """Ends the room for everybody. Again: nothing."""
@@ -275,6 +286,8 @@ class Room:
         self.state = RoomState.CLOSED
         for participant in self.people:
             self._remove(participant, reason, now)
+        self.on_text = None
+        self.methods.clear()
         observers, self._observers = self._observers, []
         for observer in observers:
             observer.room_closed(reason, now)

@@ -25,8 +25,9 @@ from livekit.protocol import models, rtc
 from mediaserver.rooms import signalling_messages as messages
 from mediaserver.rooms.description import AudioSection
 from mediaserver.rooms.errors import BadSignal, RoomError
-from mediaserver.rooms.participant import AGENT_STATE, Participant, Track, new_sid
+from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
+from mediaserver.rooms.signalling_tracks import Tracks
 from mediaserver.rooms.speakers import Speaking
 from pipeline.foreign_json import read_json
 
@@ -37,8 +38,7 @@ Send = Callable[[rtc.SignalResponse], None]
 RESUME_S: Final = 30.0
 """How long a client that lost its WebSocket has to come back; the media goes on meanwhile."""
 
-MAX_PENDING: Final = 8
-"""Tracks announced and not offered yet."""
+ENCRYPTED: Final = "end-to-end encryption is on in this client: the agent could not hear it"
 
 BURST: Final = 300
 RATE: Final = 50.0
@@ -101,7 +101,14 @@ class Leave:
     wished: bool = True
 
 
-Step = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The client cannot take part, and `why`: it is put out."""
+
+    why: str
+
+
+Step = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave | Refuse
 
 
 class Signalling(RoomObserver):
@@ -121,7 +128,7 @@ class Signalling(RoomObserver):
         self._ice_servers = ice_servers
         self._send: Send | None = None
         self._tokens = float(BURST)
-        self._pending: dict[str, Track] = {}  # announced, by the client's id
+        self._tracks = Tracks(participant)
         self._sections_asked = False
         self._agent_spoke = False
         self._detached_s = 0.0
@@ -180,30 +187,21 @@ class Signalling(RoomObserver):
         taken = _REQUESTS.get(request.WhichOneof("message") or "")
         return taken(self, request, now) if taken is not None else None
 
-    def add_track(self, wish: rtc.AddTrackRequest) -> None:
-        """The client is about to publish: its microphone, nothing else."""
-        known = self._pending.get(wish.cid) or next(
-            (each for each in self._participant.tracks.values() if each.cid == wish.cid), None
-        )
-        refusal = "" if known is not None else self._refusal(wish)
-        if refusal:
-            reason = rtc.RequestResponse.NOT_ALLOWED
-            self.send(messages.request_response(reason, refusal, add_track=wish))
-            return
-        if known is None:
-            known = Track(new_sid("TR"), cid=wish.cid, name=wish.name, muted=wish.muted, stream=wish.stream)
-            self._pending[wish.cid] = known
-        published = rtc.TrackPublishedResponse(cid=wish.cid, track=messages.track_info(known))
-        self.send(rtc.SignalResponse(track_published=published))
+    def add_track(self, wish: rtc.AddTrackRequest) -> Refuse | None:
+        """The client is about to publish: its microphone, nothing else, and nothing that cannot be heard."""
+        if wish.encryption != models.Encryption.NONE:
+            self._refuse(wish, ENCRYPTED)
+            return Refuse(ENCRYPTED)
+        track = self._tracks.announce(wish)
+        if isinstance(track, str):
+            self._refuse(wish, track)
+        else:
+            published = rtc.TrackPublishedResponse(cid=wish.cid, track=messages.track_info(track))
+            self.send(rtc.SignalResponse(track_published=published))
+        return None
 
-    def _refusal(self, wish: rtc.AddTrackRequest) -> str:
-        if not self._participant.permissions.publish:
-            return "insufficient permissions to publish"
-        if wish.type != models.AUDIO or wish.source not in (models.UNKNOWN, models.MICROPHONE):
-            return "this server takes microphones only"
-        if len(self._pending) >= MAX_PENDING:
-            return "too many tracks announced"
-        return ""
+    def _refuse(self, wish: rtc.AddTrackRequest, why: str) -> None:
+        self.send(messages.request_response(rtc.RequestResponse.NOT_ALLOWED, why, add_track=wish))
 
     def _offer(self, request: rtc.SignalRequest, now: float) -> Step:
         return AnswerOffer(request.offer.id, request.offer.sdp)
@@ -222,14 +220,12 @@ class Signalling(RoomObserver):
             return None
         return AddCandidate(self._dual and trickle.target == rtc.SUBSCRIBER, candidate)
 
-    def _add_track(self, request: rtc.SignalRequest, now: float) -> None:
-        self.add_track(request.add_track)
+    def _add_track(self, request: rtc.SignalRequest, now: float) -> Step | None:
+        return self.add_track(request.add_track)
 
     def _mute(self, request: rtc.SignalRequest, now: float) -> None:
         mute = request.mute
-        for track in self._pending.values():
-            if track.sid == mute.sid:
-                track.muted = mute.muted
+        self._tracks.mute(mute.sid, mute.muted)
         self._room.mute(self._participant, mute.sid, mute.muted, now)
 
     def _subscription(self, request: rtc.SignalRequest, now: float) -> Step | None:
@@ -283,7 +279,11 @@ class Signalling(RoomObserver):
             self._sections_asked = True
             wanted = rtc.MediaSectionsRequirement(num_audios=1, num_videos=0)
             self.send(rtc.SignalResponse(media_sections_requirement=wanted))
-        self._match_tracks([each for each in sections if each.sends], now)
+        lost, found = self._tracks.offered(sections)
+        for track in lost:
+            self._room.unpublish(self._participant, track.sid, now)
+        for track in found:
+            self._room.publish(self._participant, track, now)
 
     def offer(self, sdp: str, *, mid: str, number: int) -> None:
         """Our own offer, to a client with two peer connections."""
@@ -294,22 +294,6 @@ class Signalling(RoomObserver):
     def track_subscribed(self, sid: str) -> None:
         """Its first packet is here. Not earlier: the SDKs do not know the track yet."""
         self.send(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
-
-    def _match_tracks(self, sending: Sequence[AudioSection], now: float) -> None:
-        offered = {each.mid: each for each in sending}
-        participant = self._participant
-        for track in list(participant.tracks.values()):
-            section = offered.pop(track.mid, None)
-            if section is None or not _is(track, section):
-                self._room.unpublish(participant, track.sid, now)
-                if section is not None:
-                    offered[section.mid] = section
-        for section in offered.values():
-            found = next((each for each in self._pending.values() if _is(each, section)), None)
-            if found is not None:
-                del self._pending[found.cid]
-                found.mid = section.mid
-                self._room.publish(participant, found, now)
 
     # What the room says -------------------------------------------------------------------------------------
 
@@ -353,18 +337,14 @@ class Signalling(RoomObserver):
         self._become(SignalState.GONE)
         self._send = None
         self._room.forget(self)
-        if self.on_gone is not None:
-            self.on_gone(reason)
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone(reason)
 
     def _become(self, state: SignalState) -> None:
         if state not in NEXT_STATES[self.state]:
             raise RoomError(f"signalling cannot become {state.value} from {self.state.value}")
         self.state = state
-
-
-def _is(track: Track, section: AudioSection) -> bool:
-    """Firefox names the stream where the others name the track."""
-    return track.cid in (section.track, section.stream)
 
 
 def _wall_ms() -> int:

@@ -55,6 +55,8 @@ class DataLink(RoomObserver):
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
         """Packets for the client that its channel did not take."""
+        self.on_encrypted = _unheard
+        """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
         self._room = room
         self._participant = participant
@@ -108,7 +110,9 @@ class DataLink(RoomObserver):
 
     def _for_agent(self, packet: models.DataPacket, now: float) -> None:
         kind = packet.WhichOneof("value")
-        if kind == "stream_header" and packet.stream_header.topic == CHAT:
+        if kind == "encrypted_packet":
+            self.on_encrypted()
+        elif kind == "stream_header" and packet.stream_header.topic == CHAT:
             self._streams.begin(packet.stream_header, now)
         elif kind == "stream_chunk":
             self._streams.add(packet.stream_chunk, now)
@@ -202,10 +206,25 @@ class DataLink(RoomObserver):
         self._room.forget(self)
         self._waiting.clear()
         self.rpc.close()
+        self._send, self._streams = _unsent, TextStreams(_unread)
+        self.on_encrypted = _unheard
 
     def _deliver(self, body: bytes, label: str = RELIABLE) -> None:
         if not self._send(label, body):
             self.dropped += 1
+
+
+def _unheard() -> None:
+    """Nobody is told any more, or not yet."""
+
+
+def _unsent(label: str, body: bytes) -> bool:
+    """The data channels of a participant who is gone."""
+    return False
+
+
+def _unread(text: str) -> None:
+    """What a participant who is gone has written."""
 
 
 _TAKEN: Final = frozenset(

@@ -6,7 +6,6 @@ import base64
 import binascii
 import gzip
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from google.protobuf.message import DecodeError
 from livekit.protocol import models, rtc
 
 from mediaserver.rooms.errors import BadSignal
+from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.participant import Kind, Participant, ParticipantState, Permissions, Track
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, MAX_PARTICIPANTS, LeaveReason, Room
 
@@ -53,6 +53,7 @@ REASONS: Final[Mapping[LeaveReason, models.DisconnectReason]] = {
     LeaveReason.JOIN_FAILURE: models.JOIN_FAILURE,
     LeaveReason.SIGNAL_CLOSE: models.SIGNAL_CLOSE,
     LeaveReason.MEDIA_FAILURE: models.MEDIA_FAILURE,
+    LeaveReason.ENCRYPTED: models.JOIN_FAILURE,
 }
 
 
@@ -212,20 +213,12 @@ def track_info(track: Track) -> models.TrackInfo:
     )
 
 
-def ice_server_infos(urls: Iterable[str]) -> list[rtc.ICEServer]:
-    """STUN and TURN servers: "stun:host:port", "turn:user:password@host:port?transport=tcp"."""
-    infos = []
-    for url in urls:
-        found = _CREDENTIALS.fullmatch(url)
-        if found is None:
-            infos.append(rtc.ICEServer(urls=[url]))
-        else:
-            scheme, username, credential, rest = found.groups()
-            infos.append(rtc.ICEServer(urls=[scheme + rest], username=username, credential=credential))
-    return infos
-
-
-_CREDENTIALS: Final = re.compile(r"(turns?:)([^:@]+):([^@]*)@(.+)")
+def ice_server_infos(servers: Iterable[str]) -> list[rtc.ICEServer]:
+    """STUN and TURN servers as `rooms.ice_servers` names them."""
+    return [
+        rtc.ICEServer(urls=[each.url], username=each.username, credential=each.credential)
+        for each in map(IceServer.parse, servers)
+    ]
 
 
 def parse_request(data: bytes) -> rtc.SignalRequest:

@@ -115,6 +115,7 @@ class AgentRpc:
         """The client is gone, and what it was asked will not be answered."""
         for request_id in list(self._calls):
             self._fail(request_id, RpcCode.RECIPIENT_DISCONNECTED, "the participant has left")
+        self._send = _unsent
 
     def _serve(self, request: models.RpcRequest) -> None:
         ack = models.DataPacket(rpc_ack=models.RpcAck(request_id=request.id))
@@ -162,3 +163,7 @@ class AgentRpc:
         call = self._calls.get(request_id)
         if call is not None and not call.result.done():
             call.result.set_exception(RpcFailed(code, message))
+
+
+def _unsent(packet: models.DataPacket) -> None:
+    """To a client that is gone."""

@@ -17,12 +17,14 @@ from livekit.protocol import rtc
 from mediaserver.rooms.errors import BadOffer, BadSignal, PeerClosed, RoomError
 from mediaserver.rooms.lobby import Lobby
 from mediaserver.rooms.opened import Entry
-from mediaserver.rooms.peer import PeerState, PeerTransport
+from mediaserver.rooms.peer import PeerTransport
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.signalling import (
+    ENCRYPTED,
     AddCandidate,
     AnswerOffer,
     Listen,
+    Refuse,
     Signalling,
     SignalState,
     Step,
@@ -83,6 +85,7 @@ class SdkSession:
         participant = entry.person.participant
         self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
         self.data = DataLink(entry.room, participant, self._send_data)
+        self.data.on_encrypted = lambda: self._refuse(ENCRYPTED)
         self.on_end: Callable[[SdkSession], None] | None = None
         """Told once that the participant is out of the room."""
         self._lobby = lobby
@@ -99,6 +102,7 @@ class SdkSession:
         self._counted = (0, 0)
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         self._leaving = False
+        self._refused = ""  # why the client was put out, for its WebSocket
         self.signalling.on_gone = self._gone
         entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
@@ -117,7 +121,9 @@ class SdkSession:
         self.entry.room.observe(self.data)
         self._describe(request, now)
         for wish in request.add_track_requests:
-            self.signalling.add_track(wish)
+            refusal = self.signalling.add_track(wish)
+            if refusal is not None:
+                return self._refuse(refusal.why)
         if self._dual:
             await self._make_offer()
         elif request.publisher_offer.sdp:
@@ -151,7 +157,7 @@ class SdkSession:
             before.close(GOING, "resumed elsewhere")
 
     def _send(self, response: rtc.SignalResponse) -> None:
-        if response.HasField("request_response") and self._outlet is not None:
+        if response.request_response.request_id and self._outlet is not None:
             for later_s in LATER_S:
                 self._loop.call_later(later_s, self._put, response.SerializeToString())
         else:
@@ -188,6 +194,8 @@ class SdkSession:
                 await self._add_candidate(step)
             elif isinstance(step, Listen):
                 self.entry.person.audio.sender.wanted = step.wanted
+            elif isinstance(step, Refuse):
+                self._refuse(step.why)
             else:
                 self._leave(LeaveReason.CLIENT, returns=not step.wished)
         except PeerClosed:
@@ -247,7 +255,7 @@ class SdkSession:
 
     def _media_closed(self) -> bool:
         main = self._ours if self._dual else self._own
-        return main is not None and main.state is PeerState.CLOSED
+        return main is not None and main.state.over
 
     # Time ---------------------------------------------------------------------------------------------------
 
@@ -309,6 +317,12 @@ class SdkSession:
 
     # The end ------------------------------------------------------------------------------------------------
 
+    def _refuse(self, why: str) -> None:
+        if not self._leaving:
+            self._refused = why
+            log.warning("participant put out", extra={**self._fields(), "reason": why})
+            self._leave(LeaveReason.ENCRYPTED)
+
     def _leave(self, reason: LeaveReason, *, returns: bool = False) -> None:
         """In a task of its own: the WebSocket's may be cancelled as soon as it is closed."""
         if not self._leaving:
@@ -323,9 +337,10 @@ class SdkSession:
         self.data.close()
         outlet, self._outlet = self._outlet, None
         if outlet is not None:
-            outlet.close(GOING, reason.value)
-        if self.on_end is not None:
-            self.on_end(self)
+            outlet.close(GOING, self._refused or reason.value)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
 
     def _fields(self) -> dict[str, object]:
         return {"call_id": self.entry.room.name, "participant": self.entry.person.participant.sid}

@@ -23,7 +23,7 @@ from mediaserver.rooms.bridge import Bridge
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.guests import phone_participant
 from mediaserver.rooms.participant import AGENT_STATE, Participant
-from mediaserver.rooms.room import Room, Words
+from mediaserver.rooms.room import EMPTY_TIMEOUT_S, Room, Words
 from pipeline.outcome import EndReason, SessionResult, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
 from sip.call import Call
@@ -54,11 +54,13 @@ AGENT_STATES: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebCallRequest:
     """What a client asks for when it opens a web call. `variables` are for the prompt, `metadata` goes to the
-    webhooks and, as the call's own data, to the agent."""
+    webhooks and, as the call's own data, to the agent. The room is given up when nobody has joined it
+    `join_within_s`."""
 
     agent_id: str
     user_ref: str = ""
     name: str = ""
+    join_within_s: float = EMPTY_TIMEOUT_S
     variables: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -185,6 +187,11 @@ def _cause(result: SessionResult | None) -> str:
     """What the leg said of its end, in the words of the API."""
     if result is None or result.reason is not EndReason.FAR_END:
         return "normal"
-    return {"media_failure": "media_timeout", "signal_close": "media_timeout"}.get(
-        result.leg_reason, "normal"
-    )
+    return _CAUSES.get(result.leg_reason, "normal")
+
+
+_CAUSES: Mapping[str, str] = {
+    "media_failure": "media_timeout",
+    "signal_close": "media_timeout",
+    "encrypted": "incompatible",
+}

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from mediaserver.rooms.description import MAX_CANDIDATES
 from mediaserver.rooms.errors import BadOffer, PeerClosed
@@ -22,6 +25,9 @@ from mediaserver.rooms.talk_events import TalkEvents
 
 log = logging.getLogger(__name__)
 
+REMEMBERED: Final = 256
+"""Clients that closed their connection, whose DELETE may be on its way: it comes within seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class WhipSession:
@@ -33,16 +39,20 @@ class WhipSession:
 
 
 class _Leaving(RoomObserver):
-    """Takes a session off the list when its participant is gone."""
+    """Takes a session off the list when its participant is gone; `left` keeps its id where that was the
+    client's own wish."""
 
-    def __init__(self, sessions: dict[str, WhipSession], session: WhipSession) -> None:
+    def __init__(self, sessions: dict[str, WhipSession], session: WhipSession, left: deque[str]) -> None:
         self._sessions = sessions
         self._session = session
+        self._left = left
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """See `RoomObserver`."""
         if participant is self._session.entry.person.participant:
             self._sessions.pop(self._session.id, None)
+            if reason is LeaveReason.CLIENT:
+                self._left.append(self._session.id)
             self._session.entry.room.forget(self)
 
 
@@ -51,6 +61,7 @@ class Whip:
 
     def __init__(self) -> None:
         self._sessions: dict[str, WhipSession] = {}
+        self._left: deque[str] = deque(maxlen=REMEMBERED)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -69,7 +80,7 @@ class Whip:
             await lobby.leave(entry, LeaveReason.JOIN_FAILURE)
             raise
         self._sessions[session.id] = session
-        room.observe(_Leaving(self._sessions, session))
+        room.observe(_Leaving(self._sessions, session, self._left))
         return session, answer
 
     async def trickle(self, session_id: str, fragment: str) -> str | None:
@@ -85,9 +96,12 @@ class Whip:
         return session.peer.local_fragment() if restarted else None
 
     async def end(self, lobby: Lobby, session_id: str) -> None:
-        """The client leaves. Raises `PeerClosed` for an unknown session."""
-        session = self._find(session_id)
-        await lobby.leave(session.entry, LeaveReason.CLIENT)
+        """The client leaves; one whose connection was closed first has left, and is told nothing else. Raises
+        `PeerClosed` for an unknown session."""
+        if session_id not in self._left:
+            await lobby.leave(self._find(session_id).entry, LeaveReason.CLIENT)
+        with suppress(ValueError):  # somebody else's, by now
+            self._left.remove(session_id)
 
     def _find(self, session_id: str) -> WhipSession:
         session = self._sessions.get(session_id)

@@ -2,12 +2,13 @@
 
 A file can be made to be 10 KB and decode to a day, to ask for more memory than there is, to keep a parser
 busy for ever, to name other files or addresses to read, or to break a codec. None of that may reach the
-server, so the file is read here. The server sends a descriptor of the file, one of a socket for the answer,
-and the limits; the fork answers with a line of JSON and 16-bit samples at 16 kHz, or dies, which is an answer
-as well.
+server, so the file is read here. The server sends the limits and descriptors of the file and two sockets. On
+the first the fork answers with a line of JSON and 16-bit samples at 16 kHz, or dies, which is one as well;
+on the second is told how the fork ended: one octet, the signal's number, 0 for none.
 
 It is a process that forks, not one started for each file: starting Python with PyAV takes 0.3 s of CPU, a
-fork 5 ms. It has no threads, and ends with the server.
+fork 5 ms. It has no threads, and ends with the server. It is confined as every process beside the server
+(`pipeline.engines.confinement`), and a fork may do no more than compute.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import io
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import wave
@@ -27,6 +29,8 @@ from typing import Any
 import av
 import av.error
 import av.subtitles.stream  # PyAV imports it when it first opens a file: too late in a fork
+
+from pipeline.engines.confinement import DESCRIPTORS, Confinement, compute_only
 
 RATE_HZ = 16_000
 
@@ -57,21 +61,64 @@ class Refusal(Exception):
 def main() -> None:
     """Forks for each file until the server closes its end of standard input."""
     control = socket.socket(fileno=0)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks: their answer is the socket
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server
     os.nice(BACKGROUND)
+    ended, end = os.pipe()  # a fork's end is read in turn with the server's messages
+    os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    Confinement(forks=True, descriptors=(ended, end, statm)).apply()
     _rehearse()
     control.send(b"ready")
+    forks: dict[int, int] = {}
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(ended, select.POLLIN)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 4096, 2)
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if ended in ready:
+            os.read(ended, 4096)
+            _bury(forks)
+        if control.fileno() not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, 4096, 3)
         if not message:
             return
-        if os.fork() == 0:
-            control.close()
-            _answer(json.loads(message), *descriptors)
+        file, answer, told = descriptors
+        in_use = int(os.pread(statm, 64, 0).split()[0]) * resource.getpagesize()
+        pid = os.fork()
+        if pid == 0:
+            _be_alone((file, answer))
+            _answer({**json.loads(message), "in_use": in_use}, file, answer)
             os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        forks[pid] = told
+        os.close(file)
+        os.close(answer)
+
+
+def _be_alone(kept: tuple[int, int]) -> None:
+    """In the fork: nothing of the process but its two descriptors."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    begins = 3
+    for descriptor in sorted(kept):
+        os.closerange(begins, descriptor)
+        begins = descriptor + 1
+    os.closerange(begins, DESCRIPTORS)
+    os.dup2(1, 0)  # where the server's messages come
+
+
+def _bury(forks: dict[int, int]) -> None:
+    """Tells of each fork that has ended by which signal, 0 for none. `forks`: sockets by process id."""
+    while forks:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        told = forks.pop(pid)
+        with contextlib.suppress(OSError):  # the server does not want to know any more
+            os.write(told, bytes([os.WTERMSIG(status)]))
+        os.close(told)
 
 
 def _rehearse() -> None:
@@ -89,7 +136,7 @@ def _rehearse() -> None:
 
 def _answer(limits: dict[str, Any], file: int, answer: int) -> None:
     """In the fork: the file's samples, or why there are none."""
-    opened = open(f"/proc/self/fd/{file}", "rb")  # noqa: SIM115 - at its beginning, wherever `file` is
+    opened = os.fdopen(file, "rb")
     confine(limits)
     try:
         with opened:
@@ -108,23 +155,23 @@ def _answer(limits: dict[str, Any], file: int, answer: int) -> None:
 
 
 def confine(limits: dict[str, Any]) -> None:
-    """No more memory than `memory_mb` above what is here, no new descriptor (so no file and no connection),
-    no new process, nothing written to disk, and an end: by CPU and by the clock."""
-    with open("/proc/self/statm", "rb") as statm:
-        now = int(statm.read().split()[0]) * resource.getpagesize()
-    memory = now + limits["memory_mb"] * 1024 * 1024
+    """No more memory than `memory_mb` above what is `in_use`, no new descriptor (so no file and no
+    connection), no new process, nothing written to disk, and an end: by CPU and by the clock."""
+    memory = limits["in_use"] + limits["memory_mb"] * 1024 * 1024
     for name, most in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, limits["cpu_s"]),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 0),
     ):
         resource.setrlimit(name, (most, most))
+    # SIGXCPU: at the hard limit it would be SIGKILL, which others send.
+    resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_s"], limits["cpu_s"] + 1))
     # Their default action ends the process inside whatever C function it is in.
     signal.setitimer(signal.ITIMER_PROF, SLICE_CPU_S)
     signal.alarm(WALL_S)
+    compute_only()
 
 
 def decode(file: Any, limits: dict[str, Any]) -> tuple[bytes, float]:

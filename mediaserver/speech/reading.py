@@ -6,19 +6,19 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, Process
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from mediaserver.errors import SpeechFailed
-from mediaserver.refusals import InvalidRequest, TooLarge
+from mediaserver.refusals import InvalidRequest, TooLarge, Unavailable
 from mediaserver.speech.decoding import RATE_HZ, WALL_S
 from pipeline.audio import Pcm
+from pipeline.engines.confined_process import start_confined
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,22 @@ AT_ONCE = 2
 START_S = 15.0
 """A reader that has not said "ready" by then is not going to (0.3 s on an idle machine)."""
 
-_ROOT = str(Path(__file__).resolve().parents[2])
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+ATTEMPTS = 2
+"""A file is read once more when the process that read it was killed, which was not the file's fault."""
+
+RETRY_S = 5
+FATE_S = 2.0
+"""How long the reader takes at most to tell of a fork's end."""
+
+THE_FILES_FAULT = frozenset(
+    {
+        *(signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU),  # the limits of `decoding.confine`
+        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP),
+    }
+)
+"""Signals that a file makes a codec end by. Whatever else ends a fork comes from outside."""
+
+OUT_OF_LIMITS = "Invalid audio file: it cannot be decoded within the limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,22 +92,29 @@ class Reader:
         """The audio in the open file `file`, which stays open.
 
         Raises `InvalidRequest` for what is not audio or does not want to be read, `TooLarge` for what is too
-        long, `SpeechFailed` where the process cannot be started.
+        long, `Unavailable` where the process was killed, or did not start, twice.
         """
         async with self._room:
-            control = await self._running()
-            ours, theirs = socket.socketpair()
-            with ours:
-                ours.setblocking(False)
-                with theirs:
-                    try:
-                        socket.send_fds(
-                            control, [json.dumps(asdict(limits)).encode()], [file, theirs.fileno()]
-                        )
-                    except OSError as error:
-                        await self.close()
-                        raise SpeechFailed("The reader of audio files is not there") from error
-                return await _received(ours, limits)
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._read(file, limits)
+                except (_Killed, SpeechFailed) as error:
+                    log.warning("reader of audio files ended", extra={"reason": str(error)})
+            raise Unavailable("Audio files cannot be read at the moment", retry_after_s=RETRY_S)
+
+    async def _read(self, file: int, limits: Limits) -> Audio:
+        """As `read`, once. Raises `_Killed` too, `SpeechFailed` where the process does not start."""
+        control = await self._running()
+        answer, theirs = _pair()
+        ended, end = _pair()
+        with answer, ended:
+            try:
+                with theirs, end:
+                    _hand_over(control, file, limits, (theirs.fileno(), end.fileno()))
+                return await _received(answer, ended, limits)
+            except (OSError, _ReaderKilled):
+                await self._forget(control)
+                raise _Killed("the process is gone") from None
 
     async def close(self) -> None:
         """Ends the process."""
@@ -106,6 +127,12 @@ class Reader:
                 process.kill()
             await process.wait()
 
+    async def _forget(self, control: socket.socket) -> None:
+        """Ends the process behind `control`, unless another one is there already."""
+        async with self._starting:
+            if self._control is control:
+                await self.close()
+
     async def _running(self) -> socket.socket:
         async with self._starting:
             if self.pid is not None and self._control is not None:
@@ -116,14 +143,9 @@ class Reader:
     async def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}  # it forks: no threads
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, environment.get("PYTHONPATH"))))
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "mediaserver.speech.decoding"),
-                stdin=theirs.fileno(),
-                stdout=DEVNULL,
-                env=environment,
+            self._process = await start_confined(
+                "mediaserver.speech.decoding", stdin=theirs.fileno(), stdout=DEVNULL
             )
         self._control = ours
         try:
@@ -137,19 +159,60 @@ class Reader:
         return ours
 
 
-async def _received(answer: socket.socket, limits: Limits) -> Audio:
-    """What a fork says before it closes its end."""
+class _Killed(Exception):
+    """The fork that read a file was ended by something that is not the file's fault."""
+
+
+class _ReaderKilled(_Killed):
+    """The process that forks is gone."""
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    return ours, theirs
+
+
+def _hand_over(control: socket.socket, file: int, limits: Limits, ends: tuple[int, int]) -> None:
+    """Sends the file, to be read from its beginning and never written, with where to answer and where to tell
+    of the fork's end. Raises OSError."""
+    opened = os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        socket.send_fds(control, [json.dumps(asdict(limits)).encode()], [opened, *ends])
+    finally:
+        os.close(opened)
+
+
+async def _received(answer: socket.socket, ended: socket.socket, limits: Limits) -> Audio:
+    """What a fork says before it closes its end. Raises what `Reader.read` does, `_Killed`."""
     most = int((limits.audio_s + 2) * RATE_HZ * 2)
     reader, writer = await asyncio.open_connection(sock=answer)
     try:
         async with asyncio.timeout(WALL_S + 5):
-            head = json.loads(await reader.readline())
+            head = json.loads(await reader.readuntil(b"\n"))
             if "error" in head:
                 raise TooLarge(head["error"]) if head["too_long"] else InvalidRequest(head["error"])
             octets = await reader.readexactly(min(int(head["octets"]), most))
-    except (ValueError, TypeError, KeyError, EOFError, OSError, TimeoutError) as error:
+    except (EOFError, ConnectionError):
+        raise await _fate(ended) from None
+    except (ValueError, TypeError, KeyError, TimeoutError) as error:
         log.warning("audio file could not be read within its limits", extra={"reason": type(error).__name__})
-        raise InvalidRequest("Invalid audio file: it cannot be decoded within the limits") from None
+        raise InvalidRequest(OUT_OF_LIMITS) from None
     finally:
         writer.close()
     return Audio(np.frombuffer(octets, "<i2").astype(np.int16, copy=False), float(head["duration_ms"]))
+
+
+async def _fate(ended: socket.socket) -> Exception:
+    """Why a fork ended without an answer: the file, or somebody from outside."""
+    try:
+        async with asyncio.timeout(FATE_S):
+            told = await asyncio.get_running_loop().sock_recv(ended, 1)
+    except (TimeoutError, ConnectionError):
+        told = b""
+    if not told:
+        return _ReaderKilled()
+    if told[0] and told[0] not in THE_FILES_FAULT:
+        return _Killed(f"signal {told[0]}")
+    log.warning("audio file could not be read within its limits", extra={"signal": told[0]})
+    return InvalidRequest(OUT_OF_LIMITS)

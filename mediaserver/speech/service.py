@@ -221,4 +221,7 @@ def _step_back() -> None:
 
 def _check_same(sha256: str, other: str) -> None:
     if sha256 != other:
-        raise Conflict("This job_id was used with another file")
+        raise Conflict(
+            "This job_id was used with another file in the last 24 hours: send that file again, or this one "
+            "with another job_id"
+        )

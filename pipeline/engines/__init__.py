@@ -1,0 +1,5 @@
+"""Engines: ears, voices, judges and agents behind the protocols of `pipeline.speech` and `pipeline.agent`."""
+
+import os
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime has a thread for that since 1.32

@@ -1,8 +1,8 @@
-"""libespeak-ng through ctypes, for the helper process and for training.
+"""libespeak-ng through ctypes, for processes of voices and for training.
 
 The library is GPL-3.0-or-later, keeps its whole state in globals and dies of a second thread (measured:
-SIGSEGV with four), so nothing of the server but `pipeline.engines.espeak_process` may import this module:
-it runs one request after another, in a process of its own.
+SIGSEGV with four), so nothing of the server but the processes of voices (`espeak_process`, and
+`onnx_voice_process` for phonemes) may import this module: they run one request after another.
 
 Signatures are those of `speak_lib.h` of espeak-ng 1.52.
 """
@@ -10,6 +10,7 @@ Signatures are those of `speak_lib.h` of espeak-ng 1.52.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ _END_PAUSE = 0x1000  # espeakENDPAUSE: sentences keep their pause when they are 
 _POSITION_CHARACTER = 1
 _EVENT_END = 0  # espeakEVENT_LIST_TERMINATED
 _EVENT_WORD = 1
+_PHONEMES_IPA = 0x02  # espeakPHONEMES_IPA
+_PHONEMES_TIE = 0x80  # espeakPHONEMES_TIE
+_LANGUAGE_SWITCH = re.compile(r"\([^)]*\)")  # "(en)" before a word that another language's rules read
 _CHUNK_MS = 60  # the library gives no less, whatever is asked
 
 PARAMETERS: Mapping[str, int] = {"rate_wpm": 1, "volume": 2, "pitch": 3}
@@ -98,6 +102,7 @@ class EspeakLibrary:
             ctypes.POINTER(ctypes.c_uint),
             ctypes.c_void_p,
         ]
+        self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
         data = espeakng_loader.get_data_path().encode()
         self.rate_hz: int = self._library.espeak_Initialize(_SYNCHRONOUS, _CHUNK_MS, data, _DONT_EXIT)
         if self.rate_hz <= 0:
@@ -127,6 +132,19 @@ class EspeakLibrary:
             raise self._failure
         if code:
             raise OSError(f"espeak_Synth gave {code}")
+
+    def phonemes(self, text: str, *, voice: str, tie: str = "") -> str:
+        """The IPA of `text`, word by word, without its punctuation. `tie`: joins the letters of one sound.
+        Raises `VoiceUnknown`."""
+        self._set_voice(voice)
+        mode = _PHONEMES_IPA | (ord(tie) << 8 | _PHONEMES_TIE if tie else 0)
+        raw = ctypes.c_char_p(text.replace("\0", " ").encode())
+        at = ctypes.c_void_p(ctypes.cast(raw, ctypes.c_void_p).value)
+        said = []
+        while at.value:
+            clause = self._library.espeak_TextToPhonemes(ctypes.byref(at), _UTF8, mode)
+            said.append((clause or b"").decode())
+        return " ".join(_LANGUAGE_SWITCH.sub("", " ".join(said)).split())
 
     def _set_voice(self, voice: str) -> None:
         if voice == self._voice:

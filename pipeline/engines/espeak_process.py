@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline.engines.confinement import Confinement
 from pipeline.engines.espeak_library import EspeakLibrary, Sink, VoiceUnknown, WordEvent
 from pipeline.engines.voice_service import Emit, Refusal, serve
 from pipeline.engines.voice_wire import Word
@@ -66,4 +67,4 @@ class EspeakVoices:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(EspeakVoices))
+    sys.exit(serve(EspeakVoices, Confinement(memory_mb=256)))

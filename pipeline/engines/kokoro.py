@@ -1,23 +1,25 @@
 """Text to speech by Kokoro (82 M parameters, StyleTTS 2), from local files, in a process of its own.
 
-The model makes whole chunks only, at 0.3 to 0.5 of real time on a CPU core, so the first chunk is two to four
-words and the others are short sentences; a GPU is needed for more than two calls a core. The process imports
-for five seconds and holds 1 to 2 GB. It speaks no Arabic: an agent that does needs another voice, or
-espeak-ng behind this one. Measured figures: docs/design.md.
+Two ways: by onnxruntime, with the int8 weights and the voices of the extra `local` (300 MB, English), or,
+where `model` names its file, by torch with the published weights (the extra `kokoro`: 1 to 2 GB, a GPU, six
+languages). The model makes whole chunks only, at 0.3 to 0.7 of real time on a CPU core, so the first chunk is
+two to four words and the others are short sentences. It speaks no Arabic: an agent that does needs another
+voice, or espeak-ng behind this one. Measured figures: docs/design.md.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.engines.espeak_text import sentences
+from pipeline.engines.local_weights import INSTALL, KOKORO, KOKORO_SHA256, whole_files
 from pipeline.engines.options import Options
+from pipeline.engines.voice_clauses import pieces
 from pipeline.engines.voice_process import VoiceProgram
 from pipeline.engines.voice_speech import Piece, ProcessVoice
 from pipeline.errors import EngineMissing, EngineRefused
@@ -37,18 +39,21 @@ FIRST_WORDS: Final = 4
 CHUNK_CHARACTERS: Final = 110
 """About 100 phonemes and 7 s of speech: longer chunks cost more time and memory for each second of speech."""
 
-_CLAUSE: Final = re.compile(r"(?<=[,;:،])\s+")
+LOCAL_VOICE: Final = "jm_kumo"
+"""Of the five, the one of which Whisper understands every word over a telephone line."""
 
 
 @dataclass(frozen=True, slots=True)
 class KokoroSettings:
-    """`model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and voices/NAME.pt. `language`: of
-    the voice, where it is not the call's. `speed`: 0.5 to 2. `device`: "cpu" or "cuda". `threads`: of the
+    """`model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and voices/NAME.pt; without `model`,
+    `voice` is one of the extra `local`: jm_kumo, jf_alpha,
+    jf_gongitsune, jf_nezumi, jf_tebukuro. `language`:
+    of the voice, where it is not the call's. `speed`: 0.5 to 2. `device`: "cpu" or "cuda". `threads`: of the
     CPU."""
 
-    model: str
-    config: str
-    voice: str
+    model: str = ""
+    config: str = ""
+    voice: str = LOCAL_VOICE
     language: str = ""
     speed: float = 1.0
     device: str = "cpu"
@@ -56,7 +61,7 @@ class KokoroSettings:
 
 
 class Kokoro(ProcessVoice):
-    """A voice. Voices of one model, device and number of threads share the process."""
+    """A voice. Voices of one directory, model, device and number of threads share the process."""
 
     def __init__(self, settings: KokoroSettings) -> None:
         super().__init__(program(settings))
@@ -64,19 +69,26 @@ class Kokoro(ProcessVoice):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Kokoro:
-        """Keys: those of `KokoroSettings`; model, config and voice are required. Raises `SettingsRefused`."""
+        """Keys: those of `KokoroSettings`. Raises `SettingsRefused`."""
         options = Options("kokoro", settings)
-        paths = {name: options.text(name) for name in ("model", "config", "voice")}
+        model = options.text("model")
+        paths = {"config": options.text("config"), "voice": options.text("voice")}
         for name, path in paths.items():
-            if not path:
+            if model and not path:
                 options.wrong(name, "names a local file of the model; there is no default")
+        if not model and paths["config"]:
+            options.wrong("config", "goes with `model`")
         read = KokoroSettings(
-            **paths,
+            model=model,
+            config=paths["config"],
+            voice=paths["voice"] or LOCAL_VOICE,
             language=options.text("language", choices=tuple(LANGUAGES)),
             speed=options.number("speed", 1.0, low=0.5, high=2.0),
             device=options.text("device", "cpu", choices=("cpu", "cuda")),
             threads=options.integer("threads", 1, low=1, high=64),
         )
+        if not model and read.device != "cpu":
+            options.wrong("device", "a GPU needs `model`: the weights of the extra `local` are for the CPU")
         options.finish()
         return cls(read)
 
@@ -86,17 +98,21 @@ class Kokoro(ProcessVoice):
         return RATE_HZ
 
     async def start(self) -> None:
-        """Starts or shares the process, loads the model, and tries the voice. Raises `EngineMissing`."""
-        _check(self.settings)
+        """Checks the files, starts or shares the process, and tries the voice. Raises `EngineMissing`."""
+        self._program = await asyncio.to_thread(_checked, self.settings)
         await super().start()
+
+    @property
+    def _trial_language(self) -> str:
+        return self.settings.language or "en"
 
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:
         settings = self.settings
         spoken = settings.language or language.lower()
         phonemes_of = LANGUAGES.get(spoken) or LANGUAGES.get(spoken.partition("-")[0])
-        if phonemes_of is None:
+        if phonemes_of is None or not (settings.model or phonemes_of.startswith("en-")):
             raise EngineRefused(f"kokoro does not speak {language!r}")
-        for piece in pieces(text):
+        for piece in pieces(text, longest=CHUNK_CHARACTERS, opening_words=FIRST_WORDS):
             request = {
                 "text": piece,
                 "voice": settings.voice,
@@ -106,17 +122,43 @@ class Kokoro(ProcessVoice):
             yield Piece(piece, request)
 
 
-def _check(settings: KokoroSettings) -> None:
+def _checked(settings: KokoroSettings) -> VoiceProgram:
+    """The process that settings need, its files there and right. Raises `EngineMissing`."""
+    if not settings.model:
+        return _local_program(settings)
     for path in (settings.model, settings.config, settings.voice):
         if not Path(path).is_file():
             raise EngineMissing(f"kokoro: there is no file {path}")
     if find_spec("kokoro") is None:
         raise EngineMissing("kokoro is not installed: pip install 'openline-mediaserver[kokoro]'")
+    return program(settings)
+
+
+def _local_program(settings: KokoroSettings) -> VoiceProgram:
+    if find_spec("onnxruntime") is None:
+        raise EngineMissing(f"kokoro: onnxruntime is not installed: {INSTALL}")
+    files = whole_files(KOKORO)
+    arguments = {
+        "parts": [str(path) for name, path in files.items() if name.startswith("part ")],
+        "sha256": KOKORO_SHA256,
+        "voices": str(files["voices"]),
+        "vocabulary": str(files["vocabulary"]),
+        "threads": settings.threads,
+    }
+    return VoiceProgram(
+        "kokoro",
+        "pipeline.engines.onnx_voice_process",
+        start_s=55.0,
+        hung_s=30.0,
+        arguments=("kokoro", json.dumps(arguments, sort_keys=True)),
+    )
 
 
 def program(settings: KokoroSettings) -> VoiceProgram:
-    """The process that settings need; equal ones share it."""
+    """The process of the model on torch that settings need; equal ones share it. It reads voices of one
+    directory only."""
     wanted = {name: asdict(settings)[name] for name in ("model", "config", "device", "threads")}
+    wanted["voices"] = str(Path(settings.voice).parent)
     return VoiceProgram(
         "kokoro",
         "pipeline.engines.kokoro_process",
@@ -124,33 +166,3 @@ def program(settings: KokoroSettings) -> VoiceProgram:
         hung_s=30.0,  # the longest chunk takes four on an idle core
         arguments=(json.dumps(wanted, sort_keys=True),),
     )
-
-
-def pieces(text: str) -> list[str]:
-    """`text` in chunks: the first of two to four words, then sentences, long ones cut at a clause or a
-    space."""
-    found: list[str] = []
-    for sentence in sentences(text):
-        found += _opening(sentence) if not found else [sentence]
-    return [short for piece in found for short in _shortened(piece)]
-
-
-def _opening(sentence: str) -> list[str]:
-    words = sentence.split()
-    if len(words) <= 2 * FIRST_WORDS:
-        return [sentence]
-    clause = _CLAUSE.split(sentence, maxsplit=1)[0].split()
-    first = len(clause) if 2 <= len(clause) <= FIRST_WORDS else FIRST_WORDS
-    return [" ".join(words[:first]), " ".join(words[first:])]
-
-
-def _shortened(piece: str) -> list[str]:
-    short: list[str] = []
-    rest = piece
-    while len(rest) > CHUNK_CHARACTERS:
-        head = rest[:CHUNK_CHARACTERS]
-        cut = max(head.rfind(mark) + 1 for mark in (", ", "; ", ": ")) or head.rfind(" ")
-        cut = cut if cut > 0 else CHUNK_CHARACTERS
-        short.append(rest[:cut].strip())
-        rest = rest[cut:].strip()
-    return [*short, rest] if rest else short

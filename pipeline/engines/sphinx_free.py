@@ -11,18 +11,14 @@ import asyncio
 import heapq
 import itertools
 import json
-import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from pathlib import Path
+from asyncio.subprocess import DEVNULL, Process
 
 from pipeline.boundary import kind_of
 from pipeline.engines.cancelling import is_cancelled
+from pipeline.engines.confined_process import close_pipes, start_confined
 from pipeline.engines.sphinx_process import LENGTH
 from pipeline.errors import EngineError
 from pipeline.speech import HeardWord, Hypothesis
-
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class _Line:
@@ -142,12 +138,7 @@ class FreeDictation:
 
 async def _start() -> Process:
     """The process. Raises OSError."""
-    environment = {**os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH"))))
-    command = (sys.executable, "-P", "-m", "pipeline.engines.sphinx_process")
-    return await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
-    )
+    return await start_confined("pipeline.engines.sphinx_process", stderr=DEVNULL)
 
 
 def _is_running(started: asyncio.Task[Process]) -> bool:
@@ -164,4 +155,4 @@ async def _end(started: asyncio.Task[Process]) -> None:
     if process.returncode is None:
         process.kill()
     await process.wait()
-    process._transport.close()  # type: ignore[attr-defined]  # asyncio leaves the pipes to the collector otherwise
+    close_pipes(process)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pocketsphinx
 
+from pipeline.engines.confinement import Confinement
 from pipeline.engines.sphinx_decoder import hypothesis
 
 LENGTH: Final = struct.Struct("!I")
@@ -32,6 +33,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever the library prints must not land between answers
+    Confinement(descriptors=(sink.fileno(),), memory_mb=1024).apply()
     decoder = pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL", **_SEARCH))
     while len(head := source.read(LENGTH.size)) == LENGTH.size:
         (length,) = LENGTH.unpack(head)

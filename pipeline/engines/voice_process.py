@@ -8,17 +8,15 @@ import asyncio
 import enum
 import json
 import logging
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from pipeline.engines.cancelling import is_cancelled
+from pipeline.engines.confined_process import close_pipes, start_confined
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
@@ -26,8 +24,6 @@ _LOG = logging.getLogger(__name__)
 
 _BACKOFF_S = 0.1
 _BACKOFF_LIMIT_S = 2.0
-
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +210,7 @@ class VoiceProcess:
 
     async def _start(self) -> Process:
         self._state = _State.STARTING
-        environment = {**os.environ}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (_PACKAGE_ROOT, environment.get("PYTHONPATH")))
-        )
-        command = (sys.executable, "-P", "-m", self.program.module, *self.program.arguments)
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+        process = await start_confined(self.program.module, *self.program.arguments)
         self._process = process
         try:
             async with asyncio.timeout(self.program.start_s):
@@ -248,7 +239,7 @@ class VoiceProcess:
         self._state = _State.STOPPED
         _kill(process)
         code = await process.wait()
-        _close_pipes(process)
+        close_pipes(process)
         _LOG.warning(
             "voice process ended",
             extra={"engine": self.program.name, "exit_code": code, "requests": len(self._requests)},
@@ -297,7 +288,7 @@ class VoiceProcess:
         if process is not None:
             _kill(process)
             await process.wait()
-            _close_pipes(process)
+            close_pipes(process)
 
 
 async def _ended(task: asyncio.Task[Any] | None) -> None:
@@ -326,11 +317,3 @@ async def _receive(process: Process) -> tuple[int, int, bytes]:
 def _kill(process: Process) -> None:
     if process.returncode is None:
         process.kill()
-
-
-def _close_pipes(process: Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    transport = getattr(process, "_transport", None)  # asyncio leaves the pipes to the collector otherwise
-    if transport is not None:
-        transport.close()

@@ -11,13 +11,17 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
+from pipeline.engines.confinement import Confinement
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, Word, pack, pack_chunk
 
 _REQUESTS = 1024
 """Bound of the queue: far more sentences than a machine's calls can wait for at once; a full queue stops
 reading, and the pipe then holds the server's writes back."""
+
+_NO_FILES = Confinement()
 
 Emit: TypeAlias = Callable[[bytes, list[Word]], bool]
 """Takes samples (s16le) and the words that begin in them; True: nobody wants the rest."""
@@ -96,14 +100,16 @@ class VoiceService:
         self._sink.flush()
 
 
-def serve(make: Callable[[], Synthesiser]) -> int:
-    """Runs a voice on this process's stdin and stdout: what `main` of its program does. A voice that cannot
-    be made (ImportError, OSError, ValueError, RuntimeError) is reported instead of READY."""
+def serve(make: Callable[[], Synthesiser], confinement: Confinement = _NO_FILES) -> int:
+    """Runs a voice on this process's stdin and stdout, confined before it is made: what `main` of its program
+    does. A voice that cannot be made (ImportError, OSError, ValueError, RuntimeError) is reported instead of
+    READY."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever the library prints must not land between messages
     try:
         try:
+            replace(confinement, descriptors=(*confinement.descriptors, sink.fileno())).apply()
             synthesiser = make()
         except (ImportError, OSError, KeyError, ValueError, RuntimeError) as error:
             sink.write(pack(Kind.FAILED, 0, str(error).encode()))

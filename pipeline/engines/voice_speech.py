@@ -41,7 +41,7 @@ class ProcessVoice(ABC):
             return
         self._process = await VoiceProcess.acquire(self._program)
         try:
-            async for _ in self.speak("One.", language="en"):
+            async for _ in self.speak("One.", language=self._trial_language):
                 pass
         except EngineError as error:
             await self.close()
@@ -66,6 +66,11 @@ class ProcessVoice(ABC):
         process, self._process = self._process, None
         if process is not None:
             await process.release()
+
+    @property
+    def _trial_language(self) -> str:
+        """What the voice is tried in when it starts."""
+        return "en"
 
     @abstractmethod
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:

@@ -31,6 +31,7 @@ class Carrier:
             async for call in self.phone.incoming():
                 self.calls.append(call)
                 tasks.create_task(self._treat(answering, call))
+                del call
 
     async def _treat(self, answering: Answering, call: Call) -> None:
         with suppress(CallFailed):

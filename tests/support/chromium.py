@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.support.remote_page import RemotePage
 
 FLAGS = (
     "--headless=new",
@@ -28,22 +29,14 @@ FLAGS = (
 )
 
 
-class Page:
+class Page(RemotePage):
     """One page. `log` is what it said on its console and what went wrong."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.log: list[str] = []
-        self._socket = socket
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._reading = asyncio.create_task(self._read())
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """One command of the protocol."""
-        number = next(self._ids)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        await self._socket.send_json({"id": number, "method": method, "params": params})
-        return await asyncio.wait_for(answer, 30)
+        answer = await self.command(method, params)
+        result: dict[str, Any] = answer.get("result", {"error": answer.get("error")})
+        return result
 
     async def open(self, url: str) -> None:
         """Loads a page and waits until it is there."""
@@ -61,13 +54,6 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    async def until(self, script: str, *, timeout_s: float = 30.0) -> Any:
-        """Waits until an expression is true; its value."""
-        async with asyncio.timeout(timeout_s):
-            while not (value := await self.run(script)):
-                await asyncio.sleep(0.05)
-        return value
-
     async def picture(self, path: Path, *, width: int, height: int, dark: bool = False) -> Path:
         """A screenshot at that size."""
         await self.call(
@@ -84,25 +70,14 @@ class Page:
         await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
         return path
 
-    async def close(self) -> None:
-        """Ends the session with the page."""
-        await self._socket.close()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
-
-    async def _read(self) -> None:
-        async for message in self._socket:
-            data = message.json()
-            if "id" in data:
-                waiting = self._waiting.pop(data["id"])
-                if not waiting.done():
-                    waiting.set_result(data.get("result", {"error": data.get("error")}))
-            elif data["method"] == "Runtime.consoleAPICalled":
-                self.log.append(" ".join(str(each.get("value", "")) for each in data["params"]["args"]))
-            elif data["method"] == "Runtime.exceptionThrown":
-                self.log.append(f"exception: {data['params']['exceptionDetails']}")
-            elif data["method"] == "Log.entryAdded" and data["params"]["entry"]["level"] == "error":
-                self.log.append(data["params"]["entry"]["text"])
+    def heard(self, event: dict[str, Any]) -> None:
+        """See `RemotePage`."""
+        if event["method"] == "Runtime.consoleAPICalled":
+            self.log.append(" ".join(str(each.get("value", "")) for each in event["params"]["args"]))
+        elif event["method"] == "Runtime.exceptionThrown":
+            self.log.append(f"exception: {event['params']['exceptionDetails']}")
+        elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+            self.log.append(event["params"]["entry"]["text"])
 
 
 @asynccontextmanager

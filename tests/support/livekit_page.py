@@ -1,4 +1,4 @@
-"""livekit-client in Chromium: the SDK as npm has it, and a page of another origin that uses it."""
+"""livekit-client in a browser: the SDK as npm has it, and a page of another origin that uses it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from aiohttp.test_utils import TestServer
 from pipeline.audio import Pcm
 from pipeline.engines.faster_whisper import FasterWhisper
 from tests.support.chromium import Page, chromium
+from tests.support.firefox import FirefoxPage, firefox
 
 NEWEST = "2.23.0"
 OLDER = "2.9.9"
@@ -30,28 +31,39 @@ KEPT = Path(sys.prefix) / "npm"
 
 async def livekit_client(version: str) -> Path:
     """The SDK as one script, fetched from npm the first time."""
-    script = KEPT / f"livekit-client-{version}.js"
-    if not script.exists():
+    return await npm_file("livekit-client", version, "dist/livekit-client.umd.js")
+
+
+async def npm_file(name: str, version: str, path: str) -> Path:
+    """A file of a package of npm's, fetched the first time."""
+    package = KEPT / f"{name}-{version}.tgz"
+    if not package.exists():
         KEPT.mkdir(exist_ok=True)
-        command = ("npm", "pack", f"livekit-client@{version}", "--silent", "--pack-destination", str(KEPT))
+        command = ("npm", "pack", f"{name}@{version}", "--silent", "--pack-destination", str(KEPT))
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
         assert await asyncio.wait_for(process.wait(), 60) == 0, "npm pack failed"
-        with tarfile.open(KEPT / f"livekit-client-{version}.tgz") as package:
-            umd = package.extractfile("package/dist/livekit-client.umd.js")
-            assert umd is not None
-            script.write_bytes(umd.read())
-    return script
+    file = KEPT / f"{name}-{version}-{Path(path).name}"
+    if not file.exists():
+        with tarfile.open(package) as packed:
+            wanted = packed.extractfile(f"package/{path}")
+            assert wanted is not None
+            file.write_bytes(wanted.read())
+    return file
 
 
 class SdkPage:
     """A page with livekit-client."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page | FirefoxPage) -> None:
         self.page = page
 
     async def join(self, url: str, token: str, **options: Any) -> None:
         """Joins the room and opens the microphone."""
         await self.page.run(f"join({json.dumps(url)}, {json.dumps(token)}, {json.dumps(options)})")
+
+    async def join_encrypted(self, url: str, token: str) -> str:
+        """The same with end-to-end encryption; what the application is told of it."""
+        return await self.outcome(f"joinEncrypted({json.dumps(url)}, {json.dumps(token)})")
 
     async def events(self, name: str) -> list[dict[str, Any]]:
         """What was told so far."""
@@ -76,7 +88,26 @@ class SdkPage:
 @asynccontextmanager
 async def sdk_page(version: str, *, microphone: Path | None = None) -> AsyncIterator[SdkPage]:
     """Chromium on a page of its own origin, with that version of the SDK."""
+    async with _served(version) as url, chromium(microphone=microphone) as page:
+        await page.open(url)
+        yield SdkPage(page)
+
+
+@asynccontextmanager
+async def firefox_sdk_page(version: str, *, microphone: Path) -> AsyncIterator[SdkPage]:
+    """The same in Firefox, whose microphone cannot be a file: the page plays `microphone` into one."""
+    async with _served(version) as url, firefox() as page:
+        await page.open(url)
+        words = base64.b64encode(await asyncio.to_thread(microphone.read_bytes)).decode()
+        await page.run(f"speak({words!r})")
+        yield SdkPage(page)
+
+
+@asynccontextmanager
+async def _served(version: str) -> AsyncIterator[str]:
+    """The page's address."""
     script = (await livekit_client(version)).read_text()
+    worker = await npm_file("livekit-client", version, "dist/livekit-client.e2ee.worker.js")
     ours = (HERE / "livekit_page.js").read_text()
     body = (
         "<!doctype html><title>livekit-client</title><body><script src=sdk.js></script><script src=page.js>"
@@ -86,11 +117,11 @@ async def sdk_page(version: str, *, microphone: Path | None = None) -> AsyncIter
         ("/", body + "</script>", "text/html"),
         ("/sdk.js", script, "text/javascript"),
         ("/page.js", ours, "text/javascript"),
+        ("/worker.js", worker.read_text(), "text/javascript"),
     ):
         app.router.add_get(path, _answering(text, kind))
-    async with TestServer(app) as server, chromium(microphone=microphone) as page:
-        await page.open(f"http://127.0.0.1:{server.port}/")
-        yield SdkPage(page)
+    async with TestServer(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
 
 
 def _answering(text: str, kind: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ CALLS_KEY = "web-company-calls-key"
 ROOMS = '''
 [rooms]
 udp_ports = "{first}-{last}"
-addresses = ["127.0.0.1"]
+addresses = {addresses}
+ice_servers = {ice_servers}
 api_secret = "a-secret-of-thirty-two-characters"
 max_calls = 3
 
@@ -94,10 +97,24 @@ action = "hang_up"
 '''
 
 
-def write_web_site(directory: Path, *, engines: str = FAKE_ENGINES, public: bool = False) -> Site:
+def write_web_site(
+    directory: Path,
+    *,
+    engines: str = FAKE_ENGINES,
+    public: bool = False,
+    addresses: Sequence[str] = ("127.0.0.1",),
+    ice_servers: Sequence[str] = (),
+) -> Site:
     """A configuration with rooms on free ports."""
     first = 33_000 + os.getpid() * 7 % 20_000
-    more = ROOMS.format(first=first, last=first + 60, public=str(public).lower(), engines=engines)
+    more = ROOMS.format(
+        first=first,
+        last=first + 60,
+        public=str(public).lower(),
+        engines=engines,
+        addresses=json.dumps(list(addresses)),
+        ice_servers=json.dumps(list(ice_servers)),
+    )
     return write_site(directory, engines=FAKE_ENGINES, more=more.replace("{", "{{").replace("}", "}}"))
 
 

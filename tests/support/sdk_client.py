@@ -2,7 +2,8 @@
 
     python -m tests.support.sdk_client < lines of JSON
 
-First line: {"url", "token", "single": true|false, "wav": path | "tone": hz}. Then wishes, one a line, until
+First line: {"url", "token", "single": true|false, "wav": path | "tone": hz,
+"encrypt": true|false}. Then wishes, one a line, until
 {"end": true} or the end of input. It writes {"event": ...} lines, and a {"report": ...} at the end.
 """
 
@@ -84,7 +85,9 @@ class Client:
         """Connects and publishes the microphone."""
         began = time.time()
         single = self._options.get("single", True)
-        wishes = rtc.RoomOptions(auto_subscribe=True, single_peer_connection=single)
+        keys = rtc.KeyProviderOptions(shared_key=b"known to the people")
+        encryption = rtc.E2EEOptions(key_provider_options=keys) if self._options.get("encrypt") else None
+        wishes = rtc.RoomOptions(True, single_peer_connection=single, encryption=encryption)
         await self.room.connect(self._options["url"], self._options["token"], wishes)
         self.room.local_participant.register_rpc_method("locate", self._locate)
         others = {

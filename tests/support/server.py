@@ -51,6 +51,12 @@ tcp = "127.0.0.1:{sip}"
 rtp_ports = "{rtp}"
 max_calls = 20
 
+# Whatever else the machine does: overload has tests of its own.
+[overload]
+lag_ms = 0
+backlog_ms = 0
+set_up_ms = 0
+
 [[company]]
 id = "acme"
 name = "Acme"
@@ -287,16 +293,27 @@ async def until_final(
 
 
 class ServerProcess:
-    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file."""
+    """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file, or
+    goes to the descriptor `output`. `open_files`: its soft and hard limit."""
 
-    def __init__(self, site: Site, *arguments: str, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *arguments: str,
+        cwd: Path | None = None,
+        output: int | None = None,
+        open_files: tuple[int, int] | None = None,
+    ) -> None:
         self.site = site
         self.log = site.path.with_suffix(".log")
         command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
+        if open_files is not None:
+            limit = 'ulimit -Sn "$0" && ulimit -Hn "$1" && shift && exec "$@"'
+            command = ["/bin/sh", "-c", limit, *map(str, open_files), *command]
         with self.log.open("wb") as log:
             environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
+                command, stdout=output or log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
             )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -317,7 +334,8 @@ class ServerProcess:
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None, key: str) -> tuple[int, Any]:
         """Status and body of a request; status 0 while nobody listens."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"http://127.0.0.1:{self.site.http}{path}", data, bearer(key), method=method)
+        headers = bearer(key) if data is None else {**bearer(key), "Content-Type": "application/json"}
+        request = Request(f"http://127.0.0.1:{self.site.http}{path}", data, headers, method=method)
         try:
             with urlopen(request, timeout=5) as answer:
                 return answer.status, _body(answer.read())
@@ -347,9 +365,15 @@ def _body(content: bytes) -> Any:
 
 
 @contextmanager
-def serving(site: Site, *arguments: str, cwd: Path | None = None) -> Iterator[ServerProcess]:
+def serving(
+    site: Site,
+    *arguments: str,
+    cwd: Path | None = None,
+    output: int | None = None,
+    open_files: tuple[int, int] | None = None,
+) -> Iterator[ServerProcess]:
     """A server process that is gone when the block ends."""
-    server = ServerProcess(site, *arguments, cwd=cwd)
+    server = ServerProcess(site, *arguments, cwd=cwd, output=output, open_files=open_files)
     try:
         yield server
     finally:

@@ -1,5 +1,9 @@
 // Every failure in words that say what to do about it.
 
+import { Unreachable } from "./whip.js";
+
+export class NoMicrophone extends Error {}
+
 const MICROPHONE = {
   NotFoundError: "No microphone was found. Connect one and try again.",
   NotAllowedError: "The microphone is blocked. Allow it for this page in the browser's address bar, then try again.",
@@ -19,13 +23,13 @@ const REFUSED = {
 };
 
 export function inWords(error) {
-  if (error instanceof DOMException) return MICROPHONE[error.name] ?? `The microphone cannot be used: ${error.message}`;
+  if (error instanceof NoMicrophone) return MICROPHONE[error.cause.name] ?? `The microphone cannot be used: ${error.message}`;
   if (error?.status === 401) return unauthorised(error.message);
   if (error?.status) {
     const again = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";
     return `${REFUSED[error.status] ?? `The server refused: ${error.message}.`}${again}`;
   }
-  return error instanceof TypeError ? UNREACHABLE : `Something went wrong: ${error.message}`;
+  return error instanceof Unreachable ? UNREACHABLE : `Something went wrong: ${error.message}`;
 }
 
 function unauthorised(message) {

@@ -1,16 +1,16 @@
 // The page: one button, what is heard and said, and what is wrong when something is.
 
 import { Meter } from "./meter.js";
-import { CallRefused, WhipCall, refusal } from "./whip.js";
-import { INSECURE, LOST, ending, inWords } from "./failures.js";
+import { CallRefused, WhipCall, ask, refusal } from "./whip.js";
+import { INSECURE, LOST, NoMicrophone, ending, inWords } from "./failures.js";
 
 const at = (id) => document.getElementById(id);
 const agent = decodeURIComponent(location.pathname.split("/").pop());
 const STATES = { connecting: "Connecting…", initializing: "Connecting…", listening: "Listening", thinking: "Thinking…", speaking: "Speaking" };
 
-let call = null;
-let stream = null;
-let meter = null;
+// The call that is being set up or goes on. `finish` ends it at whatever step it is; what that step still brings is
+// given back by `begin`.
+let current = null;
 let token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 const latencies = [];
 
@@ -24,46 +24,79 @@ function complain(text) {
   at("problem").hidden = !text;
 }
 
-// A token from the link, or typed in, or, for a company that lets anybody talk, from the server.
-async function ticket() {
-  if (token) return token;
-  const answer = await fetch(`/talk/${encodeURIComponent(agent)}/session`, { method: "POST" });
+// A token for a company that lets anybody talk. Its room is given back when nobody comes to it.
+async function invited() {
+  const answer = await ask(session(), { method: "POST" });
   if (!answer.ok) throw await refusal(answer);
   const { participantToken, agentName } = await answer.json();
   if (agentName) document.title = at("agent").textContent = agentName;
   return participantToken;
 }
 
+function session() {
+  return `/talk/${encodeURIComponent(agent)}/session`;
+}
+
+function giveBack(invitation) {
+  const headers = { Authorization: `Bearer ${invitation}` };
+  fetch(session(), { method: "DELETE", headers, keepalive: true }).catch(() => {});
+}
+
+function release(stream) {
+  stream?.getTracks().forEach((track) => track.stop());
+}
+
+function microphone() {
+  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+  return navigator.mediaDevices.getUserMedia({ audio }).catch((cause) => {
+    throw new NoMicrophone(cause.message, { cause });
+  });
+}
+
 async function begin() {
+  if (current) return;
   complain("");
   if (!navigator.mediaDevices) return complain(INSECURE);
+  const ours = (current = { stream: null, call: null, meter: null, invitation: "" });
   live(true);
   show("connecting");
   at("transcript").replaceChildren();
   latencies.length = 0;
   at("latency").textContent = "";
   try {
-    stream = await navigator.mediaDevices.getUserMedia({
-      audio: { echoCancellation: true, noiseSuppression: true, autoGainControl: true },
-    });
-    const ours = await ticket();
-    call = new WhipCall(stream);
-    listen(call);
-    await call.start("/rtc/whip", ours);
-    meter = new Meter(stream, (level) => {
-      at("level").value = level;
-      at("orb").style.setProperty("--level", level);
-    });
-    at("microphone").hidden = at("mute").hidden = false;
+    await connect(ours);
   } catch (error) {
-    finish("Ready");
-    complain(inWords(error));
-    if (error instanceof CallRefused && error.status === 401) ask();
+    if (ours === current) failed(error);
   }
+  if (ours === current) return;
+  release(ours.stream);
+  if (ours.invitation) giveBack(ours.invitation);
 }
 
-function listen(current) {
-  const on = (kind, react) => current.addEventListener(kind, ({ detail }) => current === call && react(detail));
+// Returns early where it was hung up meanwhile.
+async function connect(ours) {
+  ours.stream = await microphone();
+  if (ours !== current) return;
+  if (!token) ours.invitation = await invited();
+  if (ours !== current) return;
+  ours.call = new WhipCall(ours.stream);
+  listen(ours);
+  await ours.call.start("/rtc/whip", token || ours.invitation);
+  ours.meter = new Meter(ours.stream, (level) => {
+    at("level").value = level;
+    at("orb").style.setProperty("--level", level);
+  });
+  at("microphone").hidden = at("mute").hidden = false;
+}
+
+function failed(error) {
+  finish("Ready");
+  complain(inWords(error));
+  if (error instanceof CallRefused && error.status === 401) askToken();
+}
+
+function listen(ours) {
+  const on = (kind, react) => ours.call.addEventListener(kind, ({ detail }) => ours === current && react(detail));
   on("track", ({ stream: voice }) => { at("voice").srcObject = voice; });
   on("connected", () => at("orb").dataset.state === "connecting" && show("listening"));
   on("state", ({ state }) => show(state));
@@ -103,9 +136,11 @@ function live(on) {
 }
 
 function finish(text) {
+  const { stream, call, meter } = current;
+  current = null;
+  call?.stop();
   meter?.stop();
-  stream?.getTracks().forEach((track) => track.stop());
-  call = stream = meter = null;
+  release(stream);
   live(false);
   mute(false);
   at("microphone").hidden = at("mute").hidden = true;
@@ -114,20 +149,19 @@ function finish(text) {
 }
 
 function mute(on) {
-  stream?.getAudioTracks().forEach((track) => { track.enabled = !on; });
+  current?.stream.getAudioTracks().forEach((track) => { track.enabled = !on; });
   at("mute").setAttribute("aria-pressed", on);
   at("mute").textContent = on ? "Unmute" : "Mute";
 }
 
-function ask() {
+function askToken() {
   token = "";
   at("ask").hidden = false;
   at("token").focus();
 }
 
 function hangUp() {
-  if (call) call.stop();
-  else if (stream) finish("Ready");
+  if (current) finish(current.call ? ending("client_initiated") : "Ready");
 }
 
 at("talk").addEventListener("click", () => (at("talk").dataset.live === "true" ? hangUp() : begin()));

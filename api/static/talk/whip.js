@@ -10,6 +10,10 @@ export class CallRefused extends Error {
   }
 }
 
+export class Unreachable extends Error {}
+
+export class HungUp extends Error {}
+
 export class WhipCall extends EventTarget {
   #peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
   #resource = null;
@@ -26,21 +30,35 @@ export class WhipCall extends EventTarget {
     this.#peer.onconnectionstatechange = () => this.#moved();
   }
 
+  // Candidates are gathered once the answer has named the servers for it (RFC 9725 section 4.6); ours reach the
+  // server with the first check. Throws HungUp where `stop` came before the end.
   async start(url, token) {
-    await this.#peer.setLocalDescription();
-    const answer = await fetch(url, {
+    const offer = await this.#still(this.#peer.createOffer());
+    // Not given up when it is hung up: only its answer tells what there is to delete.
+    const answer = await ask(url, {
       method: "POST",
       headers: { "Content-Type": "application/sdp", Authorization: `Bearer ${token}` },
-      body: this.#peer.localDescription.sdp,
+      body: offer.sdp,
     });
     if (answer.status !== 201) throw await refusal(answer);
     this.#resource = new URL(answer.headers.get("Location"), answer.url || url);
-    await this.#peer.setRemoteDescription({ type: "answer", sdp: await answer.text() });
+    if (this.#over) this.#leave();
+    const sdp = await this.#still(answer.text());
+    this.#peer.setConfiguration({ ...this.#peer.getConfiguration(), iceServers: iceServers(answer.headers.get("Link")) });
+    await this.#still(this.#peer.setLocalDescription(offer));
+    await this.#still(this.#peer.setRemoteDescription({ type: "answer", sdp }));
   }
 
-  // Ends the call from our side; the server is told even while the page goes away.
+  // Ends the call from our side, at whatever step it is; the server is told even while the page goes away.
   stop() {
     this.#end("ended", { reason: "client_initiated" });
+  }
+
+  // What a step came to; after `stop` it came to nothing.
+  async #still(step) {
+    const came = await step.catch((error) => { throw this.#over ? new HungUp() : error; });
+    if (this.#over) throw new HungUp();
+    return came;
   }
 
   #heard(message) {
@@ -58,14 +76,35 @@ export class WhipCall extends EventTarget {
   #end(kind, detail) {
     if (this.#over) return;
     this.#over = true;
-    if (this.#resource) fetch(this.#resource, { method: "DELETE", keepalive: true }).catch(() => {});
+    this.#leave();
     this.#peer.close();
     this.#tell(kind, detail);
+  }
+
+  #leave() {
+    if (this.#resource) fetch(this.#resource, { method: "DELETE", keepalive: true }).catch(() => {});
+    this.#resource = null;
   }
 
   #tell(kind, detail) {
     this.dispatchEvent(new CustomEvent(kind, { detail }));
   }
+}
+
+// What a request was answered. Throws Unreachable where it was not.
+export function ask(url, request) {
+  return fetch(url, request).catch((cause) => { throw new Unreachable(String(url), { cause }); });
+}
+
+// The STUN and TURN servers that a Link header names.
+export function iceServers(link) {
+  const value = /([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))/g;
+  const links = (link ?? "").matchAll(/<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]+))*)/g);
+  return [...links].flatMap(([, urls, rest]) => {
+    const read = ([, name, quoted, bare]) => [name, bare ?? quoted.replace(/\\(.)/g, "$1")];
+    const { rel, username, credential } = Object.fromEntries([...rest.matchAll(value)].map(read));
+    return rel === "ice-server" ? [username ? { urls, username, credential } : { urls }] : [];
+  });
 }
 
 export async function refusal(answer) {

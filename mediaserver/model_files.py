@@ -1,0 +1,62 @@
+"""Directories of fetched models: complete ones only, each with a manifest that says where it is from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mediaserver.errors import MediaServerError
+
+MANIFEST: Final = "mediaserver-model.json"
+"""In a fetched directory: where it is from, and the hash of every file."""
+
+_BLOCK: Final = 1 << 20
+
+
+class ModelError(MediaServerError):
+    """A model cannot be fetched; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What was fetched. `files`: sha256 by path."""
+
+    repository: str
+    revision: str
+    directory: Path
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def installed(into: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The models in `into`: name of the directory, and its manifest."""
+    for manifest in sorted(into.glob(f"*/{MANIFEST}")):
+        yield manifest.parent.name, json.loads(manifest.read_text())
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def settle(part: Path, fetched: Fetched) -> None:
+    """The complete directory takes its place, without what another revision left in it."""
+    shutil.rmtree(part / ".cache", ignore_errors=True)  # huggingface_hub's notes on what it was fetching
+    for path in [each for each in part.rglob("*") if each.is_file()]:
+        if path.relative_to(part).as_posix() not in fetched.files:
+            path.unlink()
+    manifest = {**asdict(fetched), "directory": fetched.directory.name}
+    (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    old = part.with_name(f"{part.name}.old")
+    if fetched.directory.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        fetched.directory.rename(old)
+    part.rename(fetched.directory)
+    shutil.rmtree(old, ignore_errors=True)

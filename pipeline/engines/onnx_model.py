@@ -1,0 +1,58 @@
+"""A model of a voice, loaded by onnxruntime: its parts joined, and the durations of its phonemes given out.
+Imported only in the process of a voice.
+
+The published models compute how long each phoneme is, and keep it to themselves. A protobuf's field that is
+there twice is merged, so a few bytes behind the file declare one more output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import onnxruntime
+
+_GRAPH, _OUTPUT, _NAME = 7, 12, 1
+"""Field numbers of ModelProto.graph, GraphProto.output and ValueInfoProto.name in onnx.proto."""
+
+_PIPER_DURATIONS: Final = re.compile(rb"\x12.(/(?:[\w.]+/)*Ceil_output_\d)", re.DOTALL)
+"""The output of the node that rounds durations up to frames, in a Piper voice."""
+
+KOKORO_DURATIONS: Final = "/encoder/Clip_output_0"
+
+
+def session(parts: Sequence[str], *, threads: int, sha256: str = "", durations: str = "") -> Any:
+    """An `InferenceSession` of the model that the files `parts` make, one behind the other, with the output
+    `durations` declared ("": Piper's, where the model has it). `sha256`: of the joined files; "": any.
+    Raises OSError, ValueError for another sum, RuntimeError (onnxruntime's)."""
+    content = b"".join(Path(part).read_bytes() for part in parts)
+    digest = hashlib.sha256(content).hexdigest() if sha256 else ""
+    if digest != sha256:
+        raise ValueError(f"{', '.join(parts)} together are not the model that we know (SHA-256 {digest})")
+    content += declared(durations or piper_durations(content))
+    onnxruntime.set_default_logger_severity(3)  # errors: it warns of every machine without a GPU
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    made = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    made._model_bytes = None  # kept for another provider's sake: 60 to 90 MB
+    return made
+
+
+def piper_durations(content: bytes) -> str:
+    """The output of a Piper voice that holds the durations; "" where there is none."""
+    named = _PIPER_DURATIONS.search(content)
+    return named.group(1).decode() if named else ""
+
+
+def declared(output: str) -> bytes:
+    """The bytes that declare `output` in a model that they follow."""
+    return _field(_GRAPH, _field(_OUTPUT, _field(_NAME, output.encode()))) if output else b""
+
+
+def _field(number: int, body: bytes) -> bytes:
+    assert len(body) < 128  # longer ones have lengths of several bytes
+    return bytes([number << 3 | 2, len(body)]) + body

@@ -1,0 +1,101 @@
+"""The UDP socket of the phone: read until it is empty, with how long each datagram has waited in the kernel.
+
+asyncio's own endpoint reads one datagram in each turn of its loop. Where that takes 10 ms, it is a hundred
+a second, be they INVITEs or BYEs, and the others wait in the kernel until their senders give up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
+MAX_DATAGRAM = 65_535
+
+BURST = 256
+BURST_S = 0.008
+"""How much is read in one turn of the loop at the most: audio has a turn every few milliseconds."""
+
+SO_TIMESTAMPNS = 35
+"""Linux: each datagram comes with the time of day of its arrival (socket(7)). Not named by Python."""
+
+_STAMP = struct.Struct("@ll")
+
+Address = tuple[str, int]
+
+
+class DatagramSocket:
+    """A bound socket. `received` gets each datagram, who sent it, and for how many seconds it waited."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        received: Callable[[bytes, Address, float], None],
+    ) -> None:
+        """Use `bind`."""
+        self.family = bound.family
+        self.address: Address = bound.getsockname()[:2]
+        self._socket = bound
+        self._loop = loop
+        self._received = received
+        self._buffer = bytearray(MAX_DATAGRAM)
+        self._view = memoryview(self._buffer)
+        loop.add_reader(bound, self._readable)
+
+    @classmethod
+    async def bind(
+        cls, host: str, port: int, received: Callable[[bytes, Address, float], None]
+    ) -> DatagramSocket:
+        """Binds the first address of `host`. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            bound.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+        return cls(bound, loop, received)
+
+    def sendto(self, data: bytes, address: Address) -> None:
+        """Sends now. A datagram for which the kernel has no room is lost, as it might be on its way. Raises
+        OSError, ValueError."""
+        with contextlib.suppress(BlockingIOError):
+            self._socket.sendto(data, address)
+
+    def close(self) -> None:
+        """Nothing is received any more."""
+        if self._socket.fileno() < 0:  # closed before
+            return
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    def _readable(self) -> None:
+        until = self._loop.time() + BURST_S
+        for _ in range(BURST):
+            try:
+                size, ancillary, _, sender = self._socket.recvmsg_into([self._buffer], 64)
+            except OSError:  # nothing left, or an ICMP error reported here: the transaction's timer finds out
+                return
+            self._received(bytes(self._view[:size]), sender[:2], _waited_s(ancillary))
+            if self._loop.time() > until or self._socket.fileno() < 0:
+                return
+
+
+def _waited_s(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """How long ago the kernel took a datagram in; 0 where it does not say so, or the clock was set."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _STAMP.size:
+            seconds, nanoseconds = _STAMP.unpack_from(data)
+            waited_s = time.time() - seconds - nanoseconds / 1e9
+            return waited_s if 0.0 < waited_s < 60.0 else 0.0
+    return 0.0

@@ -1,0 +1,87 @@
+"""Where SIP and RTP may go.
+
+A far end names most places that a call sends to: the Contact of its answer, its Record-Route, the address in
+its SDP. Whoever manages a trunk says where its names lead, now and at the next look-up (DNS rebinding). An
+`Egress` is therefore asked by the socket, about the very address that a datagram or a connection is about to
+go to. A response needs none: it goes to the address that its request came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from ipaddress import IPv6Address, ip_address
+
+from pipeline.reach import Reach
+from sip.hop import Hop, hop_of
+from sip.uri import Uri
+
+
+def canonical(address: str) -> str:
+    """One spelling for each IP address: no zone, and IPv4 where a dual-stack socket shows it within IPv6. A
+    name stays as it is."""
+    try:
+        known = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    mapped = known.ipv4_mapped if isinstance(known, IPv6Address) else None
+    return str(mapped or known)
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` needs no look-up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _nowhere(host: str) -> Collection[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRule:
+    """What the calls of a trunk may send to: addresses that `reach` allows (None: every one), and the trunk's
+    own `hosts`, wherever these lead. `addresses_of` says what a name leads to, as far as that is known."""
+
+    reach: Reach | None = None
+    hosts: frozenset[str] = frozenset()
+    addresses_of: Callable[[str], Collection[str] | None] = _nowhere
+
+    def allows(self, host: str, address: str) -> bool:
+        """Whether `address`, which `host` led to, may be sent to."""
+        if self.reach is None or self.reach.allows(address) or host.lower() in self.hosts:
+            return True
+        return any(canonical(address) in (self.addresses_of(own) or ()) for own in self.hosts)
+
+
+ANY_ADDRESS = EgressRule()
+
+
+class Egress:
+    """What one call or registration may send to: its trunk's rule, and `peer`, the address that its INVITE
+    came from. `on_refused` hears of each message that was not sent."""
+
+    def __init__(
+        self,
+        rule: EgressRule,
+        *,
+        peer: str = "",
+        on_refused: Callable[[str, float], None] = lambda address, now: None,
+    ) -> None:
+        self.refused = on_refused
+        self._rule = rule
+        self._peer = canonical(peer)
+
+    def allows(self, address: str, *, host: str = "") -> bool:
+        """Whether `address` may be sent to; `host` is the name that led there."""
+        return canonical(address) == self._peer or self._rule.allows(host or address, address)
+
+    def hop_of(self, uri: Uri) -> Hop:
+        """Where a request for `uri` is sent, if it may be."""
+        return replace(hop_of(uri), egress=self)
+
+
+ANYWHERE = Egress(ANY_ADDRESS)

@@ -1,0 +1,89 @@
+"""The addresses of names: looked up off the loop, remembered for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sip.egress import canonical, is_address
+
+LIFETIME_S = 60.0
+UNKNOWN_LIFETIME_S = 5.0
+LOOK_UP_S = 5.0
+MAX_NAMES = 1024  # names come from peers' contacts: the memory of them is bounded
+MAX_LOOK_UPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    addresses: tuple[str, ...]  # in order of preference; none: nobody knows the name
+    until: float
+
+
+class Names:
+    """What the names of peers lead to. `family` gives that of the socket to send from, None for any."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, family: Callable[[], int | None]) -> None:
+        self._loop = loop
+        self._family = family
+        self._known: dict[str, _Entry] = {}
+        self._look_ups: dict[str, asyncio.Task[None]] = {}
+
+    async def resolve(self, host: str) -> str:
+        """The address to send to. Raises OSError (socket.gaierror)."""
+        return self.known(host) or (await self._look_up(host))[0]
+
+    def known(self, host: str) -> str | None:
+        """The address to send to, if no look-up is needed."""
+        if is_address(host):
+            return host
+        entry = self._known.get(host)
+        return entry.addresses[0] if entry is not None and entry.addresses and self._fresh(entry) else None
+
+    def addresses_of(self, host: str) -> tuple[str, ...] | None:
+        """All that `host` leads to, as it was found last; () where it leads nowhere. None: a look-up is under
+        way, and the first."""
+        if is_address(host):
+            return (canonical(host),)
+        entry = self._known.get(host)
+        if (entry is None or not self._fresh(entry)) and host not in self._look_ups:
+            if len(self._look_ups) >= MAX_LOOK_UPS:
+                return ()
+            self._look_ups[host] = self._loop.create_task(self._refresh(host))
+        return None if entry is None else tuple(canonical(each) for each in entry.addresses)
+
+    async def close(self) -> None:
+        """Ends the look-ups under way."""
+        tasks = list(self._look_ups.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _fresh(self, entry: _Entry) -> bool:
+        return entry.until > self._loop.time()
+
+    async def _refresh(self, host: str) -> None:
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                await self._look_up(host)
+        except (OSError, UnicodeError):  # TimeoutError is an OSError
+            before = self._known.get(host)
+            self._remember(host, before.addresses if before is not None else (), UNKNOWN_LIFETIME_S)
+        finally:
+            self._look_ups.pop(host, None)
+
+    async def _look_up(self, host: str) -> tuple[str, ...]:
+        found = await self._loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        family = self._family()
+        found.sort(key=lambda each: each[0] != family)  # stable: the resolver's order among equals
+        addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
+        self._remember(host, addresses, LIFETIME_S)
+        return addresses
+
+    def _remember(self, host: str, addresses: tuple[str, ...], lifetime_s: float) -> None:
+        self._known.pop(host, None)
+        if len(self._known) >= MAX_NAMES:
+            del self._known[next(iter(self._known))]
+        self._known[host] = _Entry(addresses, self._loop.time() + lifetime_s)

@@ -1,0 +1,47 @@
+"""Calls that came in and wait: for the application to take them, then for its word."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from sip.call import Call
+from sip.states import CallState
+
+
+class OfferedCalls:
+    """Calls in state OFFERED; `len` is how many are neither answered nor refused. Bounded by max_calls, which
+    bounds the calls that can be among them."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._since: dict[Call, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def put(self, call: Call, now: float) -> None:
+        """Offers a call."""
+        self._since[call] = now
+        call.on_state(self._decided)
+        self._queue.put_nowait(call)
+
+    def end(self) -> None:
+        """No more will come."""
+        self._queue.put_nowait(None)
+
+    async def taken(self) -> AsyncIterator[Call]:
+        """Each call once, until `end`."""
+        while (call := await self._queue.get()) is not None:
+            if call.cause is None:
+                yield call
+            del call  # while the next is waited for, nothing keeps this one
+        self.end()  # for the next one who asks
+
+    def longest_wait_s(self, now: float) -> float:
+        """For how long a caller has been left without a word, 0 where nobody waits."""
+        since = next(iter(self._since.values()), None)
+        return 0.0 if since is None else now - since
+
+    def _decided(self, call: Call, state: CallState, now: float) -> None:
+        self._since.pop(call, None)
