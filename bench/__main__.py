@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "overload": "bench.overload:main",
     "conversation": "bench.conversation:main",
     "ears": "bench.ears:main",
+    "ears-people": "bench.ears_people:main",
     "ears-narrow": "bench.ears_narrow:main",
     "ears-weights": "bench.ears_weights:main",
     "voices": "bench.voices:main",

@@ -17,8 +17,9 @@ from bench.ears_corpus import (
     digit_strings,
     prompts,
     synthetic,
+    variants,
 )
-from bench.micro_whisper.corpus import ORDINALS, PHRASES
+from bench.micro_whisper.corpus import MONTHS, ORDINALS, PHRASES
 from pipeline.engines.grammar import yes_no
 from pipeline.speech import Expected
 
@@ -70,6 +71,19 @@ def questions() -> Iterator[Question]:
         yield Question("yes_no", expected("yes_no"), spoken, "")
     for spoken in synthetic():
         yield from (_asked(asked, spoken) for asked in (*KINDS, "phrases"))
+
+
+def tuning_questions() -> Iterator[Question]:
+    """The half of them that tunes, and espeak-ng's other voices."""
+    yield from (each for each in questions() if each.spoken.tunes)
+    for spoken in variants():
+        words = spoken.text.split()
+        if set(words) <= set(DIGITS):
+            yield Question("digits", expected("digits"), spoken, spoken.text)
+        elif words[0] in MONTHS:
+            yield Question("date", expected("date"), spoken, spoken.text)
+        else:
+            yield from (_asked(asked, spoken) for asked in (*KINDS, "phrases"))
 
 
 def _asked(asked: str, spoken: Spoken) -> Question:

@@ -83,10 +83,9 @@ async def hear(engine: PocketSphinx, expected: Expected, samples: Pcm) -> Hypoth
 
 
 async def test_a_confirmation_is_understood(engine: PocketSphinx, tmp_path: Path) -> None:
-    for phrase in ("yes", "yes please", "no thank you", "that is not right"):
+    for phrase in ("no", "yes", "yes please", "no thank you", "that is not right"):
         samples = over_the_line(await flite(phrase, tmp_path, voice="kal16"), 16000)
         assert (await hear(engine, YES_NO, samples)).text == phrase
-    assert (await hear(engine, YES_NO, over_the_line(await flite("no", tmp_path), 16000))).text == "no"
 
 
 async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:

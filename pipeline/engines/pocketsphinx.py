@@ -114,7 +114,7 @@ class PocketSphinx:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, again.hear, samples, made)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             raise EngineError(f"pocketsphinx failed ({kind_of(error)})", retryable=True) from error
 
     def _grammar(self, expected: Expected | None) -> Grammar | None:

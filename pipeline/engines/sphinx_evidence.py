@@ -1,11 +1,10 @@
-"""How sure it is that the words of a grammar were said, from what pocketsphinx knows after one search.
+"""How sure it is that the words of a grammar were said, from one search and the phones of its words.
 
 A grammar has no word for anything else: "hello there" is the answer that sounds most like it, and the
 posterior among answers is high. What gives it away: its frames fit the words badly (a frame's score is
-relative to the best density of all phones in the search) and no better than a loop of all phones, there is a
-voice before or behind the words, and words last longer than their phones do. `WEIGHTS` is a logistic
-regression over such evidence, set by `python -m bench ears-weights`: 0.5 separates both kinds where they are
-about equally frequent.
+relative to the best density of all phones in the search), other phones fit the same frames better
+(`pipeline.engines.sphinx_phones`), there is a voice before or behind the words, and words last longer than
+their phones do. `WEIGHTS` is a logistic regression over such evidence, set by `python -m bench ears-weights`.
 """
 
 from __future__ import annotations
@@ -24,16 +23,10 @@ from pipeline.engines.sphinx_weights import WEIGHTS
 Levels = npt.NDArray[np.float32]
 
 _FRAME: Final = 160  # samples of 10 ms at 16 kHz
-RATIO: Final = "ratio"
-"""The evidence of a phone loop: how much better a frame fits the words than the loop's phones."""
-
 PLAIN: Final = "plain"
-"""The text begins with yes or no, as answers do more often than with the grammar's other words."""
+"""The text begins with yes or no, as answers do more often than with a grammar's other words."""
 
 _PLAIN: Final = frozenset({"yes", "yeah", "yep", "yup", "no", "nope"})
-
-UNASKED: Final = -0.5
-"""The ratio where no phone loop is asked: the words are hopeless, or too many for one in time."""
 
 _WORST: Final = -745.0  # a score below is 0.0 as a float, in which pocketsphinx tells it
 _TYPICAL_FIT: Final = -3.0
@@ -43,7 +36,6 @@ _LOUD_BELOW_DB: Final = (
 _FLOOR_DB: Final = 30.0
 _MISFIT: Final = -5.0
 _TALK: Final = math.log(65.0)  # frames
-_LECTURE: Final = math.log(250.0)
 _EDGE: Final = 3  # frames around the words that are theirs too
 
 _CLASSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -89,8 +81,8 @@ def levels(samples: bytes) -> Levels:
 def evidence(
     words: Sequence[SpokenWord], heard: Levels, phones: Callable[[str], Sequence[str]], *, choices: int
 ) -> dict[str, float]:
-    """What speaks for and against at least one word, beside `RATIO`. `heard`: the utterance; `phones(entry)`:
-    how an entry is pronounced; `choices`: the words that the grammar has."""
+    """What speaks for and against at least one word, beside its phones' fit. `heard`: the utterance;
+    `phones(entry)`: how an entry is pronounced; `choices`: the words that the grammar has."""
     frames = sum(word.frames for word in words)
     fit = sum(word.score for word in words) / frames
     spoken = [phones(word.entry) for word in words]
@@ -114,11 +106,6 @@ def evidence(
 def is_hopeless(found: Mapping[str, float]) -> bool:
     """The words were not said, whatever else is found: they fit too badly, or too much is beside them."""
     return found["fit"] < _MISFIT or found["beside"] > _TALK
-
-
-def is_long(found: Mapping[str, float]) -> bool:
-    """A phone loop would take too much time for so long a text."""
-    return found["length"] > _LECTURE
 
 
 def confidence(found: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
