@@ -145,10 +145,11 @@ class SphinxDecoder:
         ]
 
     def may_hold(self, samples: bytes, grammar: Grammar) -> bool:
-        """Whether the words of the best path may have been said in the utterance, which was `samples`."""
+        """Whether an answer may have been said in the utterance, which was `samples`. A narrow search that
+        ends without a word has lost its way; a wider one may still find it."""
         words = self.spoken()
         if not words:
-            return False
+            return True
         phones, choices = self._dictionary.phones, len(grammar.words)
         return not is_hopeless(evidence(words, levels(samples), phones, choices=choices))
 
