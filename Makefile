@@ -39,7 +39,7 @@ demo: .venv/.local .venv/.demo
 	$(BIN)/mediaserver demo $(ARGS)
 
 serve: .venv/.local .venv/.demo
-	$(BIN)/mediaserver serve --config config/demo.toml $(ARGS)
+	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
 test: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
@@ -53,8 +53,10 @@ check: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_repo_*.py
 
-bench: .venv/.dev
-	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav
+bench: .venv/.local .venv/.dev
+	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
+		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
+		/usr/share/ktuberling/sounds/en=ktuberling-data
 	$(BIN)/python -m bench all --short $(ARGS)
 
 format: .venv/.dev

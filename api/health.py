@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -29,11 +30,14 @@ async def healthz(request: web.Request) -> web.Response:
 @described(Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness))
 async def readyz(request: web.Request) -> web.Response:
     """200 when calls can be taken; else 503 with the list of what is missing."""
-    missing = request.app[SERVER].ready()
+    server = request.app[SERVER]
+    missing = server.ready()
+    body: dict[str, Any] = {"ready": not missing, "missing": missing}
+    if chosen := [each.public for each in server.engines.chosen()]:
+        body["chosen"] = chosen
     if missing:
-        headers = {"Retry-After": "1"}
-        return web.json_response({"ready": False, "missing": missing}, status=503, headers=headers)
-    return web.json_response({"ready": True, "missing": []})
+        return web.json_response(body, status=503, headers={"Retry-After": "1"})
+    return web.json_response(body)
 
 
 @routes.get("/metrics")

@@ -176,7 +176,9 @@ class ErrorResponse(Model):
 
 
 class Readiness(Model):
-    """Body of `GET /readyz`: `missing` says what the server waits for, one line each."""
+    """Body of `GET /readyz`: `missing` says what the server waits for, `chosen` what each `engine = "auto"`
+    became; one line each."""
 
     ready: bool
     missing: list[str]
+    chosen: list[str] = []

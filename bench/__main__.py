@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "ears-people": "bench.ears_people:main",
     "ears-narrow": "bench.ears_narrow:main",
     "ears-weights": "bench.ears_weights:main",
+    "people": "bench.people:main",
     "voices": "bench.voices:main",
     "turn-weights": "bench.turn_weights:main",
     "turn-wording": "bench.turn_wording:main",

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from bench import call_report, report
+from bench import call_local, call_report, report
 from bench.call_caller import Mode
 from bench.call_phases import Phases, Plan
 from bench.call_site import bare, before_others, serving
@@ -63,9 +63,16 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
 @click.option("--seconds", type=click.FloatRange(2), help="Length of the main phase.")
 @click.option("--sweep/--no-sweep", default=True, show_default=True, help="Find how many calls it takes.")
 @click.option("--short", is_flag=True, help="A few minutes, fewer steps.")
-@click.option("--realtime", is_flag=True, help="Other programs on the machine wait (SCHED_RR; for root).")
-def main(calls: int, seconds: float | None, sweep: bool, short: bool, realtime: bool) -> None:
-    """Latency, pacing and cost of real calls over SIP and RTP."""
+@click.option("--realtime", is_flag=True, help="Other programs on the machine wait (for root).")
+@click.option("--engines", type=click.Choice(["none", "local"]), default="none", show_default=True)
+def main(
+    calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str
+) -> None:
+    """Latency, pacing and cost of real calls over SIP and RTP. `--engines local`: of people, with Whisper and
+    Piper, more and more of them until something gives."""
+    if engines == "local":
+        call_local.run(short=short, realtime=realtime, threads=len(os.sched_getaffinity(0)))
+        return
     base = SHORT if short else Plan()
     plan = Plan(
         calls=calls,

@@ -9,6 +9,7 @@ import random
 import socket
 import struct
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -26,7 +27,7 @@ BARGE_IN_FRAMES: Final = 12
 BARGE_IN_AFTER_NS: Final = 500_000_000
 """How long the caller listens to an answer that it interrupts."""
 
-WAIT_NS: Final = 4_000_000_000
+WAIT_S: Final = 4.0
 """An answer that has not come by then does not come."""
 
 _HEADER: Final = struct.Struct("!BBHII")
@@ -35,11 +36,17 @@ _SEQUENCE: Final = struct.Struct("!H")
 _MULAW_SILENCE: Final = b"\xff" * 160
 
 
+PAUSE_MS: Final = (300, 900)
+PEOPLE_PAUSE_MS: Final = (1000, 2500)
+"""How long a person waits before the next words; a voice's pauses between sentences are shorter."""
+
+
 class Mode(Enum):
-    """Whether the caller keeps to the script or never stops."""
+    """Whether the caller keeps to the script, never stops, or says what people say (`bench.call_people`)."""
 
     SCRIPT = "script"
     ALWAYS = "always"
+    PEOPLE = "people"
 
 
 class Floor(Enum):
@@ -97,9 +104,18 @@ def mulaw(pcm: np.ndarray[tuple[int], np.dtype[np.int16]]) -> bytes:
 
 
 class Caller:
-    """One caller's RTP. `tick` sends the packet that is due, `readable` takes one that has come."""
+    """One caller's RTP. `tick` sends the packet that is due, `readable` takes one that has come. `sayings`:
+    what it says, in frames, one of them a turn."""
 
-    def __init__(self, host: str, mode: Mode, *, seed: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        mode: Mode,
+        *,
+        seed: int,
+        sayings: Sequence[Sequence[bytes]] = (),
+        patience_s: float = WAIT_S,
+    ) -> None:
         self.heard = Heard()
         self.recording = False
         """Whether what happens now is counted."""
@@ -111,7 +127,9 @@ class Caller:
         self.due_ns = 0
         self._rng = random.Random(seed)
         self._mode = mode
-        self._speech = speech()
+        self._patience_ns = round(patience_s * 1e9)
+        self._sayings = sayings or (speech(),)
+        self._speech = self._sayings[0]
         self._floor = Floor.LISTENING
         self._frame = 0
         self._turns = 0
@@ -179,7 +197,7 @@ class Caller:
         if self.recording:
             self.heard.turns.append((self._voiced_ns, now_ns, int(self._interrupts)))
         self._turns += 1
-        self._interrupts = self._turns % 4 == 2
+        self._interrupts = self._turns % 4 == 2 and self._mode is not Mode.PEOPLE
         self._floor = Floor.HEARING_OUT if self._interrupts else Floor.LISTENING
 
     # What each frame may change ---------------------------------------------------------------------------
@@ -195,13 +213,14 @@ class Caller:
 
     def _take_floor(self) -> None:
         self._floor, self._frame = Floor.TALKING, 0
+        self._speech = self._rng.choice(self._sayings)
         self._pause_ns = self._next_pause()
 
     def _talk(self, now_ns: int) -> None:
         self._frame += 1
         if self._frame == BARGE_IN_FRAMES:
             self._decision_ns = now_ns
-        if self._frame < TALK_FRAMES:
+        if self._frame < len(self._speech):
             return
         if self._interrupts and self.recording:
             self.heard.barge_ins.append((self._decision_ns, self._last_loud_ns))
@@ -209,13 +228,14 @@ class Caller:
         self._floor = Floor.WAITING
 
     def _wait(self, now_ns: int) -> None:
-        if now_ns - self._voiced_ns > WAIT_NS:
+        if now_ns - self._voiced_ns > self._patience_ns:
             self.heard.missed += int(self.recording)
             self._last_loud_ns = now_ns
             self._floor = Floor.LISTENING
 
     def _next_pause(self) -> int:
-        return self._rng.randrange(300_000_000, 900_000_000)
+        low_ms, high_ms = PEOPLE_PAUSE_MS if self._mode is Mode.PEOPLE else PAUSE_MS
+        return self._rng.randrange(low_ms * 1_000_000, high_ms * 1_000_000)
 
 
 _STEPS: Final = {

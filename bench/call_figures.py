@@ -72,8 +72,8 @@ def talk_figures(result: Mapping[str, Any], window: Window, reports: Sequence[Ma
         "barge_in_ms": percentiles(barge_ins, 50, 95, 100),
         **pacing(calls),
         "loop_lag_p99_ms": loop_lag_ms(window.metrics, 0.99),
-        "server_lost": _counted(window.metrics, 'mediaserver_rtp_packets_total{kind="lost"}'),
-        "server_late": _counted(window.metrics, 'mediaserver_rtp_packets_total{kind="late"}'),
+        "server_lost": counted(window.metrics, 'mediaserver_rtp_packets_total{kind="lost"}'),
+        "server_late": counted(window.metrics, 'mediaserver_rtp_packets_total{kind="late"}'),
         "rss_per_call_kib": round((window.rss - window.rss_before) / len(calls) / 1024),
         **surroundings(calls, window),
     }
@@ -167,8 +167,12 @@ def set_up_figures(result: Mapping[str, Any], window: Window, rate_per_s: float)
 
 def loop_lag_ms(metrics: tuple[str, str], rank: float) -> float | None:
     """A percentile of the loop's lateness between two scrapes, interpolated within its bucket."""
-    before, after = (_buckets(text, "mediaserver_loop_lag_seconds") for text in metrics)
-    counts = [(bound, count - before.get(bound, 0.0)) for bound, count in sorted(after.items())]
+    return histogram_ms(metrics, "mediaserver_loop_lag_seconds", rank)
+
+
+def histogram_ms(metrics: tuple[str, str], name: str, rank: float) -> float | None:
+    """A percentile of a histogram of seconds between two scrapes, interpolated within its bucket."""
+    counts = _counts(metrics, name)
     if not counts or not counts[-1][1]:
         return None
     wanted, low, below = rank * counts[-1][1], 0.0, 0.0
@@ -181,12 +185,26 @@ def loop_lag_ms(metrics: tuple[str, str], rank: float) -> float | None:
     return None
 
 
+def above(metrics: tuple[str, str], name: str, bound_s: float) -> tuple[int, int]:
+    """Of a histogram between two scrapes: how many were above `bound_s`, one of its bounds, and of how
+    many."""
+    counts = dict(_counts(metrics, name))
+    whole = counts.get(float("inf"), 0.0)
+    return round(whole - counts.get(bound_s, whole)), round(whole)
+
+
+def _counts(metrics: tuple[str, str], name: str) -> list[tuple[float, float]]:
+    before, after = (_buckets(text, name) for text in metrics)
+    return [(bound, count - before.get(bound, 0.0)) for bound, count in sorted(after.items())]
+
+
 def _buckets(text: str, name: str) -> dict[float, float]:
-    found = re.findall(rf'^{name}_bucket{{le="([^"]+)"}} (\S+)', text, re.MULTILINE)
+    found = re.findall(rf'^{name}_bucket{{(?:[^}}]*,)?le="([^"]+)"}} (\S+)', text, re.MULTILINE)
     return {float(bound.replace("+Inf", "inf")): float(count) for bound, count in found}
 
 
-def _counted(metrics: tuple[str, str], line: str) -> int | None:
+def counted(metrics: tuple[str, str], line: str) -> int | None:
+    """By how much a counter went up between two scrapes."""
     values = [re.search(rf"^{re.escape(line)} (\S+)", text, re.MULTILINE) for text in metrics]
     if values[1] is None:
         return 0 if metrics[1] else None

@@ -19,8 +19,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bench.call_caller import SO_TIMESTAMPNS, Caller, Heard, Mode, stamp_ns
+from bench.call_caller import SO_TIMESTAMPNS, WAIT_S, Caller, Heard, Mode, stamp_ns
 from bench.call_line import Line, LineState, call_id_of
+from bench.call_people import utterances
 
 RAMP_PER_S: Final = 20.0
 SETTLE_S: Final = 3.0
@@ -36,7 +37,7 @@ _OVERDUE_NS: Final = 100_000_000
 class Job:
     """What to do. With `rate_per_s` short calls (of `hold_s`, their packets told where `records` says so) for
     `seconds`, else `calls` that talk for `seconds`. The first caller's number is `first_number`, each further
-    one's is the next."""
+    one's is the next. A caller misses an answer that has not begun after `patience_s`."""
 
     server: tuple[str, int]
     called: str
@@ -47,6 +48,7 @@ class Job:
     rate_per_s: float = 0.0
     hold_s: float = HOLD_S
     records: bool = False
+    patience_s: float = WAIT_S
 
 
 class Generator:
@@ -91,7 +93,15 @@ class Generator:
     def call(self, now_ns: int) -> Line:
         """Places one more call."""
         number = len(self.lines)
-        caller = Caller("127.0.0.1", Mode(self.job.mode), seed=self.job.first_number + number)
+        mode = Mode(self.job.mode)
+        sayings = utterances() if mode is Mode.PEOPLE else ()
+        caller = Caller(
+            "127.0.0.1",
+            mode,
+            seed=self.job.first_number + number,
+            sayings=sayings,
+            patience_s=self.job.patience_s,
+        )
         line = Line(
             self.job.server,
             self._sip.getsockname(),

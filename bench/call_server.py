@@ -2,7 +2,8 @@
 
 `python -m bench.call_server serve --config FILE` registers engines called "bench", and an agent in the place
 of `script`, then runs the command line. Recogniser and agent answer at once; the voice gives a whole
-sentence, a tone, as its first chunk: what is left of a turn's latency is the server's own.
+sentence, a tone, as its first chunk: what is left of a turn's latency is the server's own. Agents of
+`bench call --engines local` have real engines, and repeat what they hear.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from mediaserver.__main__ import main
 from pipeline import registry
-from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say
+from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
 from pipeline.audio import Pcm
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 
@@ -30,6 +31,7 @@ MONOLOGUES: Final = 30
 _MONOLOGUE: Final = "monologue"
 
 SENTENCE: Final = "This is the answer of the agent."
+NOT_UNDERSTOOD: Final = "Sorry, I did not get that."
 LONG_SENTENCE: Final = f"This is the {_MONOLOGUE} of the agent."
 
 
@@ -102,15 +104,31 @@ class Talker:
         return AgentReport()
 
 
+class Repeater(Talker):
+    """Says what it has understood: words that no voice has in a cache."""
+
+    def __init__(self) -> None:
+        super().__init__(monologue=False)
+
+    async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
+        """See `pipeline.agent.Conversation`."""
+        if isinstance(event, UserSaid):
+            yield Say(f"You said: {event.text}." if event.text else NOT_UNDERSTOOD)
+        else:
+            yield Say("Hello, I am listening." if isinstance(event, CallOpened) else "Are you still there?")
+
+
 class TalkingAgent(Stub):
-    """The agent; `monologue = true` in its table makes it talk without a pause."""
+    """The agent; `monologue = true` in its table makes it talk without a pause, `repeats = true` repeat what
+    it hears."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._monologue = bool(settings.get("monologue", False))
+        self._repeats = bool(settings.get("repeats", False))
 
     def join(self, context: AgentContext) -> Talker:
         """See `pipeline.agent.Agent`."""
-        return Talker(monologue=self._monologue)
+        return Repeater() if self._repeats else Talker(monologue=self._monologue)
 
 
 def tone(seconds: float) -> Pcm:

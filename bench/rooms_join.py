@@ -36,6 +36,10 @@ scopes = ["web-calls"]
 [[agent]]
 id = "3a1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a31"
 company = "bench"
+[agent.stt]
+engine = "pocketsphinx"
+[agent.tts]
+engine = "espeak-ng"
 [agent.script]
 start = "ask"
 [[agent.script.step]]

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from mediaserver import hosts
+from mediaserver.choosing import hearing_problems
 from mediaserver.directory import Directory, Subscription, thing_of
 from mediaserver.managed import BY_FILE, Kind
 from mediaserver.refusals import Conflict, InvalidRequest, NotFound
@@ -120,7 +121,7 @@ class Administration:
             if not trusted:
                 self._check_options(agent)
             self._check_rules(company_id, agent=agent)
-            self._check_engines(agent)
+            await self._check_engines(agent)
             self._check_room(Kind.AGENT, company_id, self._directory.agents.values(), new=new)
             await self._put(Kind.AGENT, agent_row(agent), document, new=new)
             return agent
@@ -188,9 +189,11 @@ class Administration:
                     f"{key.rpartition('.')[2]}: {reason.replace('agent[', 'agent number [')}"
                 )
 
-    def _check_engines(self, agent: AgentSettings) -> None:
+    async def _check_engines(self, agent: AgentSettings) -> None:
         alone = self._directory.file.model_copy(update={"agents": (agent,)})
         for key, reason in engine_problems(alone):
+            raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
+        for key, reason in await asyncio.to_thread(lambda: list(hearing_problems(alone))):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
     def _check_reach(self, trunk: TrunkSettings) -> None:

@@ -20,7 +20,7 @@ from mediaserver.store import Store
 @config_option
 def check(config: str) -> None:
     """Validates the file: exit 0, or 2 with "FILE: key: reason" per line."""
-    settings = load_or_exit(config)
+    settings = load_or_exit(config, hearing=True)
     click.echo(
         f"{config}: {len(settings.companies)} companies, {len(settings.trunks)} trunks, "
         f"{len(settings.agents)} agents: ok"

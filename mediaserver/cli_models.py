@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from mediaserver import wheel_models
-from mediaserver.model_files import Fetched, ModelError, installed
+from mediaserver.model_files import Fetched, ModelError
+from mediaserver.model_places import USUAL, models_in
 from pipeline.engines import local_weights
 
 DIRECTORY = "var/models"
@@ -75,21 +76,41 @@ def list_(into: Path) -> None:
             f"{weights.name:18} {state:20} {_KINDS[weights.kind]}: engine {weights.engine}, {languages}"
         )
         click.echo(f"{'':18} {found.directory or ''}" if found.whole else f"{'':18} {found.problem}")
-    click.echo(f"in {into} (mediaserver models get NAME):")
-    here = dict(installed(into))
+    for place in dict.fromkeys((into, *USUAL)):
+        _list_place(place)
+    click.echo(f"to fetch into {into} (mediaserver models get NAME, or owner/repository):")
+    here = {model.name for model in models_in([into])}
+    for name, (purpose, source) in _known().items():
+        click.echo(f"{name:18} {'here' if name in here else '-':20} {purpose} ({source})")
+
+
+def _list_place(place: Path) -> None:
+    """The models of a directory and their state."""
+    found = models_in([place])
+    if found:
+        click.echo(f"in {place}:")
+    for model in found:
+        state = ", ".join(filter(None, ("broken" if model.problem else "whole", model.revision[:12])))
+        languages = ", ".join(model.languages) or "many languages"
+        purpose = f"{_PURPOSES[model.engine]}, {languages}" if model.engine else ""
+        click.echo(f"{model.name:18} {state:20} {purpose}".rstrip())
+        told = model.problem or f"{model.directory} {f'({model.source})' if model.source else ''}"
+        click.echo(f"{'':18} {told}".rstrip())
+
+
+def _known() -> dict[str, tuple[str, str]]:
+    """Names that `get` knows: what for, and from where."""
     names = {name: (model.purpose, model.requirement) for name, model in wheel_models.WHEELS.items()}
     try:
         hub = _models().KNOWN
     except click.ClickException as error:
         click.echo(f"names of the hub: {error.message}")
-    else:
-        names |= {name: (model.purpose, model.repository) for name, model in hub.items()}
-    for name, (purpose, source) in names.items():
-        state = f"here, {here[name]['revision'][:12]}" if name in here else "-"
-        click.echo(f"{name:18} {state:20} {purpose} ({source})")
-    for name, manifest in here.items():
-        if name not in names:
-            click.echo(f"{name:18} here, {manifest['revision'][:12]:14} ({manifest['repository']})")
+        return names
+    return names | {name: (model.purpose, model.repository) for name, model in hub.items()}
 
 
+_PURPOSES = {
+    "faster-whisper": "speech-to-text: engine faster-whisper",
+    "piper": "text-to-speech: engine piper",
+}
 _KINDS = {"stt": "speech-to-text", "tts": "text-to-speech"}

@@ -29,13 +29,21 @@ config_option: Callable[[Command], Command] = click.option(
 
 
 def load_or_exit(
-    config: str, data: str | None = None, *, engines: bool = True, writes: bool = False
+    config: str,
+    data: str | None = None,
+    *,
+    engines: bool = True,
+    hearing: bool = False,
+    writes: bool = False,
 ) -> Settings:
     """The settings of `config` with `--data` applied; where the command `writes`, the data directory is made.
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
-    `engines` the engines and scripts of the agents look at their own tables too.
+    `engines` the engines and scripts of the agents look at their own tables too; with `hearing`, an agent
+    whose callers nothing on this machine understands is a mistake as well.
     """
+    checks = ["mediaserver.wiring:engine_problems"] if engines else []
+    checks += ["mediaserver.choosing:hearing_problems"] if hearing else []
     try:
         settings = with_data_dir(load(config), data)
         if writes:
@@ -43,7 +51,9 @@ def load_or_exit(
         cache_kernels(Path(settings.server.data_dir))
         os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
         if engines:
-            load(config, checks=[resolve_name("mediaserver.wiring:engine_problems")])
+            compile_visibly()
+        for each in checks:  # one after the other: the next may rely on what the one before it saw
+            load(config, checks=[resolve_name(each)])
     except SettingsError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
@@ -76,6 +86,25 @@ def with_data_dir(settings: Settings, data: str | None) -> Settings:
     database = "" if server.database.startswith("sqlite:") else server.database
     moved = server.model_copy(update={"data_dir": data, "database": database})
     return settings.model_copy(update={"server": moved})
+
+
+def compile_visibly() -> None:
+    """Compiles the kernels; where that is not done yet, whoever waits at a terminal sees how far it is."""
+    if not sys.stderr.isatty():
+        return  # the import of the pipeline does it
+    drawn = 0
+
+    def told(done: int, of: int) -> None:
+        nonlocal drawn
+        if (part := 32 * done // of) > drawn:
+            drawn = part
+            click.echo(
+                f"\r{'━' * part:─<32} compiling, once on this machine: {done} of {of}", err=True, nl=False
+            )
+
+    resolve_name("mediaserver.compiling:compile_kernels")(told)
+    if drawn:
+        click.echo(err=True)
 
 
 def cache_kernels(data_dir: Path) -> None:

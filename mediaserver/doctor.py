@@ -8,7 +8,6 @@ import shutil
 import socket
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,12 @@ from av.codec import Codec
 from av.error import FFmpegError
 
 from mediaserver import descriptors, private
+from mediaserver.choosing import Choosing
+from mediaserver.doctor_speech import speech_findings, weights_findings
 from mediaserver.engines import Engines
 from mediaserver.errors import StoreError
+from mediaserver.finding import Finding
+from mediaserver.model_places import places
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.port import own_addresses
@@ -26,15 +29,13 @@ from mediaserver.settings_llm import LlmFallback, LlmSettings
 from mediaserver.store import Store
 from mediaserver.wiring import agent_choice
 from pipeline import kernels
+from pipeline.engines import memory
 from pipeline.engines.confinement import lacking, landlock_abi
 from pipeline.engines.llm_builtin import Policy, offered
 from pipeline.engines.llm_chat import PATH as CHAT_PATH
 from pipeline.engines.openai_http import ModelEndpoint
 from pipeline.errors import EngineError
 from pipeline.reach import Reach
-
-SYNTHETIC_MODEL = "micro_whisper"
-"""The name by which the model that comes with this repository is recognised in a path."""
 
 MODEL_ANSWER_S = 30.0
 """A server may have to load the model first."""
@@ -43,18 +44,6 @@ RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
 _TICKS = 25
 _AV_CODECS = {"g722": "g722", "opus": "libopus"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at. `ok` False: something is missing, and `text` says what to do."""
-
-    name: str
-    ok: bool
-    text: str
-
-    def __str__(self) -> str:
-        return f"{'ok     ' if self.ok else 'missing'}  {self.name}: {self.text}"
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -68,7 +57,9 @@ async def examine(settings: Settings) -> list[Finding]:
     ]
     findings.append(await database_finding(settings))
     findings.append(await asyncio.to_thread(disk_finding, settings))
+    findings.append(await asyncio.to_thread(memory_finding))
     findings.append(await clock_finding())
+    findings += await asyncio.to_thread(weights_findings, Path(settings.server.data_dir))
     findings += await engine_findings(settings)
     return findings
 
@@ -91,8 +82,9 @@ async def engine_findings(settings: Settings) -> list[Finding]:
     """The engines of every agent, really started."""
     findings = []
     reach = Reach(str(network) for network in settings.server.allow_networks)
+    chooser = Choosing(places(Path(settings.server.data_dir)))
     for agent in settings.agents:
-        engines = Engines([agent_choice(agent)], reach=reach)
+        engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
         await engines.start()
         missing = engines.missing()
         unreachable = await engines.unreachable() + await _model_away(agent, reach)
@@ -102,14 +94,14 @@ async def engine_findings(settings: Settings) -> list[Finding]:
             findings += [Finding(name, False, line.partition(": ")[2] or line) for line in missing]
         else:
             mind = "script" if agent.script is not None else "llm"
-            findings.append(
-                Finding(name, True, f"{mind}, hears with {agent.stt.engine}, speaks with {agent.tts.engine}")
-            )
+            made_of = engines.of(agent.id)
+            text = f"{mind}, hears with {made_of.stt.name}, speaks with {made_of.tts.name}"
+            findings.append(Finding(name, True, text))
         findings += [
             Finding(name, False, f"{line}: see base_url, model, api_key, allow_networks")
             for line in unreachable
         ]
-        findings += hearing_findings(agent, name)
+        findings += speech_findings(name, engines.of(agent.id), engines.chosen())
     return findings
 
 
@@ -142,25 +134,6 @@ def _tools() -> list[dict[str, Any]]:
     return [tool.spec.message for tool in offered(Policy()).values()]
 
 
-def hearing_findings(agent: AgentSettings, name: str) -> Iterator[Finding]:
-    """What a recogniser is good for, where that is less than one would think."""
-    if agent.stt.engine == "pocketsphinx":
-        yield Finding(
-            name,
-            True,
-            "pocketsphinx understands people only within the answers that the script expects, and listens "
-            "until a real Whisper directory is configured "
-            '([agent.stt] engine = "faster-whisper", model = "DIRECTORY")',
-        )
-    if SYNTHETIC_MODEL in str(agent.stt.options.get("model", "")):
-        yield Finding(
-            name,
-            True,
-            "micro-Whisper knows only 183 words of synthetic voices, nothing of people: it is for tests and "
-            "the demo; for people use pocketsphinx or the directory of a real Whisper model",
-        )
-
-
 def port_findings(settings: Settings) -> Iterator[Finding]:
     """The addresses that the server binds."""
     yield _port("http", settings.server.http, socket.SOCK_STREAM)
@@ -188,12 +161,19 @@ def rtp_finding(settings: Settings) -> Finding:
     return Finding("rtp ports", True, f"{settings.sip.rtp_ports}, room for {room} calls{note}")
 
 
+SECRET_LENGTH = 32
+"""Characters of a secret that signs tokens with SHA-256: as many octets as the hash has (RFC 7518 3.2)."""
+
+
 def rooms_findings(settings: Settings) -> Iterator[Finding]:
     """Whether web calls have their UDP port, on every address, and their codec."""
     rooms = settings.rooms
     if rooms.api_secret is None:
         yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
         return
+    if (length := len(reveal(rooms.api_secret))) < SECRET_LENGTH:
+        text = f"rooms.api_secret has {length} characters, fewer than {SECRET_LENGTH}: a token gives it away"
+        yield Finding("rooms secret", False, text)
     first, last = split_ports(rooms.udp_ports)
     hosts = rooms.addresses or own_addresses()
     for number in range(first, last + 1):
@@ -261,6 +241,12 @@ def limits_finding(settings: Settings) -> Finding:
         text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
         return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
     return Finding("open files", True, f"limit {most}, {needed} needed")
+
+
+def memory_finding() -> Finding:
+    """Memory that is left, and whether the address space has room for a server."""
+    reason = memory.too_few_addresses()
+    return Finding("memory", not reason, reason or f"{memory.free_mb(own=True)} MB are free")
 
 
 async def clock_finding() -> Finding:

@@ -17,11 +17,14 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 from weakref import WeakSet
 
+from mediaserver.engine_choice import AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
+from mediaserver.settings_agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.engines.fallback_stt import FallbackEars, GuardedEars
-from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, RemoteEngine
+from pipeline.engines.guard import EngineHealth, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
 from pipeline.engines.smart_turn import load as load_turn_model
+from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.line_stage import TALK_TO_ALL, LineSettings
 from pipeline.phrases import Phrases
@@ -61,41 +64,6 @@ class Startable(Protocol):
         """Frees what it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """One engine of one agent, by name, with the options given to it."""
-
-    kind: str
-    name: str
-    options: Mapping[str, Any]
-
-    @property
-    def identity(self) -> str:
-        """Equal for choices that may share an instance."""
-        return json.dumps([self.kind, self.name, self.options], sort_keys=True, default=str)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentChoice:
-    """What one agent is made of. The fallbacks are asked in order when what goes before them fails in a
-    call."""
-
-    agent_id: str
-    agent: EngineChoice
-    stt: EngineChoice
-    tts: EngineChoice
-    stt_fallback: tuple[EngineChoice, ...] = ()
-    tts_fallback: tuple[EngineChoice, ...] = ()
-    session: SessionSettings
-    line: LineSettings = TALK_TO_ALL
-    turn_model: str = ""
-
-    @property
-    def engines(self) -> tuple[EngineChoice, ...]:
-        """Those that the agent cannot do without."""
-        return (self.agent, self.stt, self.tts)
-
-
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Cast:
     """An agent ready to take calls. `uses`: the identities of its engines."""
@@ -113,8 +81,9 @@ class Cast:
 
 class Engines:
     """Makes, starts, shares and closes engines. `others` are chains of engines that no agent is made of, by
-    the name that `missing` calls the first of each; `reach`: where those behind a network may be; `load` is
-    `pipeline.registry.load` unless a test says so."""
+    the name that `missing` calls the first of each; `reach`: where those behind a network may be; `chooser`
+    finds an engine for each that is called "auto"; `load` is `pipeline.registry.load` unless a test says
+    so."""
 
     def __init__(
         self,
@@ -123,11 +92,13 @@ class Engines:
         others: Mapping[str, Sequence[EngineChoice]] = MappingProxyType({}),
         load: Load = registry.load,
         reach: Reach | None = None,
+        chooser: Chooser | None = None,
     ) -> None:
-        self._choices = tuple(choices)
+        self._written = self._choices = tuple(choices)
         self._others = {name: tuple(chain) for name, chain in others.items()}
         self._load = load
         self._reach = reach or Reach()
+        self._auto = AutoEngines(chooser)
         self._running: dict[str, Startable] = {}
         self._missing: dict[str, str] = {}
         self._guards: dict[tuple[str, Purpose], Guard] = {}
@@ -141,31 +112,63 @@ class Engines:
     async def start(self) -> None:
         """Starts every engine that anybody needs, all at once; none that fails stops the others."""
         async with self._changing:
-            await self._bring_up(self._choices, [each for chain in self._others.values() for each in chain])
+            await self._bring_up(self._written, [each for chain in self._others.values() for each in chain])
             self.started = True
 
     async def change(self, choices: Sequence[AgentChoice]) -> None:
         """Replaces the agents: starts what the new ones need beyond what runs, closes what nobody uses any
         more. Calls in progress keep what they began with."""
         async with self._changing:
-            before = {choice.agent_id: choice for choice in self._choices}
+            before = {choice.agent_id: choice for choice in self._written}
             new = [choice for choice in choices if before.get(choice.agent_id) != choice]
-            self._choices = tuple(choices)
+            self._written = tuple(choices)
+            self._settle()
             for agent_id in set(before) - {choice.agent_id for choice in choices}:
                 self._casts.pop(agent_id, None)
             await self._bring_up(new)
             await self._close_unused()
 
     async def _bring_up(self, choices: Sequence[AgentChoice], others: Iterable[EngineChoice] = ()) -> None:
-        wanted = {choice.identity: choice for each in choices for choice in _all_engines(each)}
-        wanted |= {choice.identity: choice for choice in others}
-        missing = [choice for identity, choice in wanted.items() if identity not in self._running]
-        await asyncio.gather(*(self._start(choice) for choice in missing))
-        await asyncio.gather(*(self._prepare(choice) for choice in choices))
+        wanted = unique([*(each for choice in choices for each in choice.all_engines), *others])
+        named = [each for each in wanted if each.name != AUTO]
+        open_ones = [each for each in wanted if each.name == AUTO]
+        settled = {each.agent_id for each in choices if all(one.name != AUTO for one in each.all_engines)}
+        refused: dict[str, str] = {}
+        try:
+            await asyncio.gather(self._start_named(named, settled), self._auto.choose(open_ones, refused))
+            while open_ones:  # until each has an engine that starts, or none is left for it
+                found = {each.identity: self._auto.resolved(each) for each in open_ones}
+                engines = [each for each in found.values() if each.name != AUTO]
+                await self._start_all(engines)
+                failed = {each.identity for each in engines} & set(self._missing)
+                refused |= {name: self._missing[name] for name in failed}
+                open_ones = [each for each in open_ones if found[each.identity].identity in failed]
+                await self._auto.choose(open_ones, refused)
+        finally:
+            await self._auto.release()
+        self._missing = {**self._missing, **self._auto.unmet}
+        self._settle()
+        await self._prepare_all({choice.agent_id for choice in choices} - settled)
+
+    async def _start_named(self, named: Iterable[EngineChoice], settled: Container[str]) -> None:
+        """Agents made of named engines take calls when those run: they wait for nobody's trial."""
+        await self._start_all(named)
+        self._settle()
+        await self._prepare_all(settled)
+
+    async def _prepare_all(self, agents: Container[str]) -> None:
+        await asyncio.gather(*(self._prepare(each) for each in self._choices if each.agent_id in agents))
+
+    async def _start_all(self, choices: Iterable[EngineChoice]) -> None:
+        wanted = [each for each in unique(choices) if each.identity not in self._running]
+        await asyncio.gather(*(self._start(each) for each in wanted))
+
+    def _settle(self) -> None:
+        self._choices = tuple(choice.settled(self._auto.resolved) for choice in self._written)
 
     async def _close_unused(self) -> None:
-        used = {choice.identity for chain in self._others.values() for choice in chain}
-        used.update(choice.identity for each in self._choices for choice in _all_engines(each))
+        used = {self._auto.resolved(choice).identity for chain in self._others.values() for choice in chain}
+        used.update(choice.identity for each in self._choices for choice in each.all_engines)
         used.update(identity for cast in tuple(self._in_use) for identity in cast.uses)
         unused = {name: engine for name, engine in self._running.items() if name not in used}
         guards = [self._guards.pop(key) for key in tuple(self._guards) if key[0] in unused]
@@ -201,10 +204,11 @@ class Engines:
         return self._guarded_voices(self._files(chain), Purpose.FILES)
 
     def _files(self, chain: Sequence[EngineChoice]) -> list[EngineChoice]:
-        first = chain[0].identity
+        engines = unique(map(self._auto.resolved, chain))
+        first = engines[0].identity
         if first not in self._running:
             raise EngineMissing(self._missing.get(first, "still starting"))
-        return self._there(chain)
+        return self._there(engines)
 
     def missing(self, of: Container[str] | None = None) -> list[str]:
         """One line for each engine that is needed and not there; of agents, those in `of` or all."""
@@ -215,15 +219,34 @@ class Engines:
             for choice in self._choices
             if choice.agent_id not in self._casts and (of is None or choice.agent_id in of)
         ]
-        for name, (first, *_) in self._others.items():
+        for name, (written, *_) in self._others.items():
+            first = self._auto.resolved(written)
             if first.identity in self._missing:
                 lines.append(f"{name}: {self._missing[first.identity]}")
         return lines
+
+    def of(self, agent_id: str) -> AgentChoice:
+        """What an agent is made of, with what "auto" became. Raises KeyError."""
+        return {choice.agent_id: choice for choice in self._choices}[agent_id]
+
+    def chosen(self) -> list[Chosen]:
+        """What every "auto" that somebody needs became."""
+        written = [each for choice in self._written for each in choice.all_engines]
+        return self._auto.chosen([*written, *(each for chain in self._others.values() for each in chain)])
 
     def health(self) -> list[EngineHealth]:
         """How the engines of the agents do, models that they ask included."""
         own = [each.engine_health() for each in self._running.values() if isinstance(each, Guarded)]
         return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
+
+    def decoder_waits(self) -> list[tuple[str, Waits]]:
+        """How long callers have waited for a recogniser that others were using, by its name."""
+        queued = [
+            (json.loads(identity)[1], engine.decoder_waits())
+            for identity, engine in self._running.items()
+            if isinstance(engine, Queued)
+        ]
+        return [(name, waits) for name, waits in queued if waits is not None]
 
     async def unreachable(self) -> list[str]:
         """Asks every engine behind a network whether the other end is there: one line for each that is
@@ -298,7 +321,7 @@ class Engines:
             session=_patient(choice.session, getattr(mind, "patience", 0)),
             line=choice.line,
             judge=judge,
-            uses=frozenset(engine.identity for engine in _all_engines(choice)),
+            uses=frozenset(engine.identity for engine in choice.all_engines),
         )
         self._in_use.add(made)
         self._casts[choice.agent_id] = made
@@ -361,10 +384,6 @@ class Engines:
 def _patient(session: SessionSettings, patience: int) -> SessionSettings:
     """`session`, as patient with a silent caller as the agent that has words for so many silences."""
     return replace(session, max_reprompts=max(session.max_reprompts, patience))
-
-
-def _all_engines(choice: AgentChoice) -> tuple[EngineChoice, ...]:
-    return choice.engines + choice.stt_fallback + choice.tts_fallback
 
 
 async def _close(engine: Startable) -> None:

@@ -12,16 +12,24 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
+from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Waits
 
 LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
@@ -70,6 +78,27 @@ class _EngineFigures(Collector):
             failures.add_metric(name, sum(each.errors for each in those))
             breakers.add_metric(name, max(_OPEN[each.state] for each in those))
         yield from (requests, failures, breakers)
+
+
+class _DecoderWaits(Collector):
+    """How long callers wait for a recogniser that others are using; engines of one name together."""
+
+    def __init__(self, waits: Callable[[], Iterable[tuple[str, Waits]]]) -> None:
+        self._waits = waits
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`."""
+        text = "From the end of an utterance until a decoder has it"
+        family = HistogramMetricFamily("mediaserver_decoder_wait_seconds", text, labels=("engine",))
+        total: dict[str, list[Waits]] = {}
+        for name, waits in self._waits():
+            total.setdefault(name, []).append(waits)
+        bounds = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
+        for name, those in total.items():
+            counts = accumulate(map(sum, zip(*(each.counts for each in those), strict=True)))
+            buckets = list(zip(bounds, counts, strict=True))
+            family.add_metric((name,), buckets, sum(each.sum_s for each in those))
+        yield family
 
 
 class _LostLines(Collector):
@@ -153,9 +182,14 @@ class Metrics:
             if isinstance(value, int | float):
                 self.sip.labels(field.name).set(value)
 
-    def watch_engines(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
-        """Shows how the engines do, whenever somebody looks."""
+    def watch_engines(
+        self,
+        health: Callable[[], Iterable[EngineHealth]],
+        waits: Callable[[], Iterable[tuple[str, Waits]]] = tuple,
+    ) -> None:
+        """Shows how the engines do, and how long callers wait for a recogniser, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))
+        self.registry.register(_DecoderWaits(waits))
 
     def watch_log(self, lost: Callable[[], int]) -> None:
         """Shows how many lines of the log were lost, whenever somebody looks."""

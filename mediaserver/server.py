@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from mediaserver import private
 from mediaserver.administration import Administration
+from mediaserver.choosing import Choosing
 from mediaserver.conversing import Floor
 from mediaserver.dial_log import DialLog
 from mediaserver.directory import Directory
@@ -36,6 +37,7 @@ from mediaserver.lines import Lines
 from mediaserver.load import OVERLOADED, Load
 from mediaserver.loops import forever
 from mediaserver.metrics import Metrics
+from mediaserver.model_places import places
 from mediaserver.orders import Live, Orders
 from mediaserver.recollection import Recollection
 from mediaserver.records import KeyRow
@@ -97,8 +99,9 @@ class Server:
             [agent_choice(agent) for agent in settings.agents],
             others={"speech.tts": voices, "speech.stt": ears},
             reach=Reach(str(network) for network in settings.server.allow_networks),
+            chooser=Choosing(places(Path(settings.server.data_dir))),
         )
-        self.metrics.watch_engines(self.engines.health)
+        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )
@@ -312,8 +315,7 @@ class Server:
             if holder is not None:
                 self._held.add(holder)
         live = Live(find=self._held.find, hang_up=self._held.hang_up)
-        check = self._check_taking_calls
-        self._orders = Orders(self.directory, self.engines, store, live=live, check=check)
+        self._orders = Orders(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
         self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 

@@ -19,8 +19,11 @@ from mediaserver import descriptors
 from mediaserver import logging as logs
 from mediaserver.errors import MediaServerError, SettingsError
 from mediaserver.http_server import HttpServer
-from mediaserver.server import Server
+from mediaserver.placing import check_agent
+from mediaserver.refusals import InvalidRequest
+from mediaserver.server import Phase, Server
 from mediaserver.settings import Settings, split_address
+from pipeline.engines import memory
 from sip.errors import SipError
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,8 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
     log.info("open files", extra={"limit": descriptors.raise_limit()})
+    if reason := memory.too_few_addresses():
+        log.error("memory is short", extra={"reason": reason})
     signals = Signals()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(logs.unhandled)
@@ -84,11 +89,28 @@ async def _live(server: Server, build: BuildApp, signals: Signals, reread: Rerea
         listening = await http.start(*split_address(settings.server.http))
         log.info("http listening", extra={"address": listening})
         await _until(server.start(), signals.stop)
+        _tell_where_to_talk(server)
         await _until(_reload_when_asked(server, signals.reload, reread), signals.stop)
         await _until(server.drain(), signals.now)
     finally:
         await server.close()
         await http.close()
+
+
+def _tell_where_to_talk(server: Server) -> None:
+    """A link for each agent of the file that anybody may talk to from a browser, and that can."""
+    if server.phase is not Phase.RUNNING:
+        return
+    for agent in server.settings.agents:
+        company = server.directory.company(agent.company)
+        if company is None or not company.public_talk or not company.web_calls:
+            continue
+        try:
+            check_agent(server.engines, agent, {}, {})
+        except InvalidRequest:
+            continue  # it needs something that a visitor does not bring, or /readyz says what it lacks
+        url = f"{server.settings.server.public_url}/talk/{agent.id}"
+        log.info("talk from a browser", extra={"agent": agent.name, "url": url})
 
 
 async def _reload_when_asked(server: Server, asked: asyncio.Event, reread: Reread) -> None:

@@ -22,6 +22,9 @@ from mediaserver.settings_values import (
 from pipeline import settings
 from pipeline.language_lists import EXTENSIBLE
 
+AUTO: Final = "auto"
+"""As an engine's name: the best one that is here."""
+
 
 class EngineSettings(Table):
     """An engine by its name, and whatever settings it takes.
@@ -59,8 +62,9 @@ class EngineSettings(Table):
 
 
 class EngineChain(EngineSettings):
-    """[agent.stt], [agent.tts]: an engine, and in `fallback` those that are asked in its place when it fails
-    in a call, in order, by name or as tables. Absent: the engine that comes with the server; []: none."""
+    """[agent.stt], [agent.tts]: an engine ("auto": the best that is here), and in `fallback` those that are
+    asked in its place when it fails in a call, in order, by name or as tables. Absent: the engine that comes
+    with the server; []: none."""
 
     fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
 
@@ -189,8 +193,8 @@ class AgentTerms(Table):
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None
-    stt: EngineChain = EngineChain(engine="pocketsphinx")
-    tts: EngineChain = EngineChain(engine="espeak-ng")
+    stt: EngineChain = EngineChain(engine=AUTO)
+    tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
     line: LineSettings = LineSettings()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from mediaserver import descriptors
-from mediaserver.engines import AgentChoice, EngineChoice
+from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
@@ -23,6 +24,7 @@ from mediaserver.settings import (
     revealed,
     split_ports,
 )
+from mediaserver.settings_agent import AUTO
 from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.line_stage import LineSettings
@@ -33,17 +35,24 @@ from sip import endpoint, trunk
 
 def agent_choice(agent: AgentSettings) -> AgentChoice:
     """The engines and the timing of one agent."""
+    hearing, speaking = needs(agent)
     return AgentChoice(
         agent_id=agent.id,
         agent=_mind(agent),
-        stt=_engine("stt", agent.stt),
-        tts=_engine("tts", agent.tts),
-        stt_fallback=_fallbacks("stt", agent.stt, agent.language),
-        tts_fallback=_fallbacks("tts", agent.tts, agent.language, agent.tts_fallback),
+        stt=_engine("stt", agent.stt, hearing),
+        tts=_engine("tts", agent.tts, speaking),
+        stt_fallback=_fallbacks("stt", agent.stt, agent.language, needs=hearing),
+        tts_fallback=_voices_behind(agent, speaking),
         session=session_settings(agent),
         line=line_settings(agent),
         turn_model=agent.session.turn_model,
     )
+
+
+def needs(agent: AgentSettings) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What "auto" must find for an agent: ears that know all its languages, a voice for the first of them."""
+    spoken = _languages(agent)
+    return {"languages": spoken, "grammar": _expects(agent)}, {"languages": spoken[:1]}
 
 
 def line_settings(agent: AgentSettings) -> LineSettings:
@@ -133,11 +142,10 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
     makes of a file, unsure or not, and, having options of its own, has a process of its own: a long file does
     not keep a caller waiting."""
     unsure = {"pocketsphinx": {"min_confidence": 0.0}}
-    ears = [
-        EngineChoice("stt", each.engine, {**unsure.get(each.engine, {}), **each.options})
-        for each in settings.stt.chain
-    ]
-    return [_engine("tts", each) for each in settings.tts.chain], ears
+    languages = {"languages": [settings.language]}
+    chain = [_engine("stt", each, {**languages, "grammar": True}) for each in settings.stt.chain]
+    ears = [replace(each, options={**unsure.get(each.name, {}), **each.options}) for each in chain]
+    return [_engine("tts", each, languages) for each in settings.tts.chain], ears
 
 
 NAMED_BY_CONFIGURATION = {
@@ -158,8 +166,8 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         tables = {
             "script" if agent.script is not None else "llm": _mind(agent),
             "stt": _engine("stt", agent.stt),
+            "tts": _engine("tts", agent.tts),
         }
-        tables["tts"] = _engine("tts", agent.tts)
         if agent.tts_fallback is not None:
             tables["tts_fallback"] = _engine("tts", agent.tts_fallback)
         for kind, engine in (("stt", agent.stt), ("tts", agent.tts)):
@@ -177,12 +185,33 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    changes = {str(step.get("language") or "") for _, step in _steps(agent)}
-    chosen = () if agent.llm is None else agent.llm.languages
-    spoken = {agent.language, *changes, *chosen} - {""}
-    unknown = ", ".join(sorted(each for each in spoken if each.lower().split("-")[0] != "en"))
+    unknown = ", ".join(each for each in sorted(_languages(agent)) if each.lower().split("-")[0] != "en")
     if agent.stt.engine == "pocketsphinx" and unknown:
         yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
+    if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
+        yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
+
+
+def _languages(agent: AgentSettings) -> list[str]:
+    """What the agent speaks, its own language first."""
+    changes = {str(step.get("language") or "") for _, step in _steps(agent)}
+    chosen = () if agent.llm is None else agent.llm.languages
+    return [agent.language, *sorted({*changes, *chosen} - {"", agent.language})]
+
+
+def _expects(agent: AgentSettings) -> bool:
+    """Whether the agent's questions say what can be answered, one of them at least; nobody waits for the
+    answer of one that asks nothing."""
+    asked = [step for _, step in _steps(agent) if step.get("expect") or step.get("answers")]
+    return agent.script is not None and (not asked or any(map(_has_grammar, asked)))
+
+
+def _has_grammar(step: Mapping[str, Any]) -> bool:
+    expect = step.get("expect")
+    read = expect if isinstance(expect, Mapping) else {}
+    kinds = read.get("kinds")
+    free = isinstance(kinds, list | tuple) and "free" in kinds
+    return not free and bool(step.get("answers") or read.get("phrases") or kinds)
 
 
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
@@ -202,6 +231,9 @@ def _steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
+    if choice.name == AUTO:
+        yield from ((f"{table}.{key}", "auto has no settings: name an engine") for key in choice.options)
+        return
     names = registry.known(choice.kind)
     if choice.name not in names:
         if choice.name not in NAMED_BY_CONFIGURATION[choice.kind]:
@@ -253,23 +285,36 @@ def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
     return options | {"transfer_targets": sorted(agent.transfer_targets)}
 
 
-EMBEDDED = {"stt": "pocketsphinx", "tts": "espeak-ng"}
-"""What stands behind every engine, unless an agent's `fallback` says otherwise: they need no network and no
-weights."""
-
-
 def _fallbacks(
-    kind: str, engine: EngineChain, language: str, further: EngineSettings | None = None
+    kind: str,
+    engine: EngineChain,
+    language: str,
+    further: EngineSettings | None = None,
+    *,
+    needs: Mapping[str, Any],
 ) -> tuple[EngineChoice, ...]:
     """What is asked when `engine` fails, in order, none twice. Pocketsphinx understands English only."""
     behind = [*engine.chain[1:], *((further,) if further is not None else ())]
     written = engine.fallback if further is None else behind
     if written is None and (kind == "tts" or language.lower().split("-")[0] == "en"):
-        behind.append(EngineSettings(engine=EMBEDDED[kind]))
-    choices = {choice.identity: choice for choice in (_engine(kind, each) for each in behind)}
-    choices.pop(_engine(kind, engine).identity, None)
+        behind.append(EngineSettings(engine=EMBEDDED[kind].name))
+    choices = {choice.identity: choice for choice in (_engine(kind, each, needs) for each in behind)}
+    choices.pop(_engine(kind, engine, needs).identity, None)
     return tuple(choices.values())
 
 
-def _engine(kind: str, engine: EngineSettings) -> EngineChoice:
-    return EngineChoice(kind, engine.engine, engine.options)
+def _voices_behind(agent: AgentSettings, speaking: Mapping[str, Any]) -> tuple[EngineChoice, ...]:
+    """The voices behind an agent's own. An "auto" finds one for the first language: what comes with the
+    server speaks the others, whatever the file says of fallbacks."""
+    behind = _fallbacks("tts", agent.tts, agent.language, agent.tts_fallback, needs=speaking)
+    names = {agent.tts.engine, *(each.name for each in behind)}
+    several = len({each.lower().partition("-")[0] for each in _languages(agent)}) > 1
+    if several and AUTO in names and EMBEDDED["tts"].name not in names:
+        return (*behind, EMBEDDED["tts"])
+    return behind
+
+
+def _engine(kind: str, engine: EngineSettings, needs: Mapping[str, Any] | None = None) -> EngineChoice:
+    """`needs`: what "auto" must find; without them, its options as they are written."""
+    options = engine.options if needs is None or engine.engine != AUTO else needs
+    return EngineChoice(kind, engine.engine, options)

@@ -85,6 +85,10 @@ class EngineRefused(EngineError):
         self.unsupported = unsupported
 
 
+class LanguageRefused(EngineRefused):
+    """A voice does not speak the language that it was asked for: no fault, where another voice does."""
+
+
 def passes(error: EngineError) -> bool:
     """Whether to ask the same engine again at once."""
     return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)

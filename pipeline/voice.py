@@ -19,7 +19,15 @@ import numpy as np
 from pipeline.audibility import Audibility
 from pipeline.audio import Pcm
 from pipeline.boundary import contained
-from pipeline.errors import EngineEndless, EngineError, EngineResting, EngineSilent, EngineTimeout, passes
+from pipeline.errors import (
+    EngineEndless,
+    EngineError,
+    EngineResting,
+    EngineSilent,
+    EngineTimeout,
+    LanguageRefused,
+    passes,
+)
 from pipeline.playout import MAX_QUEUED_S, Playout
 from pipeline.resample import Resampler
 from pipeline.settings import SessionSettings
@@ -89,7 +97,8 @@ async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
 
 
 class Voice:
-    """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure."""
+    """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure, not of
+    a language that is left to the next of them."""
 
     def __init__(
         self,
@@ -139,7 +148,8 @@ class Voice:
             try:
                 await self._speak(engine, rest, utterance)
             except EngineError as error:
-                self._note(error)
+                if not isinstance(error, LanguageRefused) or engine is self._engines[-1]:
+                    self._note(error)
                 self._failed = error
                 rest = self._break(utterance, error)
             else:

@@ -147,13 +147,15 @@ class Verdict(Enum):
 
     OK = auto()
     MISSING = auto()  # none for our realm: challenge
-    STALE = auto()  # right password, but a nonce too old or used before: challenge with stale=true
-    WRONG = auto()  # unknown user, wrong password, another URI: challenge, count it
+    STALE = auto()  # a nonce that is not ours, too old, or used before: challenge with stale=true
+    WRONG = auto()  # unknown user, wrong password, another URI, to a nonce of ours: challenge, count it
 
 
 class Verifier:
-    """The server's side. Nonces are signed and time-stamped instead of stored; of those in use the highest
-    count is kept, for the newest `table_size`, and older ones count as stale: a replay never passes.
+    """The server's side. Nonces are signed, time-stamped and good for one host instead of stored; of those in
+    use the highest count is kept, for the newest `table_size`, and older ones count as stale: a replay never
+    passes. The password is looked at for nonces of ours alone: whoever answers one has received it, so that
+    nobody guesses in another's name.
     """
 
     def __init__(
@@ -173,10 +175,10 @@ class Verifier:
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._oldest_ms = -(2**63)  # nonces made before this may have been forgotten, so are stale
 
-    def challenges(self, now: float, *, stale: bool = False) -> list[str]:
-        """Values for as many WWW-Authenticate headers, strongest first (RFC 8760 2.4)."""
+    def challenges(self, now: float, *, host: str = "", stale: bool = False) -> list[str]:
+        """Values for as many WWW-Authenticate headers to `host`, strongest first (RFC 8760 2.4)."""
         return [
-            str(Challenge(self.realm, self._nonce(now), name, ("auth",), stale=stale))
+            str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
             for name in self._algorithms
         ]
 
@@ -186,9 +188,10 @@ class Verifier:
         password_of: Callable[[str], str | None],
         now: float,
         *,
+        host: str = "",
         header: str = "Authorization",
     ) -> tuple[Verdict, str | None]:
-        """The verdict on a request's credentials, and with OK the username.
+        """The verdict on the credentials of a request from `host`, and with OK the username.
 
         `password_of` knows the password of a username, or None. The digest's URI must name the same user
         as the Request-URI: proxies rewrite hosts and parameters, but a captured digest must not dial
@@ -197,6 +200,9 @@ class Verifier:
         fields = self._credentials_of(request, header)
         if fields is None:
             return Verdict.MISSING, None
+        made_ms = self._made_ms(fields["nonce"], host)
+        if made_ms is None:
+            return Verdict.STALE, None
         username = fields["username"]
         password = password_of(username)
         # An unknown user costs the same time as a wrong password.
@@ -205,9 +211,14 @@ class Verifier:
         same = hmac.compare_digest(expected.encode(), fields["response"].lower().encode("utf-8", "replace"))
         if not same or password is None or not _same_user(fields["uri"], request.uri):
             return Verdict.WRONG, None
-        if not self._fresh(fields, now):
+        if not self._fresh(fields, made_ms, now):
             return Verdict.STALE, None
         return Verdict.OK, username
+
+    def claimed(self, request: Request, *, header: str = "Authorization") -> str | None:
+        """Who a request says it is of; None: it has no credentials for our realm."""
+        fields = self._credentials_of(request, header)
+        return None if fields is None else fields["username"]
 
     def _credentials_of(self, request: Request, header: str) -> dict[str, str] | None:
         for value in request.headers.get_all(header):
@@ -233,17 +244,17 @@ class Verifier:
             cnonce=fields.get("cnonce", ""),
         )
 
-    def _nonce(self, now: float) -> str:
+    def _nonce(self, now: float, host: str) -> str:
         text = f"{round(now * 1000):x}.{secrets.token_hex(8)}"
-        return f"{text}.{self._signature(text)}"
+        return f"{text}.{self._signature(text, host)}"
 
-    def _signature(self, text: str) -> str:
-        return hmac.new(self._key, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
+    def _signature(self, text: str, host: str) -> str:
+        signed = f"{text} {host}".encode("utf-8", "replace")
+        return hmac.new(self._key, signed, hashlib.sha256).hexdigest()[:32]
 
-    def _fresh(self, fields: Mapping[str, str], now: float) -> bool:
+    def _fresh(self, fields: Mapping[str, str], made_ms: int, now: float) -> bool:
         nonce, count = fields["nonce"], _count(fields)
-        made_ms = self._made_ms(nonce)
-        if made_ms is None or not 0 <= now * 1000 - made_ms + 1 <= self._lifetime_s * 1000:
+        if not 0 <= now * 1000 - made_ms + 1 <= self._lifetime_s * 1000:
             return False
         if nonce not in self._counts and made_ms <= self._oldest_ms:
             return False
@@ -252,14 +263,21 @@ class Verifier:
         self._counts[nonce] = count
         while len(self._counts) > self._table_size:
             forgotten, _ = self._counts.popitem(last=False)
-            self._oldest_ms = max(self._oldest_ms, self._made_ms(forgotten) or 0)
+            self._oldest_ms = max(self._oldest_ms, _time_ms(forgotten))
         return True
 
-    def _made_ms(self, nonce: str) -> int | None:
+    def _made_ms(self, nonce: str, host: str) -> int | None:
+        """When a nonce was made for `host`; None: it was not."""
         text, _, signature = nonce.rpartition(".")
-        if not hmac.compare_digest(self._signature(text).encode(), signature.encode("utf-8", "replace")):
+        ours = self._signature(text, host)
+        if not hmac.compare_digest(ours.encode(), signature.encode("utf-8", "replace")):
             return None
-        return int(text.partition(".")[0], 16)
+        return _time_ms(nonce)
+
+
+def _time_ms(nonce: str) -> int:
+    """Of a nonce of ours."""
+    return int(nonce.partition(".")[0], 16)
 
 
 def _challenges(response: Response, header: str) -> list[Challenge]:

@@ -68,7 +68,13 @@ class Driver:
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
-        self.inflow = Inflow(self.stack, busy=gate.busy, full=gate.full, undecided=gate.undecided)
+        self.inflow = Inflow(
+            self.stack,
+            busy=gate.busy,
+            full=gate.full,
+            undecided=gate.undecided,
+            of_a_trunk=gate.of_a_trunk,
+        )
         self._settings = settings
         self._take = take
         self._timer: asyncio.TimerHandle | None = None

@@ -41,7 +41,8 @@ GOODBYE_S = 2.0
 class EndpointStats:
     """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start:
     messages as in `sip.counts`; `blocked`, what was not sent because its address is closed to its trunk.
-    `shed`: refused before they were parsed, for want of time or room."""
+    `shed`: refused before they were parsed, for want of time or room; `wrong_passwords`: with those that were
+    refused without being looked at."""
 
     calls: int
     transactions: int
@@ -55,16 +56,17 @@ class EndpointStats:
     strays: int
     foreign: int
     blocked: int
+    wrong_passwords: int
 
     @classmethod
-    def of(cls, driver: Driver, *, calls: int, rtp_ports_used: int, blocked: int) -> Self:
-        """What an endpoint on `driver` has counted."""
+    def of(cls, driver: Driver, gate: TrunkGate, *, calls: int, ports: int, blocked: int) -> Self:
+        """What an endpoint on `driver` behind `gate` has counted."""
         counts = driver.stack.counts
         return cls(
             calls=calls,
             transactions=driver.stack.transactions,
             dialogs=driver.stack.dialogs,
-            rtp_ports_used=rtp_ports_used,
+            rtp_ports_used=ports,
             received=counts.received,
             transmitted=counts.transmitted,
             refused=counts.refused,
@@ -73,6 +75,7 @@ class EndpointStats:
             strays=counts.strays,
             foreign=counts.foreign,
             blocked=blocked,
+            wrong_passwords=gate.wrong_passwords.wrong_ones,
         )
 
 
@@ -358,7 +361,7 @@ class Endpoint:
     def stats(self) -> EndpointStats:
         """A snapshot."""
         calls, ports = len(self._calls), self._ports.in_use
-        return EndpointStats.of(self._driver, calls=calls, rtp_ports_used=ports, blocked=self._blocked)
+        return EndpointStats.of(self._driver, self._gate, calls=calls, ports=ports, blocked=self._blocked)
 
     def _block(self, trunk: Trunk, address: str) -> None:
         self._blocked += 1

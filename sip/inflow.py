@@ -3,9 +3,10 @@
 What belongs to a transaction or a dialog is never refused; where much of it comes at once, it is dealt with
 over a few turns of the event loop. A new call costs a hundred times a packet of audio: of those that arrive
 together each has a turn of its own. Where the wait for that would be too long, or the node is overloaded,
-further ones are refused as they arrive (503 with Retry-After), before they are parsed. Of a refusal a key is
-kept, for the caller who did not hear it and asks again: also when there is room by then, since who has been
-told no has hung up.
+further ones are refused as they arrive (503 with Retry-After), before they are parsed. A call that was let
+wait has its turn, though the node is overloaded by then, unless that turn comes after `PATIENCE_S`. Of a
+refusal a key is kept, for the caller who did not hear it and asks again: also when there is room by then,
+since who has been told no has hung up.
 
 Without I/O: whoever owns it calls `turn` once in each turn of the loop while `waiting`.
 """
@@ -55,7 +56,8 @@ RETRY_AFTER_S = 2
 """To who is refused for want of a turn."""
 
 ASKED_PER_S = 100.0
-"""OPTIONS, REGISTER and whatever else is of no call: further ones are refused, which costs a tenth."""
+"""OPTIONS, REGISTER and whatever else is of no call: so many of the trunks' addresses, and so many of all
+others, who thereby take nothing from a carrier. Further ones are refused, which costs a tenth."""
 
 REMEMBERED = 50_000
 """Refusals remembered at the most, twice over."""
@@ -72,6 +74,34 @@ class _Newcomer:
     since: float
     refuse: Refuse
     messages: list[Act] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A message and what is to be done with it. `asks`: the method of a request outside any dialog, "" for
+    everything else; `key`: of its transaction; `host`: where it comes from."""
+
+    asks: str
+    key: str
+    host: str
+    act: Act
+    refuse: Refuse
+
+
+class _Bucket:
+    """A token bucket, full at first: `ASKED_PER_S` a second, and as many at once."""
+
+    def __init__(self) -> None:
+        self._tokens, self._filled = ASKED_PER_S, 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether there was a token."""
+        self._tokens = min(ASKED_PER_S, self._tokens + (now - self._filled) * ASKED_PER_S)
+        self._filled = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
 
 
 class Refusals:
@@ -98,7 +128,8 @@ class Refusals:
 
 class Inflow:
     """Stands before a stack. `busy` says for how many seconds nobody new is to come, 0: they may; `full` the
-    same of new calls alone; `undecided` how many the application has been given and not looked at."""
+    same of new calls alone; `undecided` how many the application has been given and not looked at;
+    `of_a_trunk` whether an address is one of a trunk's."""
 
     def __init__(
         self,
@@ -107,6 +138,7 @@ class Inflow:
         busy: Callable[[], int],
         full: Callable[[], int],
         undecided: Callable[[], int] = lambda: 0,
+        of_a_trunk: Callable[[str], bool] = lambda host: False,
     ) -> None:
         self.shed = 0
         """Refused here since the start, repetitions included."""
@@ -114,6 +146,7 @@ class Inflow:
         self._busy = busy
         self._full = full
         self._undecided = undecided
+        self._of_a_trunk = of_a_trunk
         self._waiting: dict[str, _Newcomer] = {}
         self._known: deque[Act] = deque()
         self._done = 0
@@ -123,7 +156,7 @@ class Inflow:
         self._longest_s = 0.0
         self._refusals = Refusals()
         self._secret = secrets.token_bytes(16)
-        self._tokens, self._filled = ASKED_PER_S, 0.0
+        self._buckets = {True: _Bucket(), False: _Bucket()}  # of trunks' addresses, of all others
 
     @property
     def waiting(self) -> bool:
@@ -144,15 +177,15 @@ class Inflow:
         elif seen.method == "ACK" and self._refusals.known(seen.key, now):
             return  # it is of a refusal of ours, and there is nothing to it any more
         else:
-            asks = seen.method if seen.outside else ""
-            self._sort(asks, seen.key, act, partial(self._refuse_unread, seen, source), now)
+            asks, refuse = seen.method if seen.outside else "", partial(self._refuse_unread, seen, source)
+            self._sort(_Arrival(asks, seen.key, source.host, act, refuse), now)
 
     def message(self, message: Message, source: Hop, now: float) -> None:
         """Takes one message that was cut out of a stream."""
         act = partial(self._stack.receive_message, message, source)
         asks, key = _asks(message)
         refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
-        self._sort(asks, key, act, refuse, now)
+        self._sort(_Arrival(asks, key, source.host, act, refuse), now)
 
     def turn(self, now: float) -> None:
         """The next turn of the loop has come: some of what is known, then one new call."""
@@ -193,32 +226,33 @@ class Inflow:
             self._done += 1
             act(now)
 
-    def _sort(self, asks: str, key: str, act: Act, refuse: Refuse, now: float) -> None:
-        """What a request outside any dialog `asks` for, "" for everything else."""
+    def _sort(self, arrival: _Arrival, now: float) -> None:
+        asks, key = arrival.asks, arrival.key
         if asks == "INVITE":
-            self._invited(key, act, refuse, now)
+            self._invited(arrival, now)
         elif asks == "CANCEL" and key in self._waiting:
-            self._waiting[key].messages.append(act)
-        elif asks in ("", "CANCEL", "ACK") or (not self._busy() and self._token(now)):
-            self._pass(act, now)
+            self._waiting[key].messages.append(arrival.act)
+        elif asks in ("", "CANCEL", "ACK") or (not self._busy() and self._token(arrival.host, now)):
+            self._pass(arrival.act, now)
         else:
             self.shed += 1
-            refuse(self._busy() or RETRY_AFTER_S)
+            arrival.refuse(self._busy() or RETRY_AFTER_S)
 
-    def _invited(self, key: str, act: Act, refuse: Refuse, now: float) -> None:
+    def _invited(self, arrival: _Arrival, now: float) -> None:
+        key = arrival.key
         if self._stack.serves(key):
-            self._pass(act, now)
+            self._pass(arrival.act, now)
         elif key in self._waiting:
             return  # the same again: it is answered when it has its turn
         elif self._closed() or self._refusals.known(key, now):
-            self._turn_away(key, refuse, now)
+            self._turn_away(key, arrival.refuse, now)
         elif self._served or self._waiting:
-            self._waiting[key] = _Newcomer(now, refuse, [act])
+            self._waiting[key] = _Newcomer(now, arrival.refuse, [arrival.act])
         else:
             if now - self._turned_at > FORGET_PACE_S:
                 self._pace_s = FIRST_PACE_S
             self._served, self._turned_at = True, now
-            act(now)
+            arrival.act(now)
 
     def _turn_away(self, key: str, refuse: Refuse, now: float) -> None:
         self.shed += 1
@@ -231,13 +265,8 @@ class Inflow:
         crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
         return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
 
-    def _token(self, now: float) -> bool:
-        self._tokens = min(ASKED_PER_S, self._tokens + (now - self._filled) * ASKED_PER_S)
-        self._filled = now
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
+    def _token(self, host: str, now: float) -> bool:
+        return self._buckets[self._of_a_trunk(host)].take(now)
 
     def _refuse_unread(self, seen: Glance, source: Hop, retry_after_s: int) -> None:
         data, place = refusal(seen, source, retry_after_s=retry_after_s, tag=self._tag(seen.key))

@@ -33,6 +33,10 @@ company = "acme"
 name = "Modelled"
 trunk = "carrier"
 phone_number = "+14155550100"
+[agent.stt]
+engine = "pocketsphinx"
+[agent.tts]
+engine = "espeak-ng"
 [agent.llm]
 base_url = "http://127.0.0.1:9/v1"
 model = "any"

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from mediaserver.doctor import Finding, engine_findings, examine, rooms_findings, rtp_finding
+from mediaserver.doctor import engine_findings, examine, rooms_findings, rtp_finding
+from mediaserver.finding import Finding
 from mediaserver.settings import load
 from pipeline.engines.confinement import lacking
 from tests.support.kernels import WITHOUT_LANDLOCK
@@ -37,7 +38,7 @@ async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
 
 async def test_pocketsphinx_is_said_to_listen_only_until_there_is_a_real_whisper(tmp_path: Path) -> None:
     findings = await engine_findings(load(write_site(tmp_path, engines=REAL_ENGINES).path))
-    assert any("until a real Whisper directory is configured" in finding.text for finding in findings)
+    assert any("listens until there is a Whisper" in finding.text for finding in findings)
 
 
 async def test_the_synthetic_model_is_said_to_know_no_people(tmp_path: Path) -> None:
@@ -120,6 +121,14 @@ api_secret = "a-secret-of-thirty-two-characters"
         assert (udp.name, udp.ok, opus.name, opus.ok) == ("rooms udp", False, "rooms opus", True)
         assert "in use" in udp.text
     assert next(rooms_findings(settings)).ok
+
+
+def test_a_secret_of_tokens_that_can_be_found_by_trying(tmp_path: Path) -> None:
+    short, *others = rooms_findings(load(write_site(tmp_path, more='[rooms]\napi_secret = "hush"\n').path))
+    assert (short.name, short.ok) == ("rooms secret", False)
+    assert "has 4 characters" in short.text
+    assert "hush" not in short.text
+    assert "rooms secret" not in {each.name for each in others}
 
 
 def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mediaserver.engines import AgentChoice, EngineChoice, Engines
+from mediaserver.engine_choice import AgentChoice, EngineChoice
+from mediaserver.engines import Engines
 from pipeline.agent import AgentContext, Conversation
 from pipeline.errors import EngineMissing
 from pipeline.settings import SessionSettings

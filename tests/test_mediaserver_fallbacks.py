@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from mediaserver.doctor import engine_findings
-from mediaserver.engines import AgentChoice, EngineChoice, Engines
+from mediaserver.engine_choice import AgentChoice, EngineChoice
+from mediaserver.engines import Engines
 from mediaserver.errors import SettingsError
 from mediaserver.metrics import Metrics
 from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
@@ -40,7 +41,8 @@ def names(choices: tuple[EngineChoice, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "stt", "tts"),
     [
-        ({}, [], []),
+        ({}, ["pocketsphinx"], ["espeak-ng"]),
+        ({"stt": {"engine": "pocketsphinx"}, "tts": {"engine": "espeak-ng"}}, [], []),
         ({"stt": REMOTE, "tts": REMOTE}, ["pocketsphinx"], ["espeak-ng"]),
         ({"stt": REMOTE, "tts": REMOTE, "language": "en-GB"}, ["pocketsphinx"], ["espeak-ng"]),
         ({"stt": REMOTE, "tts": REMOTE, "language": "ar"}, [], ["espeak-ng"]),
@@ -64,6 +66,33 @@ def names(choices: tuple[EngineChoice, ...]) -> list[str]:
 def test_what_stands_behind_an_engine(settings: dict[str, Any], stt: list[str], tts: list[str]) -> None:
     choice = agent_choice(AgentSettings.model_validate(AGENT | settings))
     assert (names(choice.stt_fallback), names(choice.tts_fallback)) == (stt, tts)
+
+
+ARABIC = {"script": {"start": "a", "step": [{"id": "a", "say": "Well?", "language": "ar"}]}}
+BRITISH = {"script": {"start": "a", "step": [{"id": "a", "say": "Well?", "language": "en-GB"}]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tts"),
+    [
+        ({"tts": {"engine": "auto", "fallback": []}}, []),
+        ({"tts": {"engine": "auto", "fallback": []}, **BRITISH}, []),
+        ({"tts": {"engine": "auto", "fallback": []}, **ARABIC}, ["espeak-ng"]),
+        ({"tts": {"engine": "auto", "fallback": ["kokoro"]}, **ARABIC}, ["kokoro", "espeak-ng"]),
+        ({"tts": {**REMOTE, "fallback": ["auto"]}, **ARABIC}, ["auto", "espeak-ng"]),
+        ({"tts": {**REMOTE, "fallback": []}, **ARABIC}, []),
+        (
+            {"tts": {"engine": "auto", "fallback": [{"engine": "espeak-ng", "pitch": 40}]}, **ARABIC},
+            ["espeak-ng"],
+        ),
+        (ARABIC, ["espeak-ng"]),
+    ],
+)
+def test_espeak_stands_behind_a_voice_that_is_chosen_for_one_language_of_several(
+    settings: dict[str, Any], tts: list[str]
+) -> None:
+    choice = agent_choice(AgentSettings.model_validate(AGENT | settings))
+    assert names(choice.tts_fallback) == tts
 
 
 def test_a_mistake_in_a_fallback_is_told_with_its_key(tmp_path: Path) -> None:
@@ -259,9 +288,18 @@ async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_
                     "model": "any",
                     "prompt": "x",
                     "languages": ["ar"],
-                }
+                },
+                "stt": {"engine": "pocketsphinx"},
             },
             "agent[0].stt.engine: pocketsphinx understands English only, the agent speaks ar",
+        ),
+        (
+            {
+                "language": "ar-SA",
+                "script": {"start": "a", "step": [{"id": "a", "action": "hangup"}]},
+                "stt": {"engine": "faster-whisper"},
+            },
+            "agent[0].stt.engine: the weights by pip understand English only, the agent speaks ar-SA",
         ),
     ],
 )

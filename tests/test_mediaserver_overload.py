@@ -16,8 +16,11 @@ import aiohttp
 import pytest
 
 from mediaserver.overload import LOOKS, MOVES, Judge, Level, Limits, Look, State
+from pipeline import wav
+from tests.support.api_site import WEB_KEY, write_api_site
 from tests.support.raw_call import RawCall
-from tests.support.server import REAL_ENGINES, Site, serving, write_site
+from tests.support.server import OUTBOUND, REAL_ENGINES, SPEECH_KEY, Site, serving, write_site
+from tests.support.tones import tone
 
 LIMITS = Limits(lag_ms=10, backlog_ms=200, set_up_ms=2000, recovery_s=0.5)
 STEP_S = 0.05
@@ -146,14 +149,22 @@ async def answer(site: Site) -> tuple[int, int]:
         return final.status, int(final.header("Retry-After") or 0)
 
 
-async def got(site: Site, path: str, body: dict[str, Any] | None = None) -> tuple[int, int, Any]:
-    """Status, how long to wait, and JSON."""
-    url = f"http://127.0.0.1:{site.http}{path}"
+Body = dict[str, Any] | str | Callable[[], aiohttp.FormData]
+
+
+async def got(site: Site, path: str, body: Body | None = None, key: str = "") -> tuple[int, int, Any]:
+    """Status, how long to wait, and JSON or text. A body is JSON, SDP or what makes a form."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    content: dict[str, Any] = {}
+    if isinstance(body, str):
+        content, headers["Content-Type"] = {"data": body}, "application/sdp"
+    elif body:
+        content = {"data": body()} if callable(body) else {"json": body}
     async with (
-        aiohttp.ClientSession() as session,
-        session.request("POST" if body else "GET", url, json=body) as answer,
+        aiohttp.ClientSession(f"http://127.0.0.1:{site.http}") as session,
+        session.request("POST" if body else "GET", path, headers=headers, **content) as answer,
     ):
-        whole = await answer.json() if answer.content_type == "application/json" else None
+        whole = await (answer.json() if answer.content_type == "application/json" else answer.text())
         return answer.status, int(answer.headers.get("Retry-After", 0)), whole
 
 
@@ -189,3 +200,40 @@ async def test_a_server_that_is_too_busy_refuses_what_is_new_and_keeps_what_is_u
         log = server.log.read_text()
     assert "overloaded, nothing new is taken" in log
     assert "no longer overloaded" in log
+
+
+def spoken() -> aiohttp.FormData:
+    """A file to be understood."""
+    form = aiohttp.FormData({"language": "en"})
+    form.add_field("file", wav.encoded(tone(440, 0.5, 16_000), 16_000), filename="a.wav")
+    return form
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_browsers_and_files_are_refused_while_there_is_no_time(tmp_path: Path) -> None:
+    """With 503 and Retry-After, and taken again afterwards; a participant token stays good."""
+    site = write_api_site(tmp_path, engines=REAL_ENGINES)
+    site.path.write_text(site.path.read_text().replace("lag_ms = 0", "lag_ms = 40"))
+    wanted = {"agentId": OUTBOUND, "metadata": {"promptVariables": {"name": "Bo"}}}
+    with serving(site) as server:
+        await asyncio.to_thread(server.wait_ready, 120.0)
+        _, _, told = await got(site, "/api/v1/web-calls/connect", wanted, WEB_KEY)
+        token = told["participantToken"]
+        asked: dict[str, Callable[[], Awaitable[tuple[int, int, Any]]]] = {
+            "connect": lambda: got(site, "/api/v1/web-calls/connect", wanted, WEB_KEY),
+            "a LiveKit client": lambda: got(site, f"/rtc/validate?access_token={token}"),
+            "a WHIP client": lambda: got(site, "/rtc/whip", "v=0\r\n", token),
+            "a file": lambda: got(site, "/transcribe", spoken, SPEECH_KEY),
+        }
+        with too_busy(server.process.pid):
+            async with asyncio.timeout(100):
+                for name, ask in asked.items():
+                    _, retry_after_s, answered = await until(503, ask)
+                    assert retry_after_s > 0, name
+                    assert "overloaded" in str(answered), name
+        async with asyncio.timeout(100):
+            await until(200, asked["connect"])
+            await until(200, asked["a LiveKit client"])
+            await until(400, asked["a WHIP client"])  # the offer is none
+            await until(200, asked["a file"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -19,6 +20,7 @@ from mediaserver.rooms.port import MediaPort
 from pipeline.audio import Pcm
 from pipeline.pacer import Pacer
 from pipeline.playout import Playout
+from pipeline.reach import Reach
 from tests.support.rtc import rtc_client
 from tests.support.tones import share_at, tone
 from tests.support.waiting import until
@@ -160,6 +162,51 @@ async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
         assert len(peer._path.addresses) == 1  # type: ignore[union-attr]
         await client.end()
     await ann.gone("test")
+
+
+@pytest.mark.parametrize("trickled", [False, True])
+async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_called(trickled: bool) -> None:
+    """A participant names a service in our own network; the candidate of the participant's own is closed too,
+    and its conversation comes up, since its own checks come from there."""
+    reached = {}
+    for networks in ((), ("127.0.0.9/32",)):
+        numbers = (21000 + os.getpid() % 9000, 40000)
+        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], reach=Reach(networks))
+        ann, listener = person(opened), Listener()
+        ann.attach(listener, None)
+        peer = ann.new_peer()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as victim:
+            victim.bind(("127.0.0.9", 0))
+            victim.setblocking(False)
+            forged = f"candidate:9 1 udp 2130706431 127.0.0.9 {victim.getsockname()[1]} typ host"
+            async with rtc_client(tone=440) as client:
+                offer = (await client.line())["offer"]
+                if not trickled:
+                    assert "a=candidate" in offer
+                    offer = offer.replace("a=candidate", f"a={forged}\r\na=candidate")
+                answer = await peer.answer(offer)
+                if trickled:
+                    await peer.add_candidate(forged)
+                await asyncio.sleep(1)  # the client does not know of us yet: all candidates are tried
+                client.tell(answer=answer)
+                client.follow()
+                await until(lambda: len(listener.frames) > 30)  # noqa: B023
+                reached[networks] = received(victim)
+                await client.end()
+        await ann.gone("test")
+        opened.close()
+    assert reached[()] == 0
+    assert reached["127.0.0.9/32",] > 0
+
+
+def received(own: socket.socket) -> int:
+    """How many datagrams wait at a socket."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            own.recvfrom(2048)
+            count += 1
+    return count
 
 
 async def test_a_port_that_is_taken_is_passed_over(port: MediaPort) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mediaserver.engines import EngineChoice, Engines
+from mediaserver.engine_choice import EngineChoice
+from mediaserver.engines import Engines
 from mediaserver.errors import SpeechFailed
 from mediaserver.refusals import Conflict, TooMany, Unavailable
 from mediaserver.settings import Settings

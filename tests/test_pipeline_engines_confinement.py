@@ -19,7 +19,7 @@ import pytest
 
 from pipeline.engines import confined_process
 from pipeline.engines.confined_process import clean_environment, start_confined
-from pipeline.engines.confinement import lacking
+from pipeline.engines.confinement import NICE, lacking
 from pipeline.engines.confinement_calls import (
     ARCHITECTURES,
     CALLS,
@@ -231,3 +231,42 @@ def test_bounds_do_not_rise_above_what_the_operator_set() -> None:
         timeout=60,
     )
     assert done.stdout == b"(64, 64) (0, 0)\n"
+
+
+TRIAL = """
+from pathlib import Path
+from pipeline.engines import whisper_trial
+
+def tried(directory, window_s, compute_type):
+    try:
+        other = Path(directory).with_name("victim").read_text()
+    except OSError as error:
+        other = type(error).__name__
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    locks = [status[each].strip() for each in ("NoNewPrivs", "Seccomp")]
+    nice = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[16])
+    model = Path(directory, "model.bin").read_text()
+    return {"nice": nice, "model": model, "other": other, "locks": locks}
+
+whisper_trial.tried = tried
+whisper_trial.main()
+"""
+
+
+@ours
+async def test_a_trial_of_whisper_is_confined_and_steps_back(tmp_path: Path) -> None:
+    """As the process that decodes for callers: it runs beside live calls when an agent is saved."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.bin").write_text("weights")
+    (tmp_path / "victim").write_text("settings")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", TRIAL, str(model), "12", "int8"),
+        stdout=subprocess.PIPE,
+        env=clean_environment() | {"PYTHONPATH": str(DEMO.parent.parent)},
+    )
+    out, _ = await process.communicate()
+    found = json.loads(out)
+    assert (found["model"], found["other"]) == ("weights", "PermissionError")
+    assert found["locks"] == ["1", "2"]
+    assert found["nice"] == min(19, os.nice(0) + NICE)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm
+from pipeline.engines import voice_process
 from pipeline.engines.espeak import ESPEAK, Espeak
 from pipeline.engines.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
 from pipeline.engines.guard import Guard, GuardedVoice
@@ -416,3 +418,41 @@ def test_a_chunk_survives_the_wire() -> None:
     words = [Word(0, 0), Word(17, 2**31)]
     samples, back = unpack_chunk(pack_chunk(b"\x01\x02\x03\x04", words))
     assert (bytes(samples), back) == (b"\x01\x02\x03\x04", words)
+
+
+class Silent(Espeak):
+    """Has a process, and says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        yield SpeechChunk(np.zeros(0, np.int16))
+
+
+async def test_a_voice_whose_start_is_given_up_leaves_no_process() -> None:
+    voice = Silent()
+    starting = asyncio.create_task(voice.start())
+    await voice.asked.wait()
+    pid = voice.pid
+    assert pid is not None
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_voice_for_which_no_process_is_left_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*arguments: str) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    program = VoiceProgram("slow", "tests.support.slow_voice", 30.0, 5.0)
+    monkeypatch.setattr(voice_process, "start_confined", refused)
+    for _ in range(2):  # nothing is left of the first
+        with pytest.raises(EngineMissing, match="does not start: Resource temporarily unavailable"):
+            await VoiceProcess.acquire(program)
+    assert VoiceProcess._shared.get(asyncio.get_running_loop(), {}) == {}

@@ -18,7 +18,7 @@ from pipeline.audio import Pcm, silence
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
 from pipeline.engines.whisper_listening import Line, WhisperListening
-from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.errors import EngineBusy, EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import HeardWord, Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line, push, word_errors
 
@@ -111,6 +111,9 @@ class Reader:
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
         return self.submit(samples, rate_hz, language, None)
 
+    def spare_pause_s(self) -> float:
+        return 0.0
+
 
 async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
     """Two minutes in one breath, the words 0.2 s apart."""
@@ -133,6 +136,39 @@ async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
     listening.close()
     with pytest.raises(EngineError):
         await listening.result()
+
+
+class Occupied(Reader):
+    """One that has no thread for a while."""
+
+    def __init__(self, seconds: range) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.second = 0
+
+    def submit(self, samples: Pcm, rate_hz: int, language: str, expected: Any) -> Future[Hypothesis]:
+        if self.second in self.seconds:
+            raise EngineBusy("no thread")
+        return super().submit(samples, rate_hz, language, expected)
+
+
+@pytest.mark.parametrize("last", [18, 19, 60])
+async def test_a_moment_without_a_thread_loses_no_beginning(last: int) -> None:
+    """At the 16th second, where a long utterance is cut, until the 19th."""
+    reader = Occupied(range(15, 19))
+    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=0)
+    for number in range(1, last + 1):
+        word = np.full(LINE_HZ, number, np.int16)
+        word[-LINE_HZ // 5 :] = 0
+        push(listening, word)
+        reader.second = number
+    if last in reader.seconds:
+        with pytest.raises(EngineBusy):
+            await listening.result()
+        reader.second = 19
+    assert (await listening.result()).text.split() == [f"w{number}" for number in range(1, last + 1)]
+    assert reader.longest <= 16 * LINE_HZ
+    listening.close()
 
 
 async def test_speech_that_comes_at_once_is_decoded_in_pieces_too() -> None:
@@ -252,7 +288,7 @@ async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ({}, "model"),
+        ({"model": 5}, "model"),
         ({"model": "x", "beam": 5}, "beam"),
         ({"model": "x", "encoder_window_s": 31}, "encoder_window_s"),
     ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +19,13 @@ from hypothesis import strategies as st
 from bench.micro_whisper.corpus import PHRASES
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from pipeline.audio import Pcm
+from pipeline.engines.breaker import BreakerState
 from pipeline.engines.espeak import Espeak
 from pipeline.engines.faster_whisper import FasterWhisper
-from pipeline.engines.whisper_queue import Agreement, Decode, DecodeQueue
+from pipeline.engines.guard import Guard
+from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Agreement, Decode, DecodeQueue, Urgency
+from pipeline.engines.whisper_wire import Decoded
+from pipeline.errors import EngineBusy
 from pipeline.speech import Hypothesis
 from tests.support.engines import LINE_HZ, espeak, over_the_line
 
@@ -61,6 +67,44 @@ def test_what_waits_for_a_thread_is_decoded_together_by_language() -> None:
     queue.close()
 
 
+def test_who_waits_longest_for_a_result_is_next_and_nobody_waits_behind_partial_words() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    queue.put(utterance(0))
+    while not slow.passes:
+        pass
+    rest = [
+        queue.put(replace(utterance(mark), urgency=urgency, waiting_since=since, outcome=Future()))
+        for mark, urgency, since in (
+            (1, Urgency.PARTIAL, 1.0),
+            (2, Urgency.RESULT, 9.0),
+            (3, Urgency.RESULT, 5.0),
+            (4, Urgency.PARTIAL, 0.0),
+            (5, Urgency.RESULT, 7.0),
+        )
+    ]
+    slow.go.set()
+    assert [each.result(LIMIT_S).text for each in rest] == ["1", "2", "3", "4", "5"]
+    assert slow.passes == [[0], [3], [5], [2], [4], [1]]
+    queue.close()
+
+
+def test_waits_are_counted_of_those_whom_somebody_waits_for() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = DecodeQueue(slow, threads=1, batch=1)
+    now = time.monotonic()
+    for urgency, since in ((Urgency.RESULT, now - 0.5), (Urgency.RESULT, now - 60), (Urgency.PARTIAL, 0.0)):
+        decode = replace(utterance(1), urgency=urgency, waiting_since=since, outcome=Future())
+        queue.put(decode).result(LIMIT_S)
+    waits = queue.waits()
+    assert sum(waits.counts) == 2
+    assert waits.counts[-1] == 1
+    assert sum(waits.counts[: WAIT_BOUNDS_S.index(0.4) + 1]) == 0
+    assert waits.sum_s > 60
+    queue.close()
+
+
 def test_a_failure_is_told_to_whoever_waits_and_stops_nobody_else() -> None:
     slow = Slow()
     slow.go.set()
@@ -68,6 +112,42 @@ def test_a_failure_is_told_to_whoever_waits_and_stops_nobody_else() -> None:
     with pytest.raises(ValueError, match="thirteen"):
         queue.put(utterance(13)).result(LIMIT_S)
     assert queue.put(utterance(1)).result(LIMIT_S).text == "1"
+    queue.close()
+
+
+async def test_long_passes_keep_callers_away_where_all_threads_are_at_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow, engine = Slow(), FasterWhisper.from_settings({"model": str(MODEL_DIR), "threads": 2})
+    queue = DecodeQueue(slow, threads=2, batch=1)
+    monkeypatch.setattr(engine, "_queue", queue)
+    monkeypatch.setattr(engine, "_late_s", 0.0)
+    guard = Guard("stt", "faster-whisper")
+    for number in (1, 2):
+        engine.submit(np.zeros(1, np.int16), LINE_HZ, "en", None)
+        while len(slow.passes) < number:
+            pass
+    with pytest.raises(EngineBusy) as busy:
+        engine.submit(np.zeros(1, np.int16), LINE_HZ, "en", None)
+    guard.failed(busy.value)
+    assert guard.health.state is BreakerState.CLOSED
+    slow.go.set()
+    queue.close()
+
+
+def test_the_youngest_pass_says_how_long_no_thread_comes_to_an_end() -> None:
+    slow = Slow()
+    queue = DecodeQueue(slow, threads=2, batch=1)
+    held = []
+    for number in (1, 2):
+        queue.put(utterance(number))
+        while len(slow.passes) < number:
+            pass
+        held.append(queue.stuck_s(time.monotonic() + 60))
+    youngest = time.monotonic() + 60 - max(queue._begun.values())
+    assert held[0] == 0
+    assert held[1] <= youngest
+    slow.go.set()
     queue.close()
 
 
@@ -179,11 +259,11 @@ async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: py
     looked at."""
     asked: list[str] = []
 
-    def transcribe(audio: Any, *, language: str, **options: Any) -> tuple[list[Any], None]:
+    def decoded(audios: Sequence[Any], *, language: str, **options: Any) -> list[Decoded]:
         asked.append(language)
-        return [SimpleNamespace(text=" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)], None
+        return [Decoded(" مرحبا. ", avg_logprob=-0.1, no_speech_prob=0.0)]
 
-    multilingual = SimpleNamespace(model=SimpleNamespace(is_multilingual=True), transcribe=transcribe)
+    multilingual = SimpleNamespace(multilingual=True, decoded=decoded, close=lambda: None)
     monkeypatch.setattr(engine, "_model", multilingual)
     monkeypatch.setattr(engine, "settings", replace(engine.settings, partial_every_s=0))
     second = np.ones(LINE_HZ, np.int16)

@@ -28,6 +28,7 @@ from pipeline.agent import (
 )
 from pipeline.dtmf import tone
 from pipeline.endpointing import TurnEvidence
+from pipeline.errors import LanguageRefused
 from pipeline.outcome import EndReason, SessionResult
 from pipeline.phrases import Phrases
 from pipeline.recording import RecordingWriter
@@ -828,6 +829,31 @@ def test_another_voice_takes_over() -> None:
     assert len(broken.asked) == 4  # each text twice: the failure may have passed
     assert texts(result, Role.AGENT) == [GREETING.text, "thank you goodbye"]
     assert result.reason is EndReason.AGENT
+
+
+class Foreign(FakeTts):
+    """A voice of another language."""
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        if language != "fr":
+            self.asked.append(text)
+            raise LanguageRefused(f"this voice speaks 'fr', not {language!r}")
+        async for chunk in super().speak(text, language=language):
+            yield chunk
+
+
+def test_a_language_that_the_next_voice_speaks_is_no_fault() -> None:
+    foreign = Foreign()
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=foreign, fallback_tts=[FakeTts()])
+    assert len(foreign.asked) == 2
+    assert texts(result, Role.AGENT) == [GREETING.text, "thank you goodbye"]
+    assert list(result.faults) == []
+
+
+def test_a_language_that_no_voice_speaks_is_a_fault() -> None:
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=Foreign(), fallback_tts=[Foreign()])
+    assert "this voice speaks 'fr', not 'en'" in [fault.message for fault in result.faults]
+    assert result.reason is EndReason.ENGINE_ERROR
 
 
 @pytest.mark.parametrize(("retryable", "asked"), [(True, 6), (False, 1)])

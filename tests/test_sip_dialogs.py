@@ -129,6 +129,7 @@ async def test_the_far_end_may_speak_from_where_it_shows_itself(
         second.arrived.clear()
         far.send(far.request("BYE", 5), by=second)
         assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.NORMAL
+        await until(lambda: statuses(second))
         assert statuses(second) == [200]
     assert phone.stats.foreign == 0
 

@@ -201,9 +201,23 @@ def test_nonce_expires() -> None:
     assert "stale=true" in verifier.challenges(62.0, stale=True)[0]
 
 
-def test_nonce_of_somebody_else_is_stale() -> None:
-    request = handshake(Verifier("here"), 1.0)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_nonce_of_somebody_else_is_stale_whatever_the_password(password: str) -> None:
+    credentials = Credentials("alice", password)
+    request = handshake(Verifier("here"), 1.0, credentials=credentials)
     assert Verifier("here").verify(request, passwords, 1.0)[0] is Verdict.STALE
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_nonce_of_another_host_is_stale_whatever_the_password(password: str) -> None:
+    verifier, request = Verifier("here"), register()
+    authorizer = Authorizer(Credentials("alice", password))
+    assert authorizer.challenged(request, challenged(*verifier.challenges(1.0, host="192.0.2.1")))
+    authorizer.sign(request)
+    assert verifier.verify(request, passwords, 1.0, host="192.0.2.2")[0] is Verdict.STALE
+    right = password == "secret"
+    expected = Verdict.OK if right else Verdict.WRONG
+    assert verifier.verify(request, passwords, 1.0, host="192.0.2.1")[0] is expected
 
 
 def test_replay_does_not_pass_after_the_table_has_overflowed() -> None:

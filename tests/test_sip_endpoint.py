@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from sip.challenge import Credentials
-from sip.digest import Authorizer
+from sip.digest import Authorizer, Challenge, Verifier
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.gate import TrunkGate
@@ -20,6 +20,7 @@ from sip.hop import Hop
 from sip.message import Request, Response, parse
 from sip.states import HangupCause
 from sip.trunk import TrunkSettings
+from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
 from tests.support.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw
 
@@ -100,6 +101,53 @@ async def test_digest_lets_in_whoever_knows_the_password(password: str, status: 
         await asyncio.wait_for(call.ended(), PATIENCE_S)
         assert call.status == status
         assert call.cause is (HangupCause.NO_ANSWER if status == 480 else HangupCause.REJECTED)
+
+
+async def test_guessed_passwords_are_soon_not_looked_at_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    """And a peer with the right one, that has been in before, is let in."""
+    async with phones(line=WITH_PASSWORD) as world:
+        statuses: list[int] = []
+        assert (await tried(world, "secret", 0)).status != 503
+        for number in range(1, TRIES + 6):
+            statuses.append((await tried(world, f"guess-{number}", number, username="other")).status)
+        refused = await tried(world, "secret", 100, username="yet another")
+        assert (refused.status, int(refused.header("Retry-After") or 0) > 0) == (503, True)
+        assert (await tried(world, "secret", 101)).status not in (401, 503)
+        assert world.theirs.stats.wrong_passwords == TRIES + 6
+    assert statuses == [401] * TRIES + [503] * 5
+    assert [each.getMessage() for each in caplog.records] == ["wrong SIP passwords, further ones wait"]
+
+
+async def test_made_up_nonces_are_no_guesses_and_tell_nothing() -> None:
+    """A source address can be forged, and no answer comes back: nobody guesses in another's name."""
+    async with phones(line=WITH_PASSWORD) as world:
+        for password in ("secret", *["guess"] * (TRIES + 5)):
+            message = parse(request("OPTIONS"))
+            assert isinstance(message, Request)
+            authorizer = Authorizer(Credentials("acme", password))
+            elsewhere = await ask(world, message.to_bytes())
+            realm = Challenge.parse(elsewhere.header("WWW-Authenticate") or "").realm
+            elsewhere.headers.remove("WWW-Authenticate")
+            for value in Verifier(realm).challenges(0.0):
+                elsewhere.headers.add("WWW-Authenticate", value)
+            assert authorizer.challenged(message, elsewhere)
+            authorizer.sign(message)
+            answer = await ask(world, message.to_bytes())
+            assert answer.status == 401
+            assert "stale=true" in (answer.header("WWW-Authenticate") or "")
+        assert world.theirs.stats.wrong_passwords == 0
+        assert (await tried(world, "secret", 1)).status not in (401, 503)
+
+
+async def tried(world: Phones, password: str, number: int, *, username: str = "acme") -> Response:
+    """What an OPTIONS with that password is told, after its challenge."""
+    message = parse(request("OPTIONS", branch=f"first-{number}"))
+    assert isinstance(message, Request)
+    authorizer = Authorizer(Credentials(username, password))
+    assert authorizer.challenged(message, await ask(world, message.to_bytes()))
+    authorizer.sign(message)
+    message.headers.set("Via", f"SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKsecond-{number};rport")
+    return await ask(world, message.to_bytes())
 
 
 async def test_a_captured_digest_does_not_open_the_door_again() -> None:
@@ -286,6 +334,16 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
         assert isinstance(message, Request)
         admitted = gate.admit(message, source_hop(), 0.0)
         assert getattr(admitted, "trunk_id", None) == expected
+
+
+def test_a_call_that_the_inflow_let_in_is_not_refused_for_want_of_time() -> None:
+    phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
+    phone.add_trunk(replace(LINE, id="a"))
+    phone.overload = lambda: 2
+    message = parse(request("INVITE", "1"))
+    assert isinstance(message, Request)
+    admitted = phone._gate.admit(message, source_hop(), 0.0)
+    assert getattr(admitted, "trunk_id", None) == "a"
 
 
 def source_hop() -> Hop:

@@ -14,6 +14,7 @@ from sip.stack import Stack, server_key
 from tests.support.sip_world import OpenGate
 
 HERE = Hop("udp", "192.0.2.1", 5070)
+CARRIER = Hop("udp", "192.0.2.2", 5070)
 OFFER = b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n"
 
 
@@ -39,7 +40,11 @@ class Site:
         self.busy = self.full = self.undecided = 0
         self.stack = Stack(OpenGate(), lambda hop: ("192.0.2.9", 5060))
         self.inflow = Inflow(
-            self.stack, busy=lambda: self.busy, full=lambda: self.full, undecided=lambda: self.undecided
+            self.stack,
+            busy=lambda: self.busy,
+            full=lambda: self.full,
+            undecided=lambda: self.undecided,
+            of_a_trunk=lambda host: host == CARRIER.host,
         )
 
     def take(self, *messages: bytes) -> list[Response]:
@@ -172,6 +177,21 @@ def test_a_storm_of_questions_is_refused_and_no_call_with_it(site: Site) -> None
     site.busy = 3
     (refused,) = site.take(asked("OPTIONS", "late"))
     assert (refused.status, refused.header("Retry-After")) == (503, "3")
+
+
+def test_strangers_who_ask_too_much_take_nothing_from_a_trunk(site: Site) -> None:
+    site.take(*(asked("OPTIONS", str(number)) for number in range(int(ASKED_PER_S))))
+    assert told(site.take(asked("OPTIONS", "stranger"))) == [("stranger", 503)]
+    site.inflow.datagram(asked("OPTIONS", "carrier"), CARRIER, site.now)
+    assert [(name, status) for name, status in told(site.answers()) if status == 503] == []
+
+
+def test_who_was_let_wait_has_a_turn_though_the_node_is_busy_by_then(site: Site) -> None:
+    """Told no after the wait, a caller would have waited for nothing."""
+    assert told(site.take(asked("INVITE", "a"), asked("INVITE", "b"))) == [("a", 100)]
+    site.busy = 2
+    assert told(site.take(asked("INVITE", "c"))) == [("c", 503)]
+    assert told(site.turn()) == [("b", 100)]
 
 
 def test_messages_of_streams_keep_to_the_same(site: Site) -> None:

@@ -6,7 +6,12 @@ the telephone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from mediaserver.demo.speech import Speech
+from mediaserver.demo.words import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +24,50 @@ class Line:
     butt_in_after_ms: int = 0
 
 
-PATIENT = (
-    Line("yes that is me", to=("williams",)),
-    Line("no i can not come", to=("appointment", "monday")),
-    Line("next friday morning", to=("what", "day")),
-    Line("five five five zero one four two", to=("patient", "number")),
-    Line("sorry can you repeat that please", butt_in_after_ms=2200),
-    Line("yes that is right", to=("five", "four", "two", "right")),
-)
-"""Mary Williams, who cannot come on Monday and does not listen to opening hours."""
+PATIENTS: Final[Mapping[Speech, tuple[Line, ...]]] = {
+    Speech.LOCAL: (
+        Line("Yes, that's me.", to=("williams",)),
+        Line("No, I can't. I'm travelling on Monday.", to=("appointment", "monday")),
+        Line("How about next Friday morning?", to=("suit", "better")),
+        Line("five five five, zero one, four two.", to=("patient", "number")),
+        Line("My left knee has been hurting since I moved house.", to=("anything", "else")),
+        Line("Sorry, can you repeat that please?", butt_in_after_ms=2200),
+        Line("Yes, that's right, thank you.", to=("five", "four", "two", "right")),
+    ),
+    Speech.EMBEDDED: (
+        Line("yes that is me", to=("williams",)),
+        Line("no i can not come", to=("appointment", "monday")),
+        Line("next friday morning", to=("what", "day")),
+        Line("five five five zero one four two", to=("patient", "number")),
+        Line("i need help with my bill", to=("anything", "else")),
+        Line("sorry can you repeat that please", butt_in_after_ms=2200),
+        Line("yes that is right", to=("five", "four", "two", "right")),
+    ),
+}
+"""Mary Williams, who cannot come on Monday and does not listen to opening hours. Without local speech she
+uses words that micro-Whisper knows."""
 
-FACTS = {"day": "next friday morning", "number": "5550142"}
+FACTS: Final = {"day": "next friday morning", "number": "5550142"}
 """What the agent must have understood when it is done."""
+
+WISHES: Final[Mapping[Speech, str]] = {
+    speech: next(line.say for line in lines if "anything" in line.to) for speech, lines in PATIENTS.items()
+}
+"""The answer that no question of the agent's expects: it must have understood most of it."""
+
+
+AGAIN_AFTER_MS: Final = 6000
+"""Who has interrupted somebody, and hears them go on for so long, interrupts them again."""
 
 
 class Persona:
-    """Goes through its lines in order; a line waits for its words, or for its moment."""
+    """Goes through its lines in order; a line waits for its words, or for its moment. What the other side did
+    not understand, and asks for again, is said again."""
 
-    def __init__(self, lines: tuple[Line, ...] = PATIENT) -> None:
+    def __init__(self, lines: tuple[Line, ...]) -> None:
         self._lines = list(lines)
+        self._said: Line | None = None
+        self._interrupted = False  # the voice that is speaking
         self.misheard: list[str] = []
 
     @property
@@ -47,16 +77,29 @@ class Persona:
 
     def hears(self, text: str) -> str | None:
         """The answer to a whole utterance of the other side; None for none."""
-        if not self._lines or self._lines[0].butt_in_after_ms:
-            return None
-        words = set(text.split())
-        if not words.issuperset(self._lines[0].to):
+        words = set(words_of(text))
+        if self._lines and not self._lines[0].butt_in_after_ms and words.issuperset(self._lines[0].to):
+            return self._next()
+        if self._said is not None and self._said.to and words.issuperset(self._said.to):
+            return self._said.say
+        if self._lines and not self._lines[0].butt_in_after_ms:
             self.misheard.append(text)
-            return None
-        return self._lines.pop(0).say
+        return None
 
     def hears_voice(self, speaking_ms: int) -> str | None:
         """What to say over a voice that has been speaking for `speaking_ms`; None to let it speak."""
-        if self._lines and 0 < self._lines[0].butt_in_after_ms <= speaking_ms:
-            return self._lines.pop(0).say
+        if not speaking_ms:
+            self._interrupted = False
+        if self._interrupted or not self._lines:
+            return None
+        if 0 < self._lines[0].butt_in_after_ms <= speaking_ms:
+            self._interrupted = True
+            return self._next()
+        if self._said is not None and self._said.butt_in_after_ms and speaking_ms >= AGAIN_AFTER_MS:
+            self._interrupted = True
+            return self._said.say
         return None
+
+    def _next(self) -> str:
+        self._said = self._lines.pop(0)
+        return self._said.say

@@ -11,23 +11,28 @@ import io
 import os
 import signal
 import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 from aiohttp import ClientSession
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from mediaserver.demo.persona import FACTS
+from mediaserver.demo.persona import FACTS, WISHES
+from mediaserver.demo.sentences import missing
+from mediaserver.demo.speech import LOST, Speech, what_is_missing
 from mediaserver.demo.stage import (
     CalleeProcess,
     Ports,
     Receiver,
     StageError,
+    cache,
     client,
     process,
+    told_by,
     wait_ready,
     write_config,
 )
@@ -78,6 +83,28 @@ class Screen:
         self.output = Output(output)
         self.console = Console(file=cast(IO[str], self.output), highlight=False, soft_wrap=True)
 
+    def engines(self, problem: str) -> None:
+        """Who hears and who speaks. `problem`: why it is not local speech."""
+        if problem:
+            self.console.print(f"[yellow]No local speech[/yellow]: {escape(problem)}\n{LOST}")
+        else:
+            self.console.print(
+                "agent       hears with Whisper tiny.en, speaks with Piper (joe)\n"
+                "softphone   hears with Whisper tiny.en in a process of its own, speaks with Kokoro"
+            )
+
+    def progress(self, what: str) -> Callable[[int, int], None]:
+        """Draws a bar for `what` each time that another eighth of it is there."""
+        drawn = -1
+
+        def told(done: int, of: int) -> None:
+            nonlocal drawn
+            if (eighths := 8 * done // of) > drawn:
+                drawn = eighths
+                self.console.print(f"[dim]{'━' * (4 * eighths):─<32} {what}, {done} of {of}[/dim]")
+
+        return told
+
     def webhook(self, event: Json) -> None:
         """A line for each turn as its webhook arrives."""
         if event["type"] == "turn.completed":
@@ -88,11 +115,11 @@ class Screen:
     def turn(self, turn: Json) -> None:
         """What the caller said, how long the agent took, what was heard of its answer."""
         if said := turn["userText"] or turn["keyed"]:
-            self.console.print(f"  [cyan]caller[/cyan]  {said}")
+            self.console.print(f"  [cyan]caller[/cyan]  {escape(said)}")
         latency = turn["latency"]
         after = f"  [bold]{latency['voiceToVoiceMs']:.0f} ms[/bold]" if latency else ""
         cut = "  [yellow](interrupted)[/yellow]" if turn["interrupted"] else ""
-        self.console.print(f"  [green]agent[/green]   {turn['agentText']}{cut}{after}")
+        self.console.print(f"  [green]agent[/green]   {escape(turn['agentText'])}{cut}{after}")
 
     def summary(
         self, call: Json, recording: Path, counts: Mapping[str, int], errors: Mapping[str, str]
@@ -102,17 +129,17 @@ class Screen:
         print_(f"\nrecording   {recording}  (caller left, agent right)")
         print_("transcript")
         for entry in call["transcript"]:
-            print_(f"  {entry['startMs'] / 1000:6.1f} s  {entry['role']:<6}  {entry['text']}")
+            print_(f"  {entry['startMs'] / 1000:6.1f} s  {entry['role']:<6}  {escape(entry['text'])}")
         table = Table("analysis", "", box=None)
         for key, value in call["analysis"].items():
-            table.add_row(key, str(value))
+            table.add_row(key, escape(str(value)))
         for who, rate in errors.items():
             table.add_row(f"word errors, {who}", rate)
         print_(table)
         print_("webhooks    " + ", ".join(f"{name} × {n}" if n > 1 else name for name, n in counts.items()))
 
 
-def verdict(call: Json, callee: CalleeProcess) -> list[str]:
+def verdict(call: Json, callee: CalleeProcess, wish: str) -> list[str]:
     """Why the demo failed; empty when the conversation reached its goal and nobody misheard what mattered."""
     analysis, ended = call["analysis"] or {}, callee.ended or {}
     answers = analysis.get("answers", {})
@@ -121,13 +148,16 @@ def verdict(call: Json, callee: CalleeProcess) -> list[str]:
         for key, fact in FACTS.items()
         if answers.get(key) != fact
     ]
+    errors, words = word_errors(wish, answers.get("wish", ""))
+    if errors * 4 > words:
+        wrong.append(f"the agent understood {answers.get('wish')!r}, said was {wish!r}")
     if call["status"] != "COMPLETED":
         wrong.append(f"the call ended as {call['status']}")
     if not analysis.get("reachedGoal"):
         wrong.append("the conversation did not reach its goal")
     if analysis.get("interruptions", 0) < 1:
         wrong.append("nobody was interrupted")
-    if len(call["turns"]) < 5:
+    if len(call["turns"]) < 6:
         wrong.append(f"only {len(call['turns'])} turns")
     if not ended.get("finished"):
         wrong.append(f"the called person never said everything; did not understand: {ended.get('misheard')}")
@@ -186,26 +216,37 @@ def stop_signal() -> asyncio.Event:
     return event
 
 
+async def prepare(screen: Screen, speech: Speech) -> Path:
+    """Compiles the kernels and synthesises what the called person says, both at once, where that was not done
+    before; the directory of the sentences."""
+    sentences = cache() / "sentences"
+    told = screen.progress("kernels compiled (once on this machine)")
+    jobs = [told_by("mediaserver.compiling", told=told)]
+    if missing(sentences, speech):
+        told = screen.progress("sentences of the softphone's synthesised")
+        arguments = ("--speech", speech.value, str(sentences))
+        jobs.append(told_by("mediaserver.demo.sentences", *arguments, told=told))
+    await asyncio.gather(*jobs)
+    return sentences
+
+
 async def play(directory: Path, *, exit_after: bool) -> int:
     """The whole demo; its exit code."""
     screen, ports = Screen(), Ports.choose()
     receiver = Receiver(screen.webhook)
-    screen.console.print("[dim]starting a media server, and a softphone (PJSIP) in another process[/dim]")
-    config, server_log = write_config(directory, ports), directory / "server.log"
     async with AsyncExitStack() as stack:
         stack.callback(screen.output.close)
+        problem = await asyncio.to_thread(what_is_missing)
+        speech = Speech.EMBEDDED if problem else Speech.LOCAL
+        screen.engines(problem)
+        sentences = await prepare(screen, speech)
+        screen.console.print("[dim]starting a media server, and a softphone (PJSIP) in another process[/dim]")
+        config, server_log = write_config(directory, ports, speech), directory / "server.log"
         await stack.enter_async_context(receiver.listening(ports.webhooks))
         server = await stack.enter_async_context(
             process("mediaserver", "serve", "--config", str(config), log=server_log)
         )
-        callee_arguments = ("--dir", str(directory / "callee"), "--port", str(ports.callee))
-        softphone = process(
-            "mediaserver.demo.callee",
-            *callee_arguments,
-            log=directory / "callee.log",
-            stdout=asyncio.subprocess.PIPE,
-        )
-        callee = CalleeProcess(await stack.enter_async_context(softphone))
+        callee = await stack.enter_async_context(softphone(directory, ports, speech, sentences))
         api = await stack.enter_async_context(client(ports.http))
         await wait_ready(api, server, server_log)
         await callee.ready()
@@ -213,12 +254,28 @@ async def play(directory: Path, *, exit_after: bool) -> int:
         call = await converse(api, callee, receiver)
         recording = directory / "var" / "recordings" / f"{call['callTaskId']}.wav"
         screen.summary(call, recording, receiver.count(call["callTaskId"]), rates(call, callee))
-        wrong = verdict(call, callee)
+        wrong = verdict(call, callee, WISHES[speech])
         for reason in wrong:
-            screen.console.print(f"[red]failed:[/red] {reason}")
+            screen.console.print(f"[red]failed:[/red] {escape(reason)}")
         if not exit_after and not wrong:
             await keep_serving(screen, ports)
         return 1 if wrong else 0
+
+
+@asynccontextmanager
+async def softphone(
+    directory: Path, ports: Ports, speech: Speech, sentences: Path
+) -> AsyncIterator[CalleeProcess]:
+    """The called person at their telephone."""
+    arguments = ("--dir", str(directory / "callee"), "--port", str(ports.callee))
+    running = process(
+        "mediaserver.demo.callee",
+        *(*arguments, "--speech", speech.value, "--sentences", str(sentences)),
+        log=directory / "callee.log",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with running as child:
+        yield CalleeProcess(child)
 
 
 async def keep_serving(screen: Screen, ports: Ports) -> None:

@@ -17,12 +17,13 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from mediaserver.demo.speech import Speech, embedded
 from mediaserver.errors import LocalError
 
 API_KEY = "demo-key"
 WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
 READY_S = 90
-"""Until the server is ready: on a fresh machine the kernels are compiled first."""
+"""Until the server is ready: on a machine with much else to do it takes a while."""
 STOP_S = 15
 
 Json = Mapping[str, Any]
@@ -60,9 +61,10 @@ def demo_config() -> Path:
     return installed if installed.exists() else installed.parents[2] / "config" / "demo.toml"
 
 
-def write_config(directory: Path, ports: Ports) -> Path:
+def write_config(directory: Path, ports: Ports, speech: Speech) -> Path:
     """The demo's configuration on `ports`, with everything that it writes below `directory`."""
     text = demo_config().read_text()
+    text = embedded(text) if speech is Speech.EMBEDDED else text
     changes = {
         "127.0.0.1:8080": f"127.0.0.1:{ports.http}",
         "127.0.0.1:5060": f"127.0.0.1:{ports.sip}",
@@ -168,7 +170,7 @@ async def process(
             stdout=stdout or file,
             stderr=file,
             limit=1 << 20,
-            env={"NUMBA_CACHE_DIR": str(kernel_cache()), **os.environ},
+            env=environment(),
         )
     try:
         yield child
@@ -211,7 +213,38 @@ async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log
     raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
 
 
-def kernel_cache() -> Path:
-    """Where compiled kernels are kept from one demo to the next: the user's cache (XDG base directories)."""
+async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]) -> None:
+    """Runs a program of ours that prints how far it is ("3 of 7" as "3 7"). Raises `StageError` with what it
+    wrote on standard error where it fails."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    errors = asyncio.create_task(child.stderr.read())
+    try:
+        async for line in child.stdout:
+            done, _, of = line.decode().partition(" ")
+            told(int(done), int(of))
+        wrong = await errors
+        if await child.wait():
+            raise StageError(f"{module}: {wrong.decode(errors='replace')[-2000:]}")
+    finally:
+        errors.cancel()
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+def environment() -> Mapping[str, str]:
+    """Of every process of the demo: they share the kernels that are compiled."""
+    return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
+
+
+def cache() -> Path:
+    """What is kept from one demo to the next: the user's cache (XDG base directories)."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "openline-mediaserver" / "kernels"
+    return Path(base) / "openline-mediaserver"

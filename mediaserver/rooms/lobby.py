@@ -42,6 +42,7 @@ from mediaserver.rooms.webcall import WebCall, WebCallRequest
 from mediaserver.settings import reveal, split_ports
 from pipeline.errors import EngineMissing
 from pipeline.pacer import Pacer
+from pipeline.reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -139,8 +140,8 @@ class Lobby:
         opened = self._rooms.get(grant.room)
         if opened is None:
             raise RoomClosed("the room is over, or was never opened here")
-        if self._draining and opened.task is None:
-            raise Unavailable("The server is draining")
+        if opened.task is None:
+            self.check_open()
         if opened.task is None and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
         return grant, opened
@@ -174,7 +175,6 @@ class Lobby:
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
         """Whether a conversation may begin in a room, and holds its place where one is about to."""
-        self.check_open()
         if not takes_part:
             return
         await hold_place(self._floor, opened)
@@ -383,7 +383,10 @@ def open_lobby(
     if rooms.api_secret is None:
         return None
     port = MediaPort.open(
-        split_ports(rooms.udp_ports), addresses=rooms.addresses, public_address=rooms.public_address
+        split_ports(rooms.udp_ports),
+        addresses=rooms.addresses,
+        public_address=rooms.public_address,
+        reach=Reach(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
     return Lobby(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)

@@ -9,6 +9,9 @@ for each address of this machine, all on the same port). A datagram finds its co
 - for all else (DTLS, SRTP) the address that a verified request came from.
 
 So nobody gets a path, or takes one over, without the password that went through signalling.
+
+A participant writes its candidates as it likes. To an address that is closed (`pipeline.reach`) nothing is
+sent before a verified request has come from there; the check that was due then goes at once.
 """
 
 from __future__ import annotations
@@ -25,12 +28,16 @@ from aioice import Candidate, ice, stun
 from aioice.candidate import candidate_foundation, candidate_priority
 
 from mediaserver.rooms.errors import RoomFull
+from pipeline.reach import Reach
 
 BURST: Final = 64
 """Datagrams read in one wake-up at the most: a flood must not hold up the calls."""
 
 MAX_ADDRESSES: Final = 8
 """Addresses that one connection is reached from: a phone that roams has two or three."""
+
+MAX_WITHHELD: Final = 64
+"""Addresses that a connection has checks for which are not sent yet."""
 
 MAX_QUEUED: Final = 256
 """DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
@@ -81,6 +88,15 @@ class Path:
         connection._local_username, connection._local_password = ufrag, password
         self._port.listen(ufrag, self)
 
+    def heard_from(self, host: str) -> bool:
+        """Whether a verified request has come from this address."""
+        return any(address[0] == host for _, address in self.addresses)
+
+    def opened(self, host: str) -> None:
+        """The first verified request of an address has come."""
+        for lane in self._lanes:
+            lane.opened(host)
+
     def lane(self, own: socket.socket) -> Lane | None:
         """This connection's lane on that socket."""
         return next((lane for lane in self._lanes if lane.socket is own and not lane.is_closing()), None)
@@ -125,15 +141,25 @@ class Lane(asyncio.DatagramTransport):
         super().__init__()
         self._port = port
         self._closing = False
+        self._withheld: dict[tuple[str, int], bytes] = {}
         self.path = path
         self.socket = own
         self.protocol = ice.StunProtocol(path.connection)
 
     def sendto(self, data: Any, addr: Any = None) -> None:
-        """Sends; what we ask by STUN is remembered, since its answer may come from a new address."""
+        """Sends; what we ask by STUN is remembered, since its answer may come from a new address. To a closed
+        address nothing goes before something has come."""
         if data[0] < 2 and len(data) >= _HEADER and data[1] == 1:
             self._port.asked(bytes(data[8:20]), self)
-        self.deliver(data, addr)
+        if self._port.reach.allows(addr[0]) or self.path.heard_from(addr[0]):
+            self.deliver(data, addr)
+        elif addr in self._withheld or len(self._withheld) < MAX_WITHHELD:
+            self._withheld[addr] = bytes(data)
+
+    def opened(self, host: str) -> None:
+        """Something has come from `host`: what was withheld from it goes."""
+        for address in [each for each in self._withheld if each[0] == host]:
+            self.deliver(self._withheld.pop(address), address)
 
     def deliver(self, data: bytes, addr: tuple[str, int]) -> bool:
         """Sends at once or not at all: what does not fit the socket's buffer is lost, as on any network."""
@@ -163,9 +189,15 @@ class MediaPort:
     """The sockets and who is reached on them."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], *, public_address: str | None, loop: asyncio.AbstractEventLoop
+        self,
+        sockets: Sequence[socket.socket],
+        *,
+        public_address: str | None,
+        reach: Reach,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Use `open`."""
+        self.reach = reach
         self.sockets = [(own, own.getsockname()[0]) for own in sockets]
         self.number: int = sockets[0].getsockname()[1]
         self.public_address = public_address
@@ -185,17 +217,20 @@ class MediaPort:
         *,
         addresses: Sequence[str] = (),
         public_address: str | None = None,
+        reach: Reach | None = None,
     ) -> MediaPort:
         """Binds the first port of the range that is free on every address.
 
-        `addresses` (): every address of this machine, loopback where it has no other. Raises `RoomFull` when
-        no port is free, OSError for an address that is not this machine's.
+        `addresses` (): every address of this machine, loopback where it has no other. `reach`: which
+        addresses a participant may name; None: public ones. Raises `RoomFull` when no port is free, OSError
+        for an address that is not this machine's.
         """
         hosts = list(addresses) or own_addresses()
         for number in range(ports[0], ports[1] + 1):
             sockets = _bind_all(hosts, number)
             if sockets:
-                return cls(sockets, public_address=public_address, loop=asyncio.get_running_loop())
+                loop = asyncio.get_running_loop()
+                return cls(sockets, public_address=public_address, reach=reach or Reach(), loop=loop)
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:
@@ -291,7 +326,10 @@ class MediaPort:
         if before is not None:  # the address was another's: a NAT gave it to a new connection
             before.addresses.remove((own, address))
         table[address] = path
+        is_new = not path.heard_from(address[0])
         path.addresses.append((own, address))
+        if is_new:
+            path.opened(address[0])
         if len(path.addresses) > MAX_ADDRESSES:
             old_socket, old = path.addresses.pop(0)
             self._by_address[old_socket].pop(old, None)

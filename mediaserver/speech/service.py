@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from mediaserver.engines import EngineChoice, Engines
+from mediaserver.engine_choice import EngineChoice
+from mediaserver.engines import Engines
 from mediaserver.errors import SpeechFailed
 from mediaserver.limits import Places
 from mediaserver.refusals import Conflict, InvalidRequest, Unavailable

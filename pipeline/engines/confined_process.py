@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from asyncio.subprocess import Process
 from functools import cache
@@ -37,14 +38,19 @@ async def start_confined(
 ) -> Process:
     """Runs `python -m module arguments...` in a clean environment. `stdin`, `stdout`, `stderr`: as
     `asyncio.create_subprocess_exec` has them. Raises OSError."""
-    _tell_what_is_lacking()
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", module, *arguments),
+        *confined_command(module, *arguments),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         env=clean_environment(),
     )
+
+
+def confined_command(module: str, *arguments: str) -> list[str]:
+    """The same as a command line, for who starts it in a thread: `clean_environment` goes with it."""
+    _tell_what_is_lacking()
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def close_pipes(process: Process) -> None:
@@ -54,6 +60,17 @@ def close_pipes(process: Process) -> None:
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
+
+
+def how_it_ended(status: int) -> str:
+    """What an exit status says: negative for a signal, as `subprocess` has it."""
+    if status == -signal.SIGILL:
+        return "its process ended with SIGILL: this CPU lacks instructions that its libraries were built for"
+    if status == -signal.SIGKILL:
+        return "its process was killed: probably by the kernel, for want of memory"
+    if status < 0:
+        return f"its process ended with {signal.Signals(-status).name}"
+    return f"its process ended with {status}"
 
 
 def clean_environment() -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
+from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import (
     EngineBusy,
     EngineEndless,
@@ -64,6 +65,14 @@ class Guarded(Protocol):
 
     def engine_health(self) -> Sequence[EngineHealth]:
         """How each does."""
+
+
+@runtime_checkable
+class Queued(Protocol):
+    """An engine whose callers wait for each other."""
+
+    def decoder_waits(self) -> Waits | None:
+        """How long, so far; None when it is not started."""
 
 
 class Guard:

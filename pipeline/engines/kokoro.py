@@ -22,7 +22,7 @@ from pipeline.engines.options import Options
 from pipeline.engines.voice_clauses import pieces
 from pipeline.engines.voice_process import VoiceProgram
 from pipeline.engines.voice_speech import Piece, ProcessVoice
-from pipeline.errors import EngineMissing, EngineRefused
+from pipeline.errors import EngineMissing, LanguageRefused
 
 RATE_HZ: Final = 24000
 
@@ -111,7 +111,7 @@ class Kokoro(ProcessVoice):
         spoken = settings.language or language.lower()
         phonemes_of = LANGUAGES.get(spoken) or LANGUAGES.get(spoken.partition("-")[0])
         if phonemes_of is None or not (settings.model or phonemes_of.startswith("en-")):
-            raise EngineRefused(f"kokoro does not speak {language!r}")
+            raise LanguageRefused(f"kokoro does not speak {language!r}")
         for piece in pieces(text, longest=CHUNK_CHARACTERS, opening_words=FIRST_WORDS):
             request = {
                 "text": piece,

@@ -21,7 +21,7 @@ from pipeline.engines.options import Options
 from pipeline.engines.voice_clauses import pieces
 from pipeline.engines.voice_process import VoiceProgram
 from pipeline.engines.voice_speech import Piece, ProcessVoice
-from pipeline.errors import EngineMissing, EngineRefused
+from pipeline.errors import EngineMissing, LanguageRefused
 
 PIECE_CHARACTERS: Final = 110
 """About 7 s of speech and half a second of a core, for which a piece keeps other callers waiting."""
@@ -93,7 +93,7 @@ class Piper(ProcessVoice):
 
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:
         if language.lower().partition("-")[0] != self._language:
-            raise EngineRefused(f"this voice of piper speaks {self._language!r}, not {language!r}")
+            raise LanguageRefused(f"this voice of piper speaks {self._language!r}, not {language!r}")
         for piece in pieces(text, longest=PIECE_CHARACTERS):
             yield Piece(
                 piece, {"text": piece, "speed": self.settings.speed, "speaker": self.settings.speaker}

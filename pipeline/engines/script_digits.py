@@ -54,6 +54,19 @@ def first_number(text: str, lexicon: Lexicon) -> str:
     return ""
 
 
+def in_figures(text: str, lexicon: Lexicon) -> str:
+    """`text` (see `plain_words`) with its numbers in one spelling: "three thirty", "3 30" and
+    "330" are the same, so are "23rd" and "twenty third". For comparing, not for showing."""
+    spelt = " ".join(lexicon.ordinals.get(word, word) for word in text.split())
+    written: list[str] = []
+    for word, is_number in _Reader(spelt, lexicon).words():
+        if is_number and written and written[-1].isdecimal():
+            written[-1] += word
+        else:
+            written.append(word)
+    return " ".join(written)
+
+
 def gathered(text: str, lexicon: Lexicon, *, before: str = "", wanted: int = 0) -> str:
     """The digits known after `text`, where `before` were known already; "" where nothing can be made of it.
 
@@ -131,6 +144,14 @@ class _Reader:
                 times, place = after.value, place + 1
             yield figures * times, place
             times = 1
+
+    def words(self) -> Iterator[tuple[str, bool]]:
+        """Every word, the numbers among them in figures and as such."""
+        place = 0
+        while place < len(self.atoms):
+            figures, after = self._group(place) if self._at(place).kind in _DIGIT_LIKE else ("", place)
+            yield (figures, True) if figures else (self._at(place).text, False)
+            place = after if figures else place + 1
 
     def number(self, place: int) -> str:
         """The value of the number that begins at `place`."""

@@ -48,6 +48,8 @@ class Lexicon:
     """"double" and "triple" before a digit."""
     again: Mapping[str, int] = field(default_factory=dict)
     """"twice", after it."""
+    ordinals: Mapping[str, str] = field(default_factory=dict)
+    """Words of those that are written in figures ("2nd")."""
     corrections: frozenset[str] = frozenset()
     """Digits after one of them replace the last that were said."""
     digit_glue: frozenset[str] = frozenset()
@@ -93,8 +95,17 @@ ORDINALS = (
     "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth thirtieth"
 )
 MONTHS = "january february march april june july august september october november december"
-_ORDINAL = ORDINALS.replace(" ", "|")
+_ORDINAL = ORDINALS.replace(" ", "|") + r"|\d{1,2}(?:st|nd|rd|th)"
 WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+
+
+def _english_ordinals() -> dict[str, str]:
+    """Of the days of a month."""
+    words = ORDINALS.split()
+    spoken = [*words[:20], *(f"twenty {word}" for word in words[:9]), words[20], f"thirty {words[0]}"]
+    ends = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+    return {f"{day}{ends.get(day, 'th')}": said for day, said in enumerate(spoken, 1)}
+
 
 ENGLISH = Lexicon(
     yes=_words(
@@ -129,6 +140,7 @@ ENGLISH = Lexicon(
     joins=_words("and"),
     repeats={"double": 2, "triple": 3, "treble": 3},
     again={"twice": 2},
+    ordinals=_english_ordinals(),
     corrections=_words("no sorry actually correction rather oops"),
     digit_glue=_words(
         "it's its is it that's then and the my number um uh er hmm well so with by okay ok yes a please "

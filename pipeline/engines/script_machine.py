@@ -144,7 +144,7 @@ class ScriptRun(ScriptWalk):
         self._return_to_question(self._asked)
         if self.language != spoken:
             yield SwitchLanguage(self.language)
-        label = label_in(plain_words(event.text), self._step.labels)
+        label = label_in(plain_words(event.text), self._step.labels, self._lexicon)
         if label and not self._confirming:
             yield from self._answered(label, label)
         else:
@@ -168,7 +168,7 @@ class ScriptRun(ScriptWalk):
         expected = self._step.expected
         if expected is None or not text:
             return "", ""
-        label = label_in(text, self._step.labels)
+        label = label_in(text, self._step.labels, self._lexicon)
         if label:
             return label, label
         for kind in expected.kinds:

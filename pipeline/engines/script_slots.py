@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pipeline.engines.script_digits import in_figures
+from pipeline.engines.script_lexicon import Lexicon
 from pipeline.engines.script_steps import LAST_FOUR, Plan
 from pipeline.engines.wording import folded
 from pipeline.masking import masked
@@ -32,8 +34,14 @@ def summary(place: str, reached_goal: bool | None, known: Mapping[str, str]) -> 
     return f"{place};{goal} answers: {answers or 'none'}"
 
 
-def label_in(text: str, labels: Mapping[str, str]) -> str:
-    """The label of the longest phrase that stands in `text`, "" where none does."""
-    padded = f" {folded(text)} "
-    heard = [phrase for phrase in labels if f" {folded(phrase)} " in padded]
+def label_in(text: str, labels: Mapping[str, str], lexicon: Lexicon) -> str:
+    """The label of the longest phrase that stands in `text`, "" where none does. Numbers may be words or
+    figures in either."""
+    said, counted = folded(text), in_figures(folded(text), lexicon)
+    heard = [
+        phrase
+        for phrase in labels
+        if f" {folded(phrase)} " in f" {said} "
+        or f" {in_figures(folded(phrase), lexicon)} " in f" {counted} "
+    ]
     return labels[max(heard, key=len)] if heard else ""

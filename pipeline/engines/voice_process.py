@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from pipeline.engines.cancelling import is_cancelled
-from pipeline.engines.confined_process import close_pipes, start_confined
+from pipeline.engines.confined_process import close_pipes, how_it_ended, start_confined
 from pipeline.engines.voice_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
 from pipeline.errors import EngineError, EngineMissing, LocalError
 
@@ -210,7 +210,12 @@ class VoiceProcess:
 
     async def _start(self) -> Process:
         self._state = _State.STARTING
-        process = await start_confined(self.program.module, *self.program.arguments)
+        try:
+            process = await start_confined(self.program.module, *self.program.arguments)
+        except OSError as error:  # no process, memory or descriptor is left for it
+            self._deaths, self._state = self._deaths + 1, _State.STOPPED
+            reason = f"its process does not start: {error.strerror or error}"
+            raise EngineError(reason, retryable=True) from error
         self._process = process
         try:
             async with asyncio.timeout(self.program.start_s):
@@ -218,15 +223,18 @@ class VoiceProcess:
         except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
             self._deaths += 1
             await self._end_process()
-            reason = (
-                str(error)
-                if isinstance(error, EngineError)
-                else f"its process ended ({type(error).__name__})"
-            )
-            raise EngineError(reason, retryable=True) from error
+            raise EngineError(self._why(error, process), retryable=True) from error
         self._state = _State.RUNNING
         self._reader = asyncio.create_task(self._read(process), name=f"{self.program.name} reader")
         return process
+
+    def _why(self, error: Exception, process: Process) -> str:
+        """Why a process that has ended did not start."""
+        if isinstance(error, EngineError):
+            return str(error)
+        if isinstance(error, TimeoutError):
+            return f"its process was not ready after {self.program.start_s:.0f} s"
+        return how_it_ended(process.returncode or 0)
 
     async def _read(self, process: Process) -> None:
         """Deals messages out to their requests until the process ends."""

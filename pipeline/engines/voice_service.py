@@ -1,17 +1,21 @@
-"""The voice's side of `voice_process`: requests from stdin, one after another, samples to stdout.
+"""The voice's side of `voice_process`: requests from stdin, one at a time, samples to stdout.
+
+The next is the one whose sentence will be out of sound soonest: the first piece of a sentence goes before the
+later pieces of one of which seconds are made. A sentence that is asked for ahead counts as if it were due.
 
 The process ends when its stdin does, so it cannot outlive the server."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from pipeline.engines.confinement import Confinement
@@ -31,6 +35,15 @@ class Refusal(Exception):
     """A request that no second attempt would help: an unknown voice, an unreadable request."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Asked:
+    """A request; without one it is the end of all."""
+
+    due: float
+    number: int
+    request: dict[str, Any] | None = field(compare=False)
+
+
 class Synthesiser(Protocol):
     """What speaks in the process."""
 
@@ -41,22 +54,24 @@ class Synthesiser(Protocol):
 
 
 class VoiceService:
-    """Serves requests from one stream onto another, in the order of their numbers."""
+    """Serves requests from one stream onto another, in the order in which they are `due`; those without it at
+    once."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, synthesiser: Synthesiser) -> None:
         self._source = source
         self._sink = sink
         self._synthesiser = synthesiser
-        self._requests: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_REQUESTS)
+        self._requests: queue.PriorityQueue[_Asked] = queue.PriorityQueue(_REQUESTS)
+        self._lock = threading.Lock()
+        self._pending: set[int] = set()
         self._cancelled: set[int] = set()
-        self._finished = 0
 
     def run(self) -> None:
         """Serves until the source ends."""
         threading.Thread(target=self._read, name="requests", daemon=True).start()
         self._send(Kind.READY, 0, json.dumps({"rate_hz": self._synthesiser.rate_hz}).encode())
-        while (item := self._requests.get()) is not None:
-            number, request = item
+        while (asked := self._requests.get()).request is not None:
+            number, request = asked.number, asked.request
             try:
                 self._speak(number, request)
                 self._send(Kind.DONE, number)
@@ -65,8 +80,9 @@ class VoiceService:
             except Exception as error:  # somebody else's library; what it says may quote the text
                 self._send(Kind.FAILED, number, type(error).__name__.encode())
             finally:
-                self._finished = number
-                self._cancelled.discard(number)
+                with self._lock:
+                    self._pending.discard(number)
+                    self._cancelled.discard(number)
 
     def _speak(self, number: int, request: Mapping[str, Any]) -> None:
         def emit(samples: bytes, words: list[Word]) -> bool:
@@ -80,11 +96,15 @@ class VoiceService:
     def _read(self) -> None:
         while (message := self._next()) is not None:
             kind, number, payload = message
-            if kind == Kind.CANCEL and number > self._finished:
-                self._cancelled.add(number)
+            if kind == Kind.CANCEL:
+                with self._lock:
+                    self._cancelled |= {number} & self._pending
             elif kind == Kind.SPEAK:
-                self._requests.put((number, json.loads(payload)))
-        self._requests.put(None)
+                request = json.loads(payload)
+                with self._lock:
+                    self._pending.add(number)
+                self._requests.put(_Asked(float(request.pop("due", 0.0)), number, request))
+        self._requests.put(_Asked(math.inf, 0, None))
 
     def _next(self) -> tuple[int, int, bytes] | None:
         header = self._source.read(HEADER.size)

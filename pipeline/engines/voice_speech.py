@@ -3,6 +3,7 @@ come back."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
@@ -46,6 +47,9 @@ class ProcessVoice(ABC):
         except EngineError as error:
             await self.close()
             raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
+        except BaseException:  # whoever waited for it may have given up: nobody else knows of its process
+            await self.close()
+            raise
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises piece by piece: the next is asked for when the last chunk of this one was taken.
@@ -53,10 +57,11 @@ class ProcessVoice(ABC):
         does not speak."""
         if self._process is None:
             raise LocalError(f"{self._program.name} speaks after start() only")
-        offset = 0
+        offset, began = 0, time.monotonic()
         for piece in self._pieces(text, language):
             cutter = SpeechCutter(piece.written, offset=offset, spoken=piece.spoken)
-            async with aclosing(_chunks(self._process, piece.request, cutter)) as chunks:
+            request = {**piece.request, "due": began + offset / self._process.rate_hz}
+            async with aclosing(_chunks(self._process, request, cutter)) as chunks:
                 async for chunk in chunks:
                     offset += len(chunk.samples)
                     yield chunk
@@ -66,6 +71,16 @@ class ProcessVoice(ABC):
         process, self._process = self._process, None
         if process is not None:
             await process.release()
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, while that runs."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    @abstractmethod
+    def rate_hz(self) -> int:
+        """The rate of every chunk."""
 
     @property
     def _trial_language(self) -> str:

@@ -4,7 +4,7 @@ A message is one byte of kind, four of request number, four of payload length (b
 
 | kind | direction | payload |
 |---|---|---|
-| SPEAK | to the voice | JSON object: what the voice is asked for |
+| SPEAK | to the voice | JSON object: what the voice is asked for; `due`: when (monotonic) it is to be heard |
 | CANCEL | to the voice | empty: stop or skip that request (it still ends with DONE) |
 | READY | to the server | JSON object: rate_hz; once, request number 0 |
 | CHUNK | to the server | count of words (2 bytes), position and sample of each (4 bytes), samples (s16le) |

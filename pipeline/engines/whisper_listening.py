@@ -15,7 +15,7 @@ from pipeline.audio import Pcm
 from pipeline.engines.cancelling import is_cancelled
 from pipeline.engines.speech_pieces import joined, quietest
 from pipeline.engines.whisper_queue import Agreement
-from pipeline.errors import EngineError
+from pipeline.errors import EngineBusy, EngineError
 from pipeline.speech import Expected, Hypothesis
 
 PIECE_S: Final = 16
@@ -24,6 +24,9 @@ of the window. A longer utterance is cut at its quietest place after `EARLIEST_S
 
 EARLIEST_S: Final = 8
 
+LOOK_MS: Final = 100
+"""Where there is no thread for the words so far or for the beginning, there may be one after so long."""
+
 
 class Decoding(Protocol):
     """What an utterance needs of the engine."""
@@ -31,10 +34,14 @@ class Decoding(Protocol):
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started."""
+        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it has no
+        thread for long."""
 
-    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis] | None:
-        """The same for one that nobody waits for: None where it would keep others waiting."""
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """The same for one that nobody waits for."""
+
+    def spare_pause_s(self) -> float | None:
+        """How long after the last one an utterance may have its next; None: it would keep others waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,8 @@ class WhisperListening:
     """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
 
     __slots__ = (
-        "_agreement", "_closed", "_due", "_engine", "_every", "_heads", "_line", "_one", "_orphan",
-        "_partial", "_pcm", "_pushed",
+        "_agreement", "_closed", "_cut_due", "_due", "_engine", "_every", "_heads", "_line", "_listened_at",
+        "_one", "_orphan", "_partial", "_pcm", "_pushed",
     )  # fmt: skip
 
     def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
@@ -74,7 +81,10 @@ class WhisperListening:
         self._line = line
         self._pcm = bytearray()
         self._pushed = 0
-        self._every = self._due = partial_every
+        self._every = partial_every
+        self._due = 2 * partial_every  # no word is over before
+        self._cut_due = 0
+        self._listened_at = 0
         self._partial: Future[Hypothesis] | None = None
         self._agreement = Agreement()
         self._heads: list[_Head] = []
@@ -86,8 +96,8 @@ class WhisperListening:
         """Keeps a copy."""
         self._pcm += samples.tobytes()
         self._pushed += len(samples)
-        while len(self._pcm) > 2 * PIECE_S * self._line.rate_hz and not self._closed:
-            self._behead()
+        if self._pushed >= self._cut_due and not self._closed:
+            self._cut()
         if self._every and self._pushed >= self._due:
             self._listen_in()
 
@@ -101,11 +111,26 @@ class WhisperListening:
             words += known
         return " ".join([*words, *self._agreement.stable])
 
+    @property
+    def _is_long(self) -> bool:
+        return len(self._pcm) > 2 * PIECE_S * self._line.rate_hz
+
+    def _cut(self) -> None:
+        """Decodes the beginnings of what is too long, or what of them there is a thread for."""
+        try:
+            while self._is_long:
+                self._behead()
+        except EngineBusy:  # for a moment: the audio is kept
+            self._cut_due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+
     def _behead(self) -> None:
+        """Decodes the beginning. Raises `EngineBusy`, with nothing cut."""
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
         try:
             job = self._decode(samples[:cut])
+        except EngineBusy:
+            raise
         except (EngineError, RuntimeError):  # the engine is closing: no result comes of it either
             job = Future()
             job.set_exception(EngineError("faster-whisper was closed", retryable=False))
@@ -115,16 +140,19 @@ class WhisperListening:
 
     def _listen_in(self) -> None:
         """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
-        self._due = self._pushed + self._every
+        self._due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
         if self._closed or (self._partial is not None and not self._partial.done()):
             return
+        pause_s = self._engine.spare_pause_s()
+        if pause_s is None or self._pushed - self._listened_at < pause_s * self._line.rate_hz:
+            return
+        self._due, self._listened_at = self._pushed + self._every, self._pushed
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         try:
             self._partial = self._engine.submit_spare(samples, self._line.rate_hz, self._line.language)
-        except RuntimeError:  # the engine is closing
+        except (EngineError, RuntimeError):  # the engine is closing
             return
-        if self._partial is not None:
-            self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
+        self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
 
     async def result(self) -> Hypothesis:
         """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
@@ -134,6 +162,8 @@ class WhisperListening:
                 await asyncio.wait({self._orphan})
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
+            while self._is_long:
+                self._behead()
             before = [await self._decoded(head.job) for head in self._heads]
             samples = np.frombuffer(bytes(self._pcm), np.int16)
             job = self._decode(samples)
@@ -172,8 +202,8 @@ class WhisperListening:
 
 
 def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
-    """In the decoding thread; one at a time."""
-    if not decode.cancelled() and decode.exception() is None:
+    """In the decoding thread; one at a time. What is nothing now may have been a word: it takes none back."""
+    if not decode.cancelled() and decode.exception() is None and decode.result().text:
         agreement.add(decode.result().text.split())
 
 

@@ -1,32 +1,66 @@
-"""Decodes that wait for a thread, taken several at a time: a GPU decodes sixteen utterances of as many calls
-in little more time than one. And words that two decodes of a growing utterance agree on."""
+"""Decodes that wait for a thread, whoever waits longest first, and taken several at a time: a GPU decodes
+sixteen utterances of as many calls in little more time than one. And words that two decodes of a growing
+utterance agree on."""
 
 from __future__ import annotations
 
+import enum
 import threading
-from collections import deque
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Final
 
 from pipeline.audio import Pcm
 from pipeline.speech import Hypothesis
 
+BUSY_S: Final = 0.5
+"""Between two spare decodes of an utterance, where other threads decode."""
+
+WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
+
+
+class Urgency(enum.IntEnum):
+    """Who waits for a decode. The lower goes first, whatever the other has waited."""
+
+    RESULT = 0  # a caller who has stopped
+    PARTIAL = 1  # nobody: words while they speak on
+
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """One utterance to be decoded. Those with the same `group` may be decoded together."""
+    """One utterance to be decoded. Those with the same `group` may be decoded together. `phrases`: answers
+    that are expected. `waiting_since`: when it was asked for, by the clock of `time.monotonic`."""
 
     samples: Pcm
     rate_hz: int
     language: str
     hotwords: str = ""
+    phrases: tuple[str, ...] = ()
+    urgency: Urgency = Urgency.RESULT
+    waiting_since: float = field(default_factory=time.monotonic, compare=False)
     outcome: Future[Hypothesis] = field(default_factory=Future, compare=False)
 
     @property
     def group(self) -> Hashable:
         """What one pass of the model has in common."""
         return self.language, self.hotwords
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The lowest is decoded first."""
+        return self.urgency, self.waiting_since
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long callers have waited for a decoder: `counts[n]` waits up to `WAIT_BOUNDS_S[n]`, the last of
+    them longer ones."""
+
+    counts: tuple[int, ...]
+    sum_s: float
 
 
 class DecodeQueue:
@@ -39,10 +73,13 @@ class DecodeQueue:
     ) -> None:
         self._decode = decode
         self._batch = batch
-        self._waiting: deque[Decode] = deque()
+        self._waiting: list[Decode] = []
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="whisper")
-        self._idle = threads
+        self._threads = self._idle = threads
+        self._begun: dict[int, float] = {}  # by thread: when the pass began that it runs
+        self._counts = [0] * (len(WAIT_BOUNDS_S) + 1)
+        self._waited_s = 0.0
 
     def put(self, decode: Decode) -> Future[Hypothesis]:
         """Queues it; the future may be cancelled as long as its turn has not come. Raises RuntimeError after
@@ -52,11 +89,24 @@ class DecodeQueue:
         self._pool.submit(self._work)
         return decode.outcome
 
-    @property
-    def has_room(self) -> bool:
-        """A thread would take another decode at once, and one would still be free for whoever waits for a
-        result next."""
-        return self._idle > len(self._waiting) + 1
+    def pause_s(self, least_s: float) -> float | None:
+        """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
+        decoded, longer where there is, and None where the last free thread would be taken from results."""
+        with self._lock:
+            free = self._idle - len(self._waiting)
+        if free <= 1:
+            return None
+        return least_s if free == self._threads else max(least_s, BUSY_S)
+
+    def stuck_s(self, now: float) -> float:
+        """For how long every thread has been at its pass; 0 where one is free."""
+        with self._lock:
+            return 0.0 if self._idle else now - max(self._begun.values(), default=now)
+
+    def waits(self) -> Waits:
+        """Of all results so far."""
+        with self._lock:
+            return Waits(tuple(self._counts), self._waited_s)
 
     def run(self, job: Callable[[], object]) -> Future[object]:
         """`job` in one of the threads, after what waits."""
@@ -72,7 +122,7 @@ class DecodeQueue:
         self._pool.shutdown(cancel_futures=True)
 
     def _work(self) -> None:
-        """In a thread: the oldest that waits, and others like it. Nothing where another thread took them."""
+        """In a thread: whoever waits longest, and others like it. Nothing where another thread took them."""
         taken = self._take()
         if not taken:
             return
@@ -87,20 +137,31 @@ class DecodeQueue:
         finally:
             with self._lock:
                 self._idle += 1
+                del self._begun[threading.get_ident()]
 
     def _take(self) -> list[Decode]:
         taken: list[Decode] = []
+        now = time.monotonic()
         with self._lock:
-            rest: deque[Decode] = deque()
-            while self._waiting:
-                decode = self._waiting.popleft()
+            rest: list[Decode] = []
+            for decode in sorted(self._waiting, key=lambda each: each.rank):
                 if len(taken) == self._batch or (taken and decode.group != taken[0].group):
                     rest.append(decode)
                 elif decode.outcome.set_running_or_notify_cancel():
                     taken.append(decode)
             self._waiting = rest
-            self._idle -= bool(taken)
+            if taken:
+                self._idle -= 1
+                self._begun[threading.get_ident()] = now
+            for decode in taken:
+                self._note_wait(decode, now)
         return taken
+
+    def _note_wait(self, decode: Decode, now: float) -> None:
+        if decode.urgency is Urgency.RESULT:
+            waited_s = max(0.0, now - decode.waiting_since)
+            self._counts[bisect_left(WAIT_BOUNDS_S, waited_s)] += 1
+            self._waited_s += waited_s
 
 
 class Agreement:

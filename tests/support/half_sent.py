@@ -54,11 +54,11 @@ class Client:
         await asyncio.sleep(0)
 
 
-async def several(count: int, port: int, data: bytes) -> list[Client]:
+async def several(count: int, port: int, data: bytes, *, address: str = "127.0.0.1") -> list[Client]:
     """Connections on which `data` was sent; those that the server does not take end at once."""
     clients = []
     for _ in range(count):
-        client = await Client.connect(port)
+        client = await Client.connect(port, address=address)
         client.send(data)
         clients.append(client)
     return clients

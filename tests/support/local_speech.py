@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.audio import Pcm
 from pipeline.engines.faster_whisper import FasterWhisper
-from pipeline.engines.local_weights import WHISPER, LocalWeights, examined, whole_files
+from pipeline.engines.local_weights import LocalWeights, examined
 from pipeline.speech import SpeechChunk, TextToSpeech
 from tests.support.engines import LINE_HZ, over_the_line, push
 
@@ -22,10 +22,7 @@ def needs(weights: LocalWeights) -> None:
 
 def whisper_tiny() -> FasterWhisper:
     """Whisper tiny.en as a telephone's recogniser."""
-    model = str(whole_files(WHISPER)["model.bin"].parent)
-    return FasterWhisper.from_settings(
-        {"model": model, "encoder_window_s": 12, "threads": 1, "compute_type": "int8", "min_confidence": 0.2}
-    )
+    return FasterWhisper.from_settings({"threads": 1, "min_confidence": 0.2})
 
 
 async def said(voice: TextToSpeech, text: str) -> list[SpeechChunk]:
