@@ -10,6 +10,8 @@ from typing import Final
 from bench.ears_corpus import (
     DAYS,
     DIGITS,
+    ESPEAK,
+    FLITE_VOICES,
     NUMBERS,
     TENS,
     Spoken,
@@ -47,8 +49,9 @@ class Question:
 
     @property
     def material(self) -> str:
-        """What the utterance is: "recorded" or "synthetic"."""
-        return "recorded" if self.spoken.voice == "recorded" else "synthetic"
+        """What the utterance is: "recorded" (the announcer), "synthetic", or "people"."""
+        voice = self.spoken.voice
+        return voice if voice == "recorded" else "synthetic" if voice in (*FLITE_VOICES, ESPEAK) else "people"
 
 
 def expected(asked: str) -> Expected:

@@ -1,6 +1,6 @@
 """Sets the weights of `pipeline.engines.sphinx_evidence`: logistic regression on the half of the questions
-that tunes and espeak-ng's other voices. Prints the module; `python -m bench ears-weights >
-pipeline/engines/sphinx_weights.py`. Takes five minutes."""
+that tunes, espeak-ng's other voices, and the half of the people of `bench.ears_people` that tunes. Prints the
+module; `python -m bench ears-weights FOLDER > pipeline/engines/sphinx_weights.py`. Takes five minutes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import click
 import numpy as np
 
 from bench.ears_corpus import widened
+from bench.ears_people import questions as people
 from bench.ears_questions import Question, tuning_questions
 from bench.logistic import Matrix, logistic
 from mediaserver.demo.words import word_errors
 from pipeline.engines.grammar import grammar
 from pipeline.engines.pocketsphinx import dictionary
-from pipeline.engines.sphinx_evidence import PLAIN
+from pipeline.engines.sphinx_evidence import KINDS, PLAIN
 from pipeline.engines.sphinx_verified import Verified
 
 PLAIN_ODDS: Final = math.log(0.79 / 0.39)
@@ -27,11 +30,15 @@ PLAIN_ODDS: Final = math.log(0.79 / 0.39)
 tells: of 5,418 answers to yes-or-no questions in the Switchboard corpus 79 % (Jurafsky, Shriberg, Biasca
 1997: yes 2,934, affirmative non-yes 842, no 1,340, negative non-no 302), of the grammar's 9 in 23."""
 
-TAKEN: Final = 0.0425
-"""Of a recorded person's other words, the share that the weights take for answers in the half that tunes, as
-the mean of the kinds of question. The prior is set by it: a regression's own would refuse more answers."""
+TAKEN: Final = MappingProxyType({"yes_no": 0.04, "date": 0.06, "digits": 0.2, "a list": 0.2})
+"""Of the announcer's other words, the share that is taken for answers in the half that tunes. A regression's
+own odds would refuse more answers. Of the people's digits and words, 23 of 190 answers would be refused at
+0.05, 6 at 0.2 (1 with the grammar alone). Other kinds of question are held to be lists."""
 
-_RIDGE: Final = 0.3
+_MATERIAL: Final = MappingProxyType({"recorded": 1, "synthetic": 3, "people": 3})
+"""What the announcer, the synthetic voices and the people count."""
+
+_RIDGE: Final = 10.0
 _LONGEST: Final = 16000 * 2 * 8
 
 _HEAD: Final = '''"""What each piece of `pipeline.engines.sphinx_evidence` weighs: odds as natural logarithms.
@@ -79,9 +86,9 @@ def _share(said: str, heard: str) -> float:
 
 
 def fit(heard: Sequence[Row]) -> dict[str, float]:
-    """The weights. Recorded and synthetic voices count alike, and answers as much as what is none, however
-    many there are of each, every kind of question with the same number of them."""
-    names = [name for name in heard[0].found if name != PLAIN]
+    """The weights. Answers count as much as what is none, however many there are of each, every person with
+    the same number of them, and of a person every kind of question."""
+    names = [name for name in heard[0].found if name not in (PLAIN, *KINDS)]
     matrix = np.array([[row.found[name] for name in names] for row in heard])
     centre, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-9
     standard = np.c_[np.ones(len(heard)), (matrix - centre) / scale]
@@ -101,39 +108,54 @@ def fit(heard: Sequence[Row]) -> dict[str, float]:
 
 
 def _counts(heard: Sequence[Row]) -> Matrix:
-    groups: dict[tuple[str, str], int] = defaultdict(int)
-    kinds = [(row.question.material, "" if row.question.right else row.question.asked) for row in heard]
-    for kind in kinds:
-        groups[kind] += 1
-    wrong = {material: sum(1 for kind in groups if kind[0] == material and kind[1]) for material, _ in groups}
-    share = [1.0 / wrong[material] if asked else 1.0 for material, asked in kinds]
-    return np.array([600 * share[at] / groups[kind] for at, kind in enumerate(kinds)])
+    kinds = [
+        (row.question.material, row.question.right != "", row.question.spoken.voice, row.question.asked)
+        for row in heard
+    ]
+    asked: dict[tuple[str, bool, str], set[str]] = defaultdict(set)
+    people: dict[tuple[str, bool], set[str]] = defaultdict(set)
+    for material, answered, voice, question in kinds:
+        asked[material, answered, voice].add(question)
+        people[material, answered].add(voice)
+    groups = Counter(kinds)
+    return np.array(
+        [
+            600 * _MATERIAL[kind[0]] / (len(people[kind[:2]]) * len(asked[kind[:3]]) * groups[kind])
+            for kind in kinds
+        ]
+    )
 
 
-def with_prior(
+def with_kinds(
     weights: Mapping[str, float], heard: Sequence[Row], asked: Sequence[Question]
 ) -> dict[str, float]:
-    """The weights with the prior at which `TAKEN` of the recorded other words reach a confidence of 0.5."""
-    others = [each for each in asked if each.material == "recorded" and not each.right]
-    kinds = Counter(each.asked for each in others)
-    odds = sorted(
-        (
-            (sum(weights[name] * value for name, value in row.found.items()), 1 / kinds[row.question.asked])
-            for row in heard
-            if row.question.material == "recorded" and not row.question.right
-        ),
-        reverse=True,
-    )
-    taken = np.cumsum([share for _, share in odds]) / len(kinds)
-    return {**weights, "prior": -odds[int(np.searchsorted(taken, TAKEN))][0]}
+    """The weights with the prior of each kind of question at which `TAKEN` of the announcer's other words
+    reach a confidence of 0.5."""
+    priors = {}
+    for kind, share in TAKEN.items():
+        others = sum(each.material == "recorded" and not each.right and each.asked == kind for each in asked)
+        odds = sorted(
+            (
+                sum(weights[name] * value for name, value in row.found.items() if name in weights)
+                for row in heard
+                if row.question.material == "recorded"
+                and not row.question.right
+                and row.question.asked == kind
+            ),
+            reverse=True,
+        )
+        priors[kind] = -odds[int(share * others)]
+    kinds = {kind: priors[kind] - priors["a list"] for kind in KINDS}
+    return {**weights, "prior": priors["a list"], **kinds}
 
 
 @click.command()
-def main() -> None:
-    """The weights of what speaks for a text of the embedded recogniser, set anew."""
-    asked = list(tuning_questions())
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def main(folder: Path) -> None:
+    """The weights of what speaks for a text of the embedded recogniser, set anew. FOLDER: see ears-people."""
+    asked = [*tuning_questions(), *(each for each in people(folder) if each.spoken.tunes)]
     heard = rows(asked)
-    weights = with_prior(fit(heard), heard, asked)
+    weights = with_kinds(fit(heard), heard, asked)
     click.echo(_HEAD)
     for name, weight in weights.items():
         click.echo(f'        "{name}": {weight:.3f},')

@@ -62,3 +62,9 @@ def test_jsgf_in_a_phrase_is_never_grammar(phrase: str) -> None:
 def test_words_without_a_pronunciation_are_named() -> None:
     assert unheard(["hello world", "xylqua 12", "مرحبا"]) == ["xylqua", "12", "مرحبا"]
     assert unknown_words(["Ten O'Clock!"], {"ten", "o'clock"}.__contains__) == []
+
+
+def test_a_grammar_tells_its_built_in_kinds() -> None:
+    made = grammar(Expected(("not now",), ("yes_no",)), dictionary().knows)
+    assert made is not None
+    assert made.kinds == ("yes_no",)

@@ -150,8 +150,7 @@ class SphinxDecoder:
         words = self.spoken()
         if not words:
             return True
-        phones, choices = self._dictionary.phones, len(grammar.words)
-        return not is_hopeless(evidence(words, levels(samples), phones, choices=choices))
+        return not is_hopeless(evidence(words, levels(samples), grammar))
 
     def end(self) -> Hypothesis:
         """Ends the utterance."""

@@ -2,22 +2,23 @@
 
 A grammar has no word for anything else: "hello there" is the answer that sounds most like it, and the
 posterior among answers is high. What gives it away: its frames fit the words badly (a frame's score is
-relative to the best density of all phones in the search), other phones fit the same frames better
-(`pipeline.engines.sphinx_phones`), there is a voice before or behind the words, and words last longer than
-their phones do. `WEIGHTS` is a logistic regression over such evidence, set by `python -m bench ears-weights`.
+relative to the best density of all phones in the search), other phones fit the same frames better than those
+of the words, beside how well any phones fit this voice and line (`pipeline.engines.sphinx_phones`), and there
+is a voice before or behind the words. The measures are few: with more of them, a fit to few people refused
+twice as many answers of others. `WEIGHTS` is a logistic regression, set by `python -m bench ears-weights`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.engines.grammar import Grammar
 from pipeline.engines.sphinx_weights import WEIGHTS
 
 Levels = npt.NDArray[np.float32]
@@ -26,10 +27,12 @@ _FRAME: Final = 160  # samples of 10 ms at 16 kHz
 PLAIN: Final = "plain"
 """The text begins with yes or no, as answers do more often than with a grammar's other words."""
 
+KINDS: Final = ("yes_no", "digits", "date")
+"""Kinds of question with odds of their own: how much is taken for an answer to each is set by the kind."""
+
 _PLAIN: Final = frozenset({"yes", "yeah", "yep", "yup", "no", "nope"})
 
 _WORST: Final = -745.0  # a score below is 0.0 as a float, in which pocketsphinx tells it
-_TYPICAL_FIT: Final = -3.0
 _LOUD_BELOW_DB: Final = (
     25.0  # this far below the words' loud frames begins what is no voice of the same person
 )
@@ -37,17 +40,6 @@ _FLOOR_DB: Final = 30.0
 _MISFIT: Final = -5.0
 _TALK: Final = math.log(65.0)  # frames
 _EDGE: Final = 3  # frames around the words that are theirs too
-
-_CLASSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "sibilants": frozenset({"S", "Z", "SH", "ZH", "CH", "JH"}),
-        "fricatives": frozenset({"F", "TH", "V", "DH", "HH"}),
-        "stops": frozenset({"P", "T", "K", "B", "D", "G"}),
-        "nasals": frozenset({"M", "N", "NG"}),
-        "glides": frozenset({"L", "R", "W", "Y"}),
-    }
-)
-"""Phones of which a line of 8 kHz carries little fit worse than vowels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +70,19 @@ def levels(samples: bytes) -> Levels:
     return np.asarray(10 * np.log10(np.einsum("ij,ij->i", frames, frames) / _FRAME + 1), np.float32)
 
 
-def evidence(
-    words: Sequence[SpokenWord], heard: Levels, phones: Callable[[str], Sequence[str]], *, choices: int
-) -> dict[str, float]:
-    """What speaks for and against at least one word, beside its phones' fit. `heard`: the utterance;
-    `phones(entry)`: how an entry is pronounced; `choices`: the words that the grammar has."""
+def evidence(words: Sequence[SpokenWord], heard: Levels, made: Grammar) -> dict[str, float]:
+    """What speaks for and against at least one word, beside its phones' fit. `heard`: the utterance; `made`:
+    the grammar that was searched."""
     frames = sum(word.frames for word in words)
-    fit = sum(word.score for word in words) / frames
-    spoken = [phones(word.entry) for word in words]
-    every = [phone for each in spoken for phone in each]
-    many = math.log(len(words))
     found = {
-        "fit": fit,
-        "fit_of_many": (fit - _TYPICAL_FIT) * many,
-        "worst": fit - min(word.score / word.frames for word in words),
+        "fit": sum(word.score for word in words) / frames,
         "beside": math.log1p(_beside(words, heard)),
-        "words": many,
         "length": math.log(frames),
-        "drawn": math.log(max(word.frames / len(each) for word, each in zip(words, spoken, strict=True))),
-        "choices": math.log(choices),
+        "words": math.log(len(words)),
+        "choices": math.log(len(made.words)),
         PLAIN: float(words[0].entry.partition("(")[0] in _PLAIN),
     }
-    shares = {name: sum(phone in members for phone in every) for name, members in _CLASSES.items()}
-    return found | {name: count / len(every) for name, count in shares.items()}
+    return found | {kind: float(made.kinds == (kind,)) for kind in KINDS}
 
 
 def is_hopeless(found: Mapping[str, float]) -> bool:

@@ -19,42 +19,18 @@ _MOST: Final = 12.0
 _FAR: Final = 1e9
 
 
-def phone_evidence(words: Sequence[tuple[Sequence[str], Floats]]) -> dict[str, float]:
+def phone_evidence(words: Sequence[tuple[Sequence[str], Floats]], whole: Floats) -> dict[str, float]:
     """What the phones of words say for them. `words`: of each its phones, and the costs of its frames in each
-    state of each phone (`pipeline.engines.sphinx_model`)."""
-    gaps, ranks, phones, gains, frames = [], [], [], [], 0
-    lengths: list[int] = []
+    state of each phone (`pipeline.engines.sphinx_model`). `whole`: those from the first word to the last."""
+    gaps = []
     for names, costs in words:
-        labels, cost = aligned(costs, [_INDEX[name] for name in names])
-        gains.append(looped(costs) - cost)
-        frames += len(costs)
+        phones = np.array([_INDEX[name] for name in names])
+        labels, _ = aligned(costs, phones.tolist())
         best = costs.min(axis=2)
-        own = best[np.arange(len(costs)), np.array([_INDEX[name] for name in names])[labels]]
-        gap = np.minimum(own - best[:, _RIVALS].min(axis=1), _MOST)
-        gaps.append(gap)
-        ranks.append((best[:, _RIVALS] < own[:, None] - 1e-4).sum(axis=1))
+        gap = np.minimum(best[np.arange(len(costs)), phones[labels]] - best[:, _RIVALS].min(axis=1), _MOST)
         counts = np.bincount(labels, minlength=len(names))
-        sums = np.bincount(labels, gap, minlength=len(names))
-        phones.append(sums[counts > 0] / counts[counts > 0])
-        lengths += counts[counts > 0].tolist()
-    gap, rank, phone = np.concatenate(gaps), np.concatenate(ranks), np.concatenate(phones)
-    each = [gain / len(costs) for gain, (_, costs) in zip(gains, words, strict=True)]
-    worst = np.sort(phone)[-3:]
-    return {
-        "gain": sum(gains) / frames,
-        "worst_gain": min(each),
-        "gap": -float(gap.mean()),
-        "first": float((rank == 0).mean()),
-        "third": float((rank < 3).mean()),
-        "eighth": float((rank < 8).mean()),
-        "rank": -float(np.log1p(rank).mean()),
-        "phone_gap": -float(phone.mean()),
-        "worst_phone": -float(phone.max()),
-        "bad_phones": -float(worst.mean()),
-        "uneven": float(phone.std()),
-        "hasty": float(np.mean(np.array(lengths) <= 3)),
-        "rhythm": float(np.log(lengths).std()),
-    }
+        gaps.append(np.bincount(labels, gap, minlength=len(names))[counts > 0] / counts[counts > 0])
+    return {"phone_gap": -float(np.concatenate(gaps).mean()), "loop": looped(whole) / len(whole)}
 
 
 def aligned(costs: Floats, phones: Sequence[int]) -> tuple[npt.NDArray[np.intp], float]:

@@ -69,7 +69,7 @@ class Verified:
         heard, words, cepstra = self._decoder.end(), self._decoder.spoken(), self._decoder.cepstra()
         if not heard.text or not words:
             return Hypothesis(""), {}
-        found = evidence(words, levels(samples), self._dictionary.phones, choices=len(grammar.words))
+        found = evidence(words, levels(samples), grammar)
         if is_hopeless(found):
             return heard, {}
         first = words[0].first
@@ -78,7 +78,7 @@ class Verified:
             (self._dictionary.phones(word.entry), costs[word.first - first : word.last + 1 - first])
             for word in words
         ]
-        return heard, found | phone_evidence(pieces)
+        return heard, found | phone_evidence(pieces, costs)
 
 
 def levelled(samples: bytes) -> bytes:
