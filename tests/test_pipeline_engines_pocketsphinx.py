@@ -89,10 +89,11 @@ async def test_a_confirmation_is_understood(engine: PocketSphinx, tmp_path: Path
         assert (await hear(engine, YES_NO, samples)).text == phrase
 
 
+@pytest.mark.timeout(300)
 async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:
     (no,) = (spoken for spoken in prompts() if spoken.name == "vm-no.wav")
     assert (await hear(engine, YES_NO, no.samples)).text == "no"
-    # Measured: 17 and 3 % of the words, refusals counted; the model as it comes has 51 and 12 %.
+    # Measured: 19 and 2 % of the words, refusals counted; the model as it comes has 51 and 12 %.
     for expected, answers, bound in ((DIGITS, digit_strings(), 0.2), (DATE, dates(), 0.06)):
         wrong = words = 0
         for spoken in answers:
@@ -102,7 +103,7 @@ async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:
         assert wrong <= bound * words
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx) -> None:
     others = [each for each in prompts() if not each.tunes and each.text not in yes_no()]
     assert len(others) > 250
@@ -110,6 +111,7 @@ async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphi
     assert len(taken) <= 0.05 * len(others), taken
 
 
+@pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
     # Measured: 4 of 70 are refused in lists drawn otherwise; evidence fitted to one person refused 21.
     named = [spoken for spoken in said(LINE_HZ) if spoken.voice == PLAYER and not unheard([spoken.text])]
