@@ -19,7 +19,7 @@ WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
         "phone_gap": 1.130,
         "loop": 0.106,
         "plain": 0.706,
-        "yes_no": -1.494,
+        "yes_no": -1.771,
         "digits": -0.574,
         "date": -1.747,
     }
