@@ -114,7 +114,9 @@ class AgentTurns:
             written = action.silent_since is None
             if written:
                 minutes.caller_wrote(event.text, now)
-            elif not action.presumed:
+            elif action.presumed:
+                self._hearing.presume(event.text, event.confidence)
+            else:
                 caller = self._hearing.take(now)
             text = f"{self._carried} {event.text}".strip()
             event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))

@@ -50,7 +50,7 @@ class Recognition:
         self._words = words
         self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
-        self._hypothesis = Hypothesis("")
+        self._hypothesis = self._presumed = Hypothesis("")
         self._task: asyncio.Task[None] | None = None
         self._asked_at = self._opened_at = 0.0
         self._taken = False  # the open utterance has become a turn
@@ -75,7 +75,7 @@ class Recognition:
         self.cancel()
         self._ears.close()
         self._minutes.masking.forgotten(self._loop.time())
-        self._hypothesis = Hypothesis("")
+        self._hypothesis = self._presumed = Hypothesis("")
         self._taken = False
 
     def decode(
@@ -122,13 +122,18 @@ class Recognition:
 
     def take(self, now: float) -> TranscriptEntry | None:
         """The turn is taken: what the transcript says for it, None for no words. A recogniser that has not
-        answered by now is late, and the turn is one of words not understood."""
+        answered by now is late: the turn is of the words that were presumed, or not understood."""
         if self._task is not None:
             self.cancel()
-            self._hypothesis, self.words_known = Hypothesis(""), now
+            self._hypothesis, self.words_known = self._presumed, now
             self._minutes.fault("stt", "the recogniser was late", now)
         self._taken = True
         return self.said
+
+    def presume(self, text: str, confidence: float) -> None:
+        """The agent answers `text`, which the recogniser has yet to confirm: if the recogniser is late, these
+        words stand in the transcript."""
+        self._presumed = Hypothesis(text, confidence)
 
     @property
     def said(self) -> TranscriptEntry | None:

@@ -37,7 +37,16 @@ from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, SpeechChunk
 from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, Watching, play, voice
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeLeg,
+    FakeListening,
+    FakeStt,
+    FakeTts,
+    Watching,
+    play,
+    voice,
+)
 
 SETTINGS = SessionSettings()
 GREETING = Say("hello this is the clinic calling")
@@ -695,6 +704,22 @@ def test_a_late_recogniser_is_not_waited_for() -> None:
     )
     assert [fault.role for fault in result.faults] == ["stt"]
     assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_words_that_are_answered_are_in_the_transcript_when_the_recogniser_is_late() -> None:
+    """The agent answers partial words that do not change any more; the recogniser never confirms them."""
+
+    class Unconfirmed(FakeStt):
+        def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
+            listening = super().listen(rate_hz=rate_hz, language=language, expected=expected)
+            listening.words_so_far = "no i am traveling"
+            return listening
+
+    agent = FakeAgent([GREETING], BYE)
+    stt = Unconfirmed("no i am traveling", delay_s=60)
+    result, _ = converse(agent, stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.8)))
+    assert [turn.user_text for turn in result.turns[1:]] == ["no i am traveling"]
+    assert texts(result, Role.CALLER) == ["no i am traveling"]
 
 
 def test_a_recogniser_with_a_bug_is_survived() -> None:

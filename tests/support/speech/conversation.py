@@ -157,7 +157,7 @@ class FakeLeg:
 
 @dataclass
 class FakeListening:
-    """Understands what the test says the caller says."""
+    """Understands what the test says the caller says. `words_so_far`: of the partial result."""
 
     stt: FakeStt
     expected: Expected | None
@@ -165,13 +165,14 @@ class FakeListening:
     closed: bool = False
     pushed: list[Pcm] = field(default_factory=list)
     text: str | None = None
+    words_so_far: str = ""
 
     def push(self, samples: Pcm) -> None:
         self.samples += samples.size
         self.pushed.append(samples.copy())
 
     def partial(self) -> str:
-        return ""
+        return self.words_so_far
 
     async def result(self) -> Hypothesis:
         self.stt.asked += 1
