@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a fresh machine with Python 3.11 or 3.12 and this checkout is enough.
 #   make demo [ARGS=--exit]   the main job: a real SIP call, spoken and understood
-#   make test [ARGS=...]      the whole test suite, pytest's own summary last
+#   make test [ARGS=...]      what guards every change, in parallel, pytest's own summary last; ARGS: files, -k, -x
+#   make nightly PART=...     the long tests, by part: ci, chaos, schema, fuzz; HOURS=8 for the last three
 #   make serve                the server on config/demo.toml
 #   make check                format, lint, types, layers
 #   make bench                every benchmark, short form; results in bench/results/
@@ -10,7 +11,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test serve check bench format lock clean
+# Processes that share the tests: three for each of two cores, since tests mostly wait. One where ARGS chooses.
+WORKERS ?= 6
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PART ?= ci
+HOURS ?= 0.5
+seconds = $(shell awk 'BEGIN { printf "%d", $(HOURS) * $(1) }')
+
+.PHONY: demo test nightly test-tools serve check bench format lock clean
 
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"], sep="\n")
@@ -41,10 +49,27 @@ demo: .venv/.local .venv/.demo
 serve: .venv/.local .venv/.demo
 	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
-test: .venv/.local .venv/.dev
+test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
 		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav
-	$(BIN)/python -m pytest $(ARGS)
+
+test: test-tools
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
+
+nightly: nightly-$(PART)
+
+nightly-ci: test-tools
+	$(BIN)/python -m pytest --nightly ci $(PARALLEL)
+
+nightly-chaos: test-tools
+	CHAOS_S=$(call seconds,3600) $(BIN)/python -m pytest --nightly chaos -n 2
+
+# 112 operations on two databases, 40 requests a second
+nightly-schema: test-tools
+	SCHEMA_EXAMPLES=$(call seconds,600) $(BIN)/python -m pytest --nightly schema -n 2 tests
+
+nightly-fuzz: .venv/.dev
+	$(BIN)/python -m bench fuzz --cases $(call seconds,2000000)
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .

@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestClient
 
-from bench.ports import free_port
 from mediaserver.managed import Kind
 from mediaserver.server import Server
 from tests.support.api_site import (
@@ -25,6 +24,7 @@ from tests.support.api_site import (
 )
 from tests.support.databases import DATABASES, database_on, rows_of
 from tests.support.models import fake_models
+from tests.support.ports import free_port
 from tests.support.server import KEY, OUTBOUND, bearer, running, until_final
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

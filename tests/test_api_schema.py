@@ -18,7 +18,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from api import calls, health, manage, manage_keys, manage_webhooks, queue, rooms, speech, web_calls
 from tests.support.api_site import SERVER_KEY, WEB_KEY, write_api_site
-from tests.support.databases import DATABASES, database_on
+from tests.support.databases import database_on
 from tests.support.models import fake_models
 from tests.support.server import KEY, SPEECH_KEY, Site, running
 
@@ -66,7 +66,9 @@ class InAThread:
         self._loop.close()
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(
+    scope="module", params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci", "schema")), "postgresql"]
+)
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     limit = "requests_per_minute = 1000000\n"
     with fake_models(), database_on(request.param) as database:

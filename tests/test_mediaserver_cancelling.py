@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from mediaserver.cancelling import COMPANY_REMOVED, PATIENCE_MS
 from mediaserver.managed import Kind
@@ -14,7 +11,7 @@ from mediaserver.store_config import agent_row, company_row, trunk_row
 from tests.support.models import fake_models
 from tests.support.races import Race
 from tests.support.server import running, write_site
-from tests.support.store import ENGINES, Clock, company, new_call, on_engine, opened, queued, settings
+from tests.support.store import Clock, company, new_call, opened, queued, settings
 from tests.support.trap import trap_at
 
 TIMES = 1000
@@ -32,12 +29,6 @@ async def test_a_call_that_was_cancelled_does_not_ring_a_thousand_times(tmp_path
             await race.settled()
     assert len(race.placed) == TIMES
     race.check(trap)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def test_calls_of_a_company_that_is_taken_away_are_cancelled_with_the_reason(

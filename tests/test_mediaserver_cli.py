@@ -21,12 +21,6 @@ from tests.support.server import (
 )
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all processes of this run."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return write_site(tmp_path, engines=REAL_ENGINES, transport="tcp")

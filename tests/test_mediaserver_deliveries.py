@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ from mediaserver.outbox import Result
 from mediaserver.store import Store
 from mediaserver.webhooks import BACKOFF_S, RESPONSE_LIMIT, excerpt
 from tests.support.store import (
-    ENGINES,
     SECRET,
     Clock,
     company,
     new_call,
-    on_engine,
     opened,
     queued,
     settings,
@@ -33,12 +30,6 @@ from tests.support.webhooks import receiver, sending
 
 ALL = DeliveryFilter()
 NEW_SECRET = "whsec_" + b64encode(b"another secret of ours").decode()
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def give_up(store: Store, *, response: str = "") -> int:

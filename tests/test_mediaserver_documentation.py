@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from bench.ports import free_port
 from mediaserver.demo.speech import embedded, what_is_missing
 from mediaserver.settings import AgentSettings
 from pipeline import registry
+from tests.support.ports import free_port
 from tests.support.server import ServerProcess, Site, serving
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,10 @@ import pytest
 from mediaserver.outbox import Result, iso, matches
 from mediaserver.records import Delivery
 from mediaserver.store import Store
-from tests.support.store import ENGINES, Clock, company, new_call, on_engine, opened, query, queued, settings
+from tests.support.store import Clock, company, new_call, opened, query, queued, settings
 
 LEASE_MS = 30_000
 URL, OTHER_URL = "https://a.example/1", "https://b.example/2"
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def take(store: Store, room: int = 10) -> list[Delivery]:

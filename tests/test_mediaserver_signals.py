@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from bench.ports import free_port
-from tests.support.databases import DATABASES, database_on, rows_of
+from tests.support.databases import database_on, rows_of
+from tests.support.ports import free_port
 from tests.support.raw_call import RawCall
 from tests.support.raw_carrier import RawCarrier, raw_carrier, says, says_nothing
 from tests.support.server import (
@@ -43,13 +43,7 @@ RETRIES = 'name = "Reminder"\nretry = { no_answer = [3600] }'
 NEW_NUMBER = "+14155550109"
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all servers of this run: each has a data directory of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci")), "postgresql"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     with database_on(request.param) as database:
         more = asking_agent("Who are you?")

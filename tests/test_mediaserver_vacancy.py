@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +22,11 @@ from tests.support.rooms import CALLS_KEY, bearing, invite, join, write_web_site
 from tests.support.rtc import rtc_client
 from tests.support.server import Site, bearer, running, write_site
 from tests.support.store import (
-    ENGINES,
     TTL_MS,
     Clock,
     agent_of,
     company,
     new_call,
-    on_engine,
     opened,
     settings,
     trunk,
@@ -37,12 +34,6 @@ from tests.support.store import (
 
 FRONT_DESK = "+14155550101"
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 # In the store -----------------------------------------------------------------------------------------------

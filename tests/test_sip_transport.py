@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import sip.transport
-from bench.ports import free_port
 from sip.errors import MalformedMessage
 from sip.hop import Hop, Transmission
 from sip.local import LocalAddresses
 from sip.message import Request
 from sip.transport import Message, Transport
 from tests.support.certificates import tls_of_localhost
+from tests.support.ports import free_port
 
 OPTIONS = (
     b"OPTIONS sip:a@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bench.ports import free_port
+from tests.support.ports import free_port
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "sipp"
 PATIENCE_S = 25
