@@ -11,8 +11,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 ARGS ?=
 
-# Processes that share the tests: three for each of two cores, since tests mostly wait. One where ARGS chooses.
-WORKERS ?= 6
+# Processes that share the tests: two for each of two cores, since tests mostly wait. One where ARGS chooses.
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PART ?= ci
 HOURS ?= 0.5
@@ -59,7 +59,7 @@ test: test-tools
 nightly: nightly-$(PART)
 
 nightly-ci: test-tools
-	$(BIN)/python -m pytest --nightly ci $(PARALLEL)
+	$(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
 
 nightly-chaos: test-tools
 	CHAOS_S=$(call seconds,3600) $(BIN)/python -m pytest --nightly chaos -n 2

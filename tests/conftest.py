@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from bench.cluster import FASTER, Cluster
 from tests.support.store import ENGINES, Clock, on_engine
 
 ROOT = Path(__file__).resolve().parent.parent
+
+SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
 
 EVERYTHING = "everything"
 """Of `--nightly`: all tests, by day and by night."""
@@ -59,7 +64,24 @@ def parts_of(item: pytest.Item) -> set[str]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compiles the kernels once, before the processes of a parallel run start."""
-    subprocess.run([sys.executable, "-m", "mediaserver.compiling"], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "mediaserver.compiling"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """By day, one process runs the slow files one after the other."""
+    return SlowFilesApart(config, log) if config.option.nightly is None else None
+
+
+class SlowFilesApart(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives the files that are marked `slow` as a whole, browsers mostly, to one process: several at once
+    leave no time for the calls of the others."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "slow" if SLOW_FILE.search((ROOT / file).read_text()) else file
 
 
 @pytest.fixture(params=ENGINES)
