@@ -67,7 +67,7 @@ class InAThread:
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci", "schema")), "postgresql"]
+    scope="module", params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci")), "postgresql"]
 )
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     limit = "requests_per_minute = 1000000\n"
