@@ -77,7 +77,7 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_repo_*.py
+	$(BIN)/python -m pytest -q tests/repo
 
 bench: .venv/.local .venv/.dev
 	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \

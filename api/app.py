@@ -5,27 +5,25 @@ from __future__ import annotations
 from aiohttp import web
 
 from api import (
+    batches,
     calls,
-    forwarding,
     health,
-    manage,
-    manage_keys,
-    manage_webhooks,
-    queue,
+    livekit,
     rooms,
-    rtc,
     speech,
-    talk,
+    talk_page,
     web_calls,
     whip,
 )
-from api.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
-from api.errors import answer_errors
-from api.peer import PEERS, Peers
-from mediaserver.guessing import Guesses
-from mediaserver.limits import RateLimit
-from mediaserver.public_talk import PublicTalk
-from mediaserver.rooms.signalling_sessions import SdkSessions
+from api.http import node_proxy
+from api.http.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
+from api.http.errors import answer_errors
+from api.http.peer import PEERS, Peers
+from api.manage import keys, resources, webhooks
+from mediaserver.admission.key_guessing import Guesses
+from mediaserver.admission.public_talk import PublicTalk
+from mediaserver.admission.rate_limits import RateLimit
+from mediaserver.rooms.livekit.sessions import SdkSessions
 from mediaserver.rooms.whip import Whip
 from mediaserver.server import Server
 
@@ -41,19 +39,19 @@ def build(server: Server) -> web.Application:
     app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
     app[LIMITS] = RateLimit(settings.requests_per_minute)
     app[GUESSES], app[TOLD] = Guesses(), RateLimit(TOLD_PER_MINUTE)
-    app[talk.TALKS] = PublicTalk(server.settings.rooms, is_open=lambda room: room in server.lobby)
+    app[talk_page.TALKS] = PublicTalk(server.settings.rooms, is_open=lambda room: room in server.lobby)
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (manage, manage_keys, manage_webhooks, queue, rooms):
+    for each in (resources, keys, webhooks, batches, rooms):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)
     app[whip.WHIP] = Whip()
     app.add_routes(whip.routes)
-    app[rtc.SESSIONS] = SdkSessions()
-    app.add_routes(rtc.routes)
-    app.add_routes(talk.routes)
+    app[livekit.SESSIONS] = SdkSessions()
+    app.add_routes(livekit.routes)
+    app.add_routes(talk_page.routes)
     app.on_startup.append(health.describe)
-    app.cleanup_ctx.append(forwarding.connections)
+    app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

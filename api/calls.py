@@ -12,10 +12,20 @@ from typing import Any
 from aiohttp import web
 from pydantic import Field
 
-from api.auth import SERVER, Scope, caller_of
-from api.forwarding import fetched
-from api.models import CallPage, CallReport, CallStatus, CallSummary, HangupData, HangupResponse, Model
-from api.models_calls import (
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.node_proxy import fetched
+from api.http.operation import About, Operation, described
+from api.schemas.base import (
+    CallPage,
+    CallReport,
+    CallStatus,
+    CallSummary,
+    HangupData,
+    HangupResponse,
+    Model,
+)
+from api.schemas.calls import (
     BATCH_LIMIT,
     BatchCall,
     BatchData,
@@ -33,14 +43,12 @@ from api.models_calls import (
     TrialResponse,
     Variable,
 )
-from api.operations import About, Operation, described
-from api.parsing import answer, checked, iso_time, json_object, query_of
-from mediaserver.decisions import Decision
-from mediaserver.orders import Trial
-from mediaserver.placing import INVALID_NUMBER, CallRequest
-from mediaserver.queueing import SPACING_MINUTES, Action, BatchReceipt, Repeatable
-from mediaserver.records import AttemptRow, CallRecord, CallRow
-from mediaserver.refusals import InvalidRequest
+from mediaserver.calls.call_api import Trial
+from mediaserver.calls.validation import INVALID_NUMBER, CallRequest
+from mediaserver.errors import InvalidRequest
+from mediaserver.queue.decisions import Decision
+from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
+from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'

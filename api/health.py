@@ -9,12 +9,12 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from api.auth import SERVER
-from api.models import Readiness
-from api.openapi import document, page
-from api.operations import Operation, described
-from api.peer import may_scrape
-from mediaserver.refusals import Forbidden
+from api.http.auth import SERVER
+from api.http.openapi import document, page
+from api.http.operation import Operation, described
+from api.http.peer import may_scrape
+from api.schemas.base import Readiness
+from mediaserver.errors import Forbidden
 
 routes = web.RouteTableDef()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api import models_rooms as models
-from api.auth import SERVER, Scope, caller_of
-from api.operations import About, Operation, described
-from api.parsing import answer, checked, json_object
-from mediaserver.refusals import Conflict, InvalidRequest
-from mediaserver.rooms.desk import Desk
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer, checked, json_object
+from api.http.operation import About, Operation, described
+from api.schemas import calls as models
+from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
-from mediaserver.rooms.opened import OpenRoom
+from mediaserver.rooms.moderation import Moderation
+from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant, Permissions
 from mediaserver.rooms.tokens import Grant
 
@@ -108,9 +108,9 @@ def _room(request: web.Request) -> OpenRoom:
     return lobby.opened(caller_of(request).access, request.match_info["roomName"])
 
 
-def _desk(request: web.Request) -> Desk:
+def _desk(request: web.Request) -> Moderation:
     lobby = request.app[SERVER].lobby
-    return Desk(lobby, lobby.lines)
+    return Moderation(lobby, lobby.lines)
 
 
 def _view(participant: Participant) -> models.ParticipantView:

@@ -15,14 +15,21 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import ValidationError
 
-from api.auth import SERVER, authenticate, caller_of
-from api.models_speech import SpeechBody, TranscriptionForm, TranscriptionResponse
-from api.operations import About, Operation, Scope, described
-from api.parsing import complaint, json_object
-from api.peer import neighbourhood
-from mediaserver.errors import SpeechFailed
-from mediaserver.limits import RateLimit
-from mediaserver.refusals import InvalidRequest, TooLarge, TooMany, TooSlow, UnknownKey, Unprocessable
+from api.http.auth import SERVER, authenticate, caller_of
+from api.http.bodies import complaint, json_object
+from api.http.operation import About, Operation, Scope, described
+from api.http.peer import neighbourhood
+from api.schemas.speech import SpeechBody, TranscriptionForm, TranscriptionResponse
+from mediaserver.admission.rate_limits import RateLimit
+from mediaserver.errors import (
+    InvalidRequest,
+    SpeechFailed,
+    TooLarge,
+    TooMany,
+    TooSlow,
+    UnknownKey,
+    Unprocessable,
+)
 from mediaserver.speech.service import Speaker, SpeechRequest, SpokenFile, Upload
 
 log = logging.getLogger(__name__)

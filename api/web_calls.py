@@ -7,13 +7,13 @@ import uuid
 
 from aiohttp import web
 
-from api.auth import SERVER, Scope, caller_of
 from api.calls import prompt_texts
-from api.models_calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
-from api.operations import About, Operation, described
-from api.parsing import answer, checked, json_object
-from mediaserver.refusals import InvalidRequest
-from mediaserver.rooms.webcall import WebCallRequest
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer, checked, json_object
+from api.http.operation import About, Operation, described
+from api.schemas.calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
+from mediaserver.errors import InvalidRequest
+from mediaserver.rooms.web_call import WebCallRequest
 
 INVALID_AGENT_ID = "Invalid agentId format"
 

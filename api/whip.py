@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from api.auth import SERVER
-from mediaserver.refusals import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
+from api.http.auth import SERVER
+from mediaserver.errors import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
-from mediaserver.rooms.ice_servers import IceServer
 from mediaserver.rooms.whip import Whip
+from mediaserver.settings.ice_servers import IceServer
 
 WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
 """Where an application keeps its WHIP sessions."""

@@ -10,19 +10,19 @@ from typing import Final
 import click
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "kernels": "bench.kernels:main",
-    "call": "bench.call:main",
+    "kernels": "bench.kernels.__main__:main",
+    "call": "bench.call.__main__:main",
     "fuzz": "bench.fuzz:main",
-    "rooms": "bench.rooms:main",
+    "rooms": "bench.rooms.__main__:main",
     "store": "bench.store:main",
     "post": "bench.post:main",
     "overload": "bench.overload:main",
-    "conversation": "bench.conversation:main",
-    "people": "bench.people:main",
+    "conversation": "bench.conversation.__main__:main",
+    "people": "bench.people.__main__:main",
     "voices": "bench.voices:main",
-    "turn-weights": "bench.turn_weights:main",
-    "turn-wording": "bench.turn_wording:main",
-    "all": "bench.everything:main",
+    "turn-weights": "bench.training.weights:main",
+    "turn-wording": "bench.training.phrase_model:main",
+    "all": "bench.all:main",
 }
 
 

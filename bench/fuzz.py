@@ -21,12 +21,12 @@ from hypothesis.strategies import SearchStrategy
 
 from bench import report
 from sip.errors import MalformedMessage, MalformedSdp
-from sip.message import Request, Response, parse, response_to
-from sip.negotiation import Capabilities, accept, answer, make_offer
-from sip.plan import G722, OPUS, PCMA, PCMU
-from sip.stream import StreamParser
-from tests.support import fuzz
-from tests.support.fuzz_stack import conversations, survive
+from sip.message.framing import StreamParser
+from sip.message.message import Request, Response, parse, response_to
+from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU
+from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
+from tests.support.hostile import fuzz
+from tests.support.hostile.fuzz_stack import conversations, survive
 
 _OURS = Capabilities("192.0.2.1", 20000, (PCMU, PCMA, G722, OPUS))
 _OFFER = make_offer(_OURS, session_id=1, version=1)

@@ -17,10 +17,10 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call_figures import Figures, Window, loop_lag_ms, pacing, percentiles, surroundings
-from bench.call_generator import Job
-from bench.call_phases import measured
-from bench.call_site import SCRIPT_NUMBER, ServerUnderTest, before_others, serving
+from bench.call.figures import Figures, Window, loop_lag_ms, pacing, percentiles, surroundings
+from bench.call.generator import Job
+from bench.call.phases import measured
+from bench.call.processes import SCRIPT_NUMBER, ServerUnderTest, before_others, serving
 
 REFUSAL_TARGET_MS: Final = 100.0
 GAP_TARGET: Final = 2.0

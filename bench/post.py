@@ -23,10 +23,10 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call_figures import Figures, pacing, percentiles, surroundings
-from bench.call_generator import Job
-from bench.call_phases import measured
-from bench.call_site import KEY, SCRIPT_NUMBER, ServerUnderTest, serving
+from bench.call.figures import Figures, pacing, percentiles, surroundings
+from bench.call.generator import Job
+from bench.call.phases import measured
+from bench.call.processes import KEY, SCRIPT_NUMBER, ServerUnderTest, serving
 
 POST_TARGET_MS: Final = 50.0
 GAP_TARGET_MS: Final = 22.0

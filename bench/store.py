@@ -19,13 +19,13 @@ from typing import TypeVar
 import click
 
 from bench import report
-from bench.cluster import Cluster
-from mediaserver.db import Db, Tx, open_database
-from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
-from mediaserver.queueing import NewBatch
-from mediaserver.records import CallStatus, Claim, NewCall, Outcome
+from bench.support.cluster import Cluster
+from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
+from mediaserver.db.database import Db, Tx, open_database
+from mediaserver.queue.records import CallStatus, Claim, NewCall, Outcome
+from mediaserver.queue.requests import NewBatch
 from mediaserver.settings import Settings
-from mediaserver.store import Store
+from mediaserver.store.store import Store
 
 T = TypeVar("T")
 

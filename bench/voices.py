@@ -16,9 +16,9 @@ from typing import Any, Final
 import click
 
 from bench import report
-from pipeline.engines.voice_speech import ProcessVoice
 from pipeline.errors import EngineMissing
 from pipeline.registry import load
+from pipeline.tts.subprocess_voice import ProcessVoice
 
 VOICES: Final = ("espeak-ng", "piper", "kokoro")
 

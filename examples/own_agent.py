@@ -5,10 +5,10 @@ import sys
 from collections.abc import AsyncIterator
 
 from pipeline.agent import AgentAct, AgentEvent, AgentReport, Expect, HangUp, Say, UserSaid
-from pipeline.engines.espeak import Espeak
-from pipeline.engines.pocketsphinx import PocketSphinx
-from pipeline.session import Session
+from pipeline.session.session import Session
 from pipeline.speech import Expected
+from pipeline.stt.pocketsphinx import PocketSphinx
+from pipeline.tts.espeak import Espeak
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import TrunkSettings
 

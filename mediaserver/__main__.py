@@ -14,16 +14,16 @@ from pkgutil import resolve_name
 
 import click
 
-from mediaserver.cli_settings import config_option, load_again, load_or_exit
+from mediaserver.cli.config import config_option, load_again, load_or_exit
 
 COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
-    "check": "mediaserver.cli_admin:check",
-    "doctor": "mediaserver.cli_doctor:doctor",
-    "call": "mediaserver.cli_admin:place",
-    "keys": "mediaserver.cli_admin:keys",
-    "restore": "mediaserver.cli_admin:restore",
-    "models": "mediaserver.cli_models:models",
+    "check": "mediaserver.cli.admin:check",
+    "doctor": "mediaserver.cli.doctor:doctor",
+    "call": "mediaserver.cli.admin:place",
+    "keys": "mediaserver.cli.admin:keys",
+    "restore": "mediaserver.cli.admin:restore",
+    "models": "mediaserver.cli.models:models",
     "demo": "mediaserver.__main__:demo",
 }
 """Name of each command and where it is."""
@@ -52,7 +52,7 @@ def serve(config: str, data: str | None) -> None:
     SIGHUP reads the file again."""
     gc.disable()  # what is imported stays: to look through it again and again is 0.4 s of every start
     settings = load_or_exit(config, data, writes=True)
-    run, build = resolve_name("mediaserver.serving:run"), resolve_name("api.app:build")
+    run, build = resolve_name("mediaserver.serve:run"), resolve_name("api.app:build")
     gc.freeze()
     gc.enable()
     sys.exit(asyncio.run(run(settings, build, reread=partial(load_again, config, data))))

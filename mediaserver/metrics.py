@@ -29,7 +29,7 @@ from prometheus_client.utils import floatToGoString
 
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
-from pipeline.engines.whisper_queue import WAIT_BOUNDS_S, Waits
+from pipeline.latency import WAIT_BOUNDS_S, DecoderWaits
 
 LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
@@ -83,14 +83,14 @@ class _EngineFigures(Collector):
 class _DecoderWaits(Collector):
     """How long callers wait for a recogniser that others are using; engines of one name together."""
 
-    def __init__(self, waits: Callable[[], Iterable[tuple[str, Waits]]]) -> None:
+    def __init__(self, waits: Callable[[], Iterable[tuple[str, DecoderWaits]]]) -> None:
         self._waits = waits
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client`."""
         text = "From the end of an utterance until a decoder has it"
         family = HistogramMetricFamily("mediaserver_decoder_wait_seconds", text, labels=("engine",))
-        total: dict[str, list[Waits]] = {}
+        total: dict[str, list[DecoderWaits]] = {}
         for name, waits in self._waits():
             total.setdefault(name, []).append(waits)
         bounds = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
@@ -185,7 +185,7 @@ class Metrics:
     def watch_engines(
         self,
         health: Callable[[], Iterable[EngineHealth]],
-        waits: Callable[[], Iterable[tuple[str, Waits]]] = tuple,
+        waits: Callable[[], Iterable[tuple[str, DecoderWaits]]] = tuple,
     ) -> None:
         """Shows how the engines do, and how long callers wait for a recogniser, whenever somebody looks."""
         self.registry.register(_EngineFigures(health))

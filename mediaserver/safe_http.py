@@ -21,8 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from mediaserver.errors import RequestFailed, TargetRefused
-from pipeline.engines.sockets import sockets_within
-from pipeline.reach import Reach, was_refused
+from pipeline.net.egress import EgressPolicy, is_egress_denied, sockets_within
 
 TIMEOUT_S = 5.0
 ANSWER_LIMIT = 64 * 1024
@@ -51,7 +50,7 @@ class SafeHttp:
         resolver: AbstractResolver | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._reach = Reach(allow_networks)
+        self._reach = EgressPolicy(allow_networks)
         self._resolver = resolver
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
@@ -104,7 +103,7 @@ class SafeHttp:
             ) as answer:
                 content = await _limited(answer)
         except aiohttp.ClientConnectorError as error:
-            if was_refused(error):
+            if is_egress_denied(error):
                 raise TargetRefused("the address is not one that this server connects to") from error
             raise RequestFailed("cannot connect") from error
         except TimeoutError as error:

@@ -2,7 +2,7 @@
 
 `start` brings everything up, each part after those it depends on; `ready` says what is still missing; `drain`
 lets the calls in progress end while new ones are refused; `close` ends what is left. The verbs below them are
-what the API is made of; they raise `mediaserver.refusals`.
+what the API is made of; they raise `mediaserver.errors`.
 """
 
 from __future__ import annotations
@@ -20,44 +20,43 @@ from pathlib import Path
 from typing import TypeVar
 
 from mediaserver import private
-from mediaserver.administration import Administration
-from mediaserver.choosing import Choosing
-from mediaserver.conversing import Floor
-from mediaserver.dial_log import DialLog
-from mediaserver.directory import Directory
-from mediaserver.disk import Disk
-from mediaserver.dispatch import LEASE_MS, Calls, Dispatch
-from mediaserver.engines import Engines
-from mediaserver.errors import LocalError
-from mediaserver.held import Held
-from mediaserver.inbound import Inbound
-from mediaserver.journal import Journal
-from mediaserver.key_ring import KeyRing
-from mediaserver.lines import Lines
-from mediaserver.load import OVERLOADED, Load
-from mediaserver.loops import forever
+from mediaserver.admin.admin import Administration
+from mediaserver.admin.api_keys import KeyRing
+from mediaserver.admin.directory import Directory
+from mediaserver.admin.sealing import Vault, kept_admin_key
+from mediaserver.admission.disk import Disk
+from mediaserver.admission.load import OVERLOADED, Load
+from mediaserver.background import forever
+from mediaserver.calls.active_calls import ActiveCalls
+from mediaserver.calls.call_api import CallApi, Live
+from mediaserver.calls.conversations import Held
+from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
+from mediaserver.calls.inbound import Inbound
+from mediaserver.calls.journal import Journal
+from mediaserver.calls.live_conversation import CallServices
+from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.engine_pool.auto import Choosing
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import LocalError, NotConfigured, Unavailable
 from mediaserver.metrics import Metrics
-from mediaserver.model_places import places
-from mediaserver.orders import Live, Orders
-from mediaserver.recollection import Recollection
-from mediaserver.records import KeyRow
-from mediaserver.refusals import NotConfigured, Unavailable
-from mediaserver.reloading import Reloading
-from mediaserver.rooms.lobby import Lobby, open_lobby
+from mediaserver.models.places import places
+from mediaserver.queue.records import KeyRow
+from mediaserver.reload import Reloading
+from mediaserver.restore.dial_log import DialLog
+from mediaserver.restore.recollection import Recollection
+from mediaserver.rooms.connect import WebCalls
+from mediaserver.rooms.registry import RoomRegistry, open_lobby
+from mediaserver.runtime_metrics import Watching
 from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
-from mediaserver.store import Store
-from mediaserver.switchboard import Switchboard
-from mediaserver.trunking import set_trunks
-from mediaserver.vault import Vault, kept_admin_key
-from mediaserver.watching import Watching
-from mediaserver.web_calls import WebCalls
+from mediaserver.store.store import Store
+from mediaserver.trunks import set_trunks
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
-from pipeline import kernels
-from pipeline.reach import Reach
-from pipeline.recording import RecordingWriter
+from pipeline.audio import kernels
+from pipeline.media.recording import RecordingWriter
+from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class Server:
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
             others={"speech.tts": voices, "speech.stt": ears},
-            reach=Reach(str(network) for network in settings.server.allow_networks),
+            reach=EgressPolicy(str(network) for network in settings.server.allow_networks),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
         self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
@@ -107,7 +106,7 @@ class Server:
         )
         self._data_dir = Path(settings.server.data_dir)
         self.directory = Directory(settings)
-        self._orders: Orders | None = None
+        self._orders: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
         self._keys: KeyRing | None = None
@@ -118,8 +117,8 @@ class Server:
         self._open_things = AsyncExitStack()
         self._journal: Journal | None = None
         self._dispatch: Dispatch | None = None
-        self._switchboard: Switchboard | None = None
-        self._lobby: Lobby | None = None
+        self._switchboard: ActiveCalls | None = None
+        self._lobby: RoomRegistry | None = None
         self._held = Held()
         self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
         self._watching: Watching | None = None
@@ -165,7 +164,7 @@ class Server:
         return missing
 
     async def reload(self, settings: Settings) -> None:
-        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reloading`.
+        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reload`.
         Raises `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
         self._check_taking_calls()
         tls = self.endpoint.settings.tls_server
@@ -215,7 +214,7 @@ class Server:
         return await _up(self._keys).find(key)
 
     @property
-    def orders(self) -> Orders:
+    def orders(self) -> CallApi:
         """Calls as clients order them. Raises `Unavailable` until the server is up."""
         return _up(self._orders)
 
@@ -235,7 +234,7 @@ class Server:
         return self._open()
 
     @property
-    def lobby(self) -> Lobby:
+    def lobby(self) -> RoomRegistry:
         """The rooms of web calls. Raises `NotConfigured` where there are none."""
         self._open()
         if self._lobby is None:
@@ -292,7 +291,7 @@ class Server:
         store = self._open()
         self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
         floor = self._floor(journal, recordings, http)
-        self._switchboard = board = Switchboard(
+        self._switchboard = board = ActiveCalls(
             self.directory,
             endpoint=self.endpoint,
             engines=self.engines,
@@ -315,15 +314,15 @@ class Server:
             if holder is not None:
                 self._held.add(holder)
         live = Live(find=self._held.find, hang_up=self._held.hang_up)
-        self._orders = Orders(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
+        self._orders = CallApi(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
         self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 
-    def _floor(self, journal: Journal, recordings: Path, http: SafeHttp) -> Floor:
+    def _floor(self, journal: Journal, recordings: Path, http: SafeHttp) -> CallServices:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        return Floor(
+        return CallServices(
             store=store,
             journal=journal,
             metrics=self.metrics,
@@ -334,11 +333,13 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=Lines(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room),
+            lines=OutboundLegs(
+                self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room
+            ),
             note_dial=_up(self._recollection).note,
         )
 
-    def _run_dispatch(self, store: Store, board: Switchboard) -> None:
+    def _run_dispatch(self, store: Store, board: ActiveCalls) -> None:
         recollection, keys = _up(self._recollection), _up(self._keys)
         self._watching = watching = Watching(self.metrics, store, keys, recollection, load=self.load)
         self._open_things.callback(watching.close)

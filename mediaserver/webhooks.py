@@ -21,8 +21,8 @@ from typing import Protocol
 from standardwebhooks.webhooks import Webhook
 
 from mediaserver.errors import RemoteError, StoreError
-from mediaserver.outbox import Result
-from mediaserver.records import Delivery
+from mediaserver.queue.outbox import Result
+from mediaserver.queue.records import Delivery
 from mediaserver.safe_http import HttpAnswer
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ BACKOFF_S = (1, 5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 28_800)
 
 
 class Outbox(Protocol):
-    """What sending needs of `mediaserver.store.Store`."""
+    """What sending needs of `mediaserver.store.store.Store`."""
 
     outbox_filled: asyncio.Event
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from mediaserver import descriptors
-from mediaserver.engine_choice import EMBEDDED, AgentChoice, EngineChoice
+from mediaserver.admission import descriptors
+from mediaserver.e164 import format_for_trunk
+from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice, for_files
+from mediaserver.engine_pool.needs import languages, needs, not_understood, steps
 from mediaserver.errors import InvalidNumber, LocalError
-from mediaserver.numbers import format_for_trunk
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,
@@ -24,11 +24,11 @@ from mediaserver.settings import (
     revealed,
     split_ports,
 )
-from mediaserver.settings_agent import AUTO
+from mediaserver.settings.agent import AUTO
 from pipeline import registry
+from pipeline.call_progress.answer_detection import LineSettings
 from pipeline.errors import EngineMissing, SettingsRefused
-from pipeline.line_stage import LineSettings
-from pipeline.phrases import Phrase, standard
+from pipeline.session.prompts import Phrase, standard
 from pipeline.settings import SessionSettings
 from sip import endpoint, trunk
 
@@ -47,12 +47,6 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         line=line_settings(agent),
         turn_model=agent.session.turn_model,
     )
-
-
-def needs(agent: AgentSettings) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What "auto" must find for an agent: ears that know all its languages, a voice for the first of them."""
-    spoken = _languages(agent)
-    return {"languages": spoken, "grammar": _expects(agent)}, {"languages": spoken[:1]}
 
 
 def line_settings(agent: AgentSettings) -> LineSettings:
@@ -138,13 +132,10 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
 
 
 def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
-    """The voices and the ears of the speech endpoints, in order. Pocketsphinx is asked for everything that it
-    makes of a file, unsure or not, and, having options of its own, has a process of its own: a long file does
-    not keep a caller waiting."""
-    unsure = {"pocketsphinx": {"min_confidence": 0.0}}
+    """The voices and the ears of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
-    chain = [_engine("stt", each, {**languages, "grammar": True}) for each in settings.stt.chain]
-    ears = [replace(each, options={**unsure.get(each.name, {}), **each.options}) for each in chain]
+    hearing = {**languages, "grammar": True, "files": True}
+    ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
     return [_engine("tts", each, languages) for each in settings.tts.chain], ears
 
 
@@ -185,49 +176,17 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """An agent whose recogniser does not know its language would understand nobody."""
-    unknown = ", ".join(each for each in sorted(_languages(agent)) if each.lower().split("-")[0] != "en")
-    if agent.stt.engine == "pocketsphinx" and unknown:
-        yield key, f"pocketsphinx understands English only, the agent speaks {unknown}: use another engine"
-    if agent.stt.engine == "faster-whisper" and not agent.stt.options.get("model") and unknown:
-        yield key, f"the weights by pip understand English only, the agent speaks {unknown}: name a model"
-
-
-def _languages(agent: AgentSettings) -> list[str]:
-    """What the agent speaks, its own language first."""
-    changes = {str(step.get("language") or "") for _, step in _steps(agent)}
-    chosen = () if agent.llm is None else agent.llm.languages
-    return [agent.language, *sorted({*changes, *chosen} - {"", agent.language})]
-
-
-def _expects(agent: AgentSettings) -> bool:
-    """Whether the agent's questions say what can be answered, one of them at least; nobody waits for the
-    answer of one that asks nothing."""
-    asked = [step for _, step in _steps(agent) if step.get("expect") or step.get("answers")]
-    return agent.script is not None and (not asked or any(map(_has_grammar, asked)))
-
-
-def _has_grammar(step: Mapping[str, Any]) -> bool:
-    expect = step.get("expect")
-    read = expect if isinstance(expect, Mapping) else {}
-    kinds = read.get("kinds")
-    free = isinstance(kinds, list | tuple) and "free" in kinds
-    return not free and bool(step.get("answers") or read.get("phrases") or kinds)
+    if reason := not_understood(agent.stt, languages(agent), whose="the agent speaks"):
+        yield key, reason
 
 
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """Steps that hand callers to somebody to whom the agent may hand nobody; a variable is looked at in the
     call."""
-    for place, step in _steps(agent):
+    for place, step in steps(agent):
         target = str(step.get("target") or "")
         if step.get("action") == "transfer" and target and "{{" not in target and not agent.reaches(target):
             yield f"{key}[{place}].target", f"{target!r} is none of the agent's transfer_targets"
-
-
-def _steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
-    """The steps of the agent's script that can be read, with their places."""
-    steps = [] if agent.script is None else agent.script.get("step", ())
-    listed = steps if isinstance(steps, list | tuple) else ()
-    return [(place, step) for place, step in enumerate(listed) if isinstance(step, Mapping)]
 
 
 def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
@@ -308,7 +267,7 @@ def _voices_behind(agent: AgentSettings, speaking: Mapping[str, Any]) -> tuple[E
     server speaks the others, whatever the file says of fallbacks."""
     behind = _fallbacks("tts", agent.tts, agent.language, agent.tts_fallback, needs=speaking)
     names = {agent.tts.engine, *(each.name for each in behind)}
-    several = len({each.lower().partition("-")[0] for each in _languages(agent)}) > 1
+    several = len({each.lower().partition("-")[0] for each in languages(agent)}) > 1
     if several and AUTO in names and EMBEDDED["tts"].name not in names:
         return (*behind, EMBEDDED["tts"])
     return behind

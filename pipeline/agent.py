@@ -1,7 +1,7 @@
 """What an agent is: something that is told what happened and says what to do next.
 
-The conversation (`pipeline.session`) owns time, audio and interruption; the agent owns content. An agent is
-created per call and is used from one task at a time.
+The conversation (`pipeline.session.session`) owns time, audio and interruption; the agent owns content. An
+agent is created per call and is used from one task at a time.
 """
 
 from __future__ import annotations

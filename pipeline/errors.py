@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -41,7 +43,7 @@ class EngineTimeout(EngineError):
 
 
 class EngineBroke(EngineError):
-    """The engine raised something that no engine should; see `pipeline.boundary`."""
+    """The engine raised something that no engine should; see `pipeline.errors`."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
@@ -69,7 +71,7 @@ class EngineEndless(EngineError):
         super().__init__(message, retryable=False)
 
 
-class EngineResting(EngineError):
+class EngineCircuitOpen(EngineError):
     """The engine failed a moment ago and is left alone for a while: it was not asked."""
 
     def __init__(self, message: str) -> None:
@@ -115,3 +117,25 @@ class RecordingError(PipelineError):
         super().__init__(f"recording {name}: {reason}")
         self.name = name
         self.path = path
+
+
+log = logging.getLogger(__name__)
+
+
+def kind_of(error: BaseException) -> str:
+    """What may be told of a foreign exception."""
+    return type(error).__name__
+
+
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Within, everything but an `EngineError` becomes one. `what`: the engine, for people."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except TimeoutError:
+        raise EngineTimeout(f"{what} did not answer in time") from None
+    except Exception as error:
+        log.error("engine broke", extra={"engine": what}, exc_info=error)
+        raise EngineBroke(f"{what} broke ({kind_of(error)})") from error

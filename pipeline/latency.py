@@ -88,3 +88,17 @@ class TurnClock:
         spoken = max(answered, asked + self.agent_s + self.tts_s)
         parts = (endpoint, known - self.endpoint_due, answered - known, spoken - answered)
         return TurnLatency(*(round(part * 1000, 2) for part in (total, *parts, total - sum(parts))))
+
+
+WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
+
+"""Upper bounds of the waits for a decoder that are counted apart, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWaits:
+    """How long callers have waited for a decoder: `counts[n]` waits up to `WAIT_BOUNDS_S[n]`, the last of
+    them longer ones."""
+
+    counts: tuple[int, ...]
+    sum_s: float

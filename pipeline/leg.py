@@ -33,7 +33,8 @@ class LegListener(Protocol):
 
 
 class AudioSource(Protocol):
-    """What a leg pulls from, every 20 ms of its own clock (`pipeline.playout.Playout` is the usual one)."""
+    """What a leg pulls from, every 20 ms of its own clock (`pipeline.media.playout.Playout` is the usual
+    one)."""
 
     def read(self) -> Pcm | None:
         """The next frame to be heard (20 ms at the leg's rate), or None: nothing to say now."""

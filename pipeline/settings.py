@@ -13,8 +13,8 @@ class SessionSettings:
     `endpoint_ms`: silence that ends an ordinary turn; `endpoint_complete_ms` when the answer is already
     complete, `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits
     are dictated.
-    `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of `pipeline.endpointing.EndOfTurn`,
-    which decides instead where a scorer judges sound and words.
+    `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of
+    `pipeline.endpointing.policy.EndOfTurn`, which decides instead where a scorer judges sound and words.
     `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
     `prepare_early`: the agent is asked then too, and its answer held until the turn is over for certain.
     `stt_deadline_ms`: how long after the end-point its answer is waited for.
@@ -34,7 +34,7 @@ class SessionSettings:
     `record_masked`: the recording holds the caller's voice also while they give an answer that is masked.
     `rescue`: after the apology for something broken the caller is handed on to this number or room instead
     of being hung up on; "": there is nobody.
-    `words`: more entries for the lists of `pipeline.language_lists`, by the name of the list.
+    `words`: more entries for the lists of `pipeline.text.word_lists`, by the name of the list.
     `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
     "" for none (a short tone stands for it).
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from pipeline.audio import Pcm
 
@@ -122,3 +122,20 @@ class TextToSpeech(Protocol):
 
     async def close(self) -> None:
         """Ends helper processes and threads."""
+
+
+@runtime_checkable
+class SharedVoice(Protocol):
+    """A voice that makes first what is to be heard first, whoever asked for it."""
+
+    def speak_ahead(self, text: str, *, language: str, ahead_s: float) -> AsyncIterator[SpeechChunk]:
+        """As `TextToSpeech.speak`, for a listener who has `ahead_s` seconds to hear before."""
+
+
+def speaking(
+    voice: TextToSpeech, text: str, *, language: str, ahead_s: float = 0.0
+) -> AsyncIterator[SpeechChunk]:
+    """What `voice` says, asked for so much ahead where it can make use of that."""
+    if isinstance(voice, SharedVoice):
+        return voice.speak_ahead(text, language=language, ahead_s=ahead_s)
+    return voice.speak(text, language=language)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource, LegListener
-from sip.clip import Clip
-from sip.errors import LocalError, RemoteError
-from sip.events import (
+from sip.dialog.events import (
     ChangeFinished,
     DigitsReceived,
     Event,
@@ -21,10 +19,12 @@ from sip.events import (
     InviteProgressed,
     MediaAgreed,
 )
-from sip.invite import Invite
-from sip.invite_server import IncomingInvite
-from sip.media import MediaStats, MediaStream
-from sip.plan import MediaPlan
+from sip.dialog.invite import Invite
+from sip.dialog.uas import IncomingInvite
+from sip.errors import LocalError, RemoteError
+from sip.rtp.clip import Clip
+from sip.rtp.media_stream import MediaStats, MediaStream
+from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
 
 if TYPE_CHECKING:

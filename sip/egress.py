@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
-from pipeline.reach import Reach
-from sip.hop import Hop, hop_of
-from sip.uri import Uri
+from pipeline.net.egress import EgressPolicy
+from sip.message.uri import Uri
+from sip.transaction.hop import Hop, hop_of
 
 
 def canonical(address: str) -> str:
@@ -46,7 +46,7 @@ class EgressRule:
     """What the calls of a trunk may send to: addresses that `reach` allows (None: every one), and the trunk's
     own `hosts`, wherever these lead. `addresses_of` says what a name leads to, as far as that is known."""
 
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
 

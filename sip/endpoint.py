@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
 
-from pipeline.pacer import Pacer
+from pipeline.media.pacer import Pacer
+from sip.admission_policy import TrunkGate
 from sip.call import Call, CallFailed, Parties
-from sip.driver import Driver, EndpointSettings
+from sip.dialog.events import AddressRefused, Event, InviteEnded, InviteReceived
+from sip.dialog.invite import Invite, InviteSettings
+from sip.dialog.registration import Registration
+from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.egress import Egress
 from sip.errors import LocalError
-from sip.events import AddressRefused, Event, InviteEnded, InviteReceived
-from sip.gate import TrunkGate
-from sip.hop import Hop, hop_of
-from sip.invite import Invite, InviteSettings
-from sip.invite_client import Invitation, OutgoingInvite
-from sip.media import MediaStream
-from sip.negotiation import Capabilities
+from sip.message.uri import Uri
 from sip.offered import OfferedCalls
-from sip.ports import NoPortsLeft, PortRange
-from sip.registration import Registration
+from sip.rtp.media_stream import MediaStream
+from sip.rtp.ports import NoPortsLeft, PortRange
+from sip.sdp.negotiation import Capabilities
+from sip.stack.driver import Driver, EndpointSettings
 from sip.states import Direction, HangupCause
+from sip.transaction.hop import Hop, hop_of
 from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
-from sip.uri import Uri
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -40,7 +40,8 @@ GOODBYE_S = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
     """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start:
-    messages as in `sip.counts`; `blocked`, what was not sent because its address is closed to its trunk.
+    messages as in `sip.stack.counts`; `blocked`, what was not sent because its address is closed to its
+    trunk.
     `shed`: refused before they were parsed, for want of time or room; `wrong_passwords`: with those that were
     refused without being looked at."""
 
@@ -190,7 +191,7 @@ class Endpoint:
             self._driver.flush()
 
     def addresses_of(self, host: str) -> tuple[str, ...] | None:
-        """What `host` leads to, as far as that is known; see `sip.names`."""
+        """What `host` leads to, as far as that is known; see `sip.stack.resolver`."""
         return self._driver.transport.names.addresses_of(host) if self._open else None
 
     def _register(self, trunk: Trunk) -> None:

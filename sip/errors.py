@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sip.message import Request
+    from sip.message.message import Request
 
 
 class SipError(Exception):

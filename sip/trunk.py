@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from pipeline.reach import Reach
+from pipeline.net.egress import EgressPolicy
+from sip.dialog.invite import InviteSettings
+from sip.dialog.registration import Registration
+from sip.dialog.uac import Invitation
 from sip.egress import EgressRule
 from sip.errors import LocalError, MalformedMessage, SipError
-from sip.headers import TOKEN, NameAddr
-from sip.invite import InviteSettings
-from sip.invite_client import Invitation
-from sip.plan import CODECS, Codec
-from sip.registration import Registration
-from sip.uri import Uri
+from sip.message.headers import TOKEN, NameAddr
+from sip.message.uri import Uri
+from sip.sdp.media_plan import CODECS, Codec
 
 if TYPE_CHECKING:
     from sip.call import Call
@@ -67,7 +67,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class Trunk:
 
         `number` becomes the user part of the trunk's URI. `headers` are added to the INVITE. `call_id` names
         the call in this process, not in SIP; one is made up where none is given. Raises `LocalError` for a
-        number, caller or header that cannot be sent, `TrunkUnavailable`, `sip.ports.NoPortsLeft`,
+        number, caller or header that cannot be sent, `TrunkUnavailable`, `sip.rtp.ports.NoPortsLeft`,
         `CallFailed` when the trunk's name cannot be looked up: nothing has been dialled then.
         """
         if not NUMBER.fullmatch(number):

@@ -13,8 +13,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from bench.cluster import FASTER, Cluster
-from tests.support.store import ENGINES, Clock, on_engine
+from bench.support.cluster import FASTER, Cluster
+from tests.support.node.store import ENGINES, Clock, on_engine
 
 ROOT = Path(__file__).resolve().parent.parent
 

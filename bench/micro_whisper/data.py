@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from bench.micro_whisper.corpus import sentence, spoken
 from bench.micro_whisper.extras import optional
-from pipeline.engines.espeak_library import EspeakLibrary, WordEvent
-from pipeline.wav import read
+from pipeline.audio.wav import read
+from pipeline.tts.espeak_library import EspeakLibrary, WordEvent
 
 signal: Any = optional("scipy.signal")
 soxr: Any = optional("soxr")

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from bench.micro_whisper.corpus import PHRASES, unseen
 from bench.micro_whisper.data import RATE_HZ, Floats, Voices, noisy, over_the_line
-from mediaserver.demo.words import word_errors
-from pipeline.engines.faster_whisper import FasterWhisper
+from mediaserver.demo.persona import word_errors
+from pipeline.stt.faster_whisper import FasterWhisper
 
 _HISS = np.random.default_rng(0)
 

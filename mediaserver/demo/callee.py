@@ -21,9 +21,9 @@ from mediaserver.demo.sentences import file_of
 from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
 from mediaserver.demo.speech import Speech
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
-from pipeline.engines.faster_whisper import FasterWhisper
+from pipeline.audio.vad import EnergyVad
 from pipeline.engines.local_weights import WHISPER, whole_files
-from pipeline.vad import EnergyVad
+from pipeline.stt.faster_whisper import FasterWhisper
 
 END_OF_UTTERANCE_MS = 700
 WAV_HEADER_BYTES = 44

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mediaserver.demo.persona import FACTS, WISHES
+from mediaserver.demo.persona import FACTS, WISHES, word_errors
 from mediaserver.demo.sentences import missing
 from mediaserver.demo.speech import LOST, Speech, what_is_missing
 from mediaserver.demo.stage import (
@@ -36,7 +36,6 @@ from mediaserver.demo.stage import (
     wait_ready,
     write_config,
 )
-from mediaserver.demo.words import word_errors
 from mediaserver.line_writer import LineWriter
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -221,7 +220,7 @@ async def prepare(screen: Screen, speech: Speech) -> Path:
     before; the directory of the sentences."""
     sentences = cache() / "sentences"
     told = screen.progress("kernels compiled (once on this machine)")
-    jobs = [told_by("mediaserver.compiling", told=told)]
+    jobs = [told_by("mediaserver.compile_kernels", told=told)]
     if missing(sentences, speech):
         told = screen.progress("sentences of the softphone's synthesised")
         arguments = ("--speech", speech.value, str(sentences))

@@ -18,12 +18,11 @@ import numpy as np
 
 from mediaserver.demo.persona import PATIENTS
 from mediaserver.demo.speech import Speech
-from pipeline import wav
-from pipeline.audio import Pcm
-from pipeline.engines.espeak import Espeak
-from pipeline.engines.kokoro import Kokoro
+from pipeline.audio import Pcm, wav
 from pipeline.engines.local_weights import KOKORO_SHA256
 from pipeline.speech import TextToSpeech
+from pipeline.tts.espeak import Espeak
+from pipeline.tts.kokoro import Kokoro
 
 WOMAN: Final = "jf_gongitsune"
 """Of Kokoro's voices by pip the woman of whose sentences here Whisper understands most over a telephone."""

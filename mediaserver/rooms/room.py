@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from mediaserver.rooms.active_speakers import Speaking
 from mediaserver.rooms.errors import RoomClosed, RoomError, RoomFull
 from mediaserver.rooms.participant import (
     AGENT_STATE,
@@ -27,7 +28,6 @@ from mediaserver.rooms.participant import (
     Track,
     new_sid,
 )
-from mediaserver.rooms.speakers import Speaking
 
 MAX_PARTICIPANTS = 50
 """A call with listeners, not a conference hall: everybody is told of everybody."""

@@ -6,14 +6,13 @@ of several who join at once nobody is put out again.
 
 from __future__ import annotations
 
-from mediaserver.conversing import Floor
-from mediaserver.errors import StoreError
-from mediaserver.refusals import Unavailable
+from mediaserver.calls.live_conversation import CallServices
+from mediaserver.errors import StoreError, Unavailable
 from mediaserver.rooms.errors import RoomFull
-from mediaserver.rooms.opened import OpenRoom
+from mediaserver.rooms.open_room import OpenRoom
 
 
-async def hold_place(floor: Floor, opened: OpenRoom) -> None:
+async def hold_place(floor: CallServices, opened: OpenRoom) -> None:
     """Holds it until the conversation is written or the place is given back. Raises `RoomFull`,
     `Unavailable`."""
     try:
@@ -24,7 +23,7 @@ async def hold_place(floor: Floor, opened: OpenRoom) -> None:
         raise RoomFull(verdict.reason)
 
 
-def give_place_back(floor: Floor, opened: OpenRoom) -> None:
+def give_place_back(floor: CallServices, opened: OpenRoom) -> None:
     """The room is closed, or its conversation could not begin. Nothing where no place is held."""
     store, name = floor.store, opened.room.name
     floor.journal.note(name, "place left", lambda: store.leave_leg(name))

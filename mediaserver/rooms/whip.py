@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from mediaserver.rooms.description import MAX_CANDIDATES
 from mediaserver.rooms.errors import BadOffer, PeerClosed
-from mediaserver.rooms.lobby import Lobby
-from mediaserver.rooms.opened import Entry
+from mediaserver.rooms.open_room import Entry
 from mediaserver.rooms.participant import Participant
-from mediaserver.rooms.peer import PeerTransport
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.rooms.room import LeaveReason, RoomObserver
-from mediaserver.rooms.talk_events import TalkEvents
+from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+from mediaserver.rooms.webrtc.sdp_munging import MAX_CANDIDATES
+from mediaserver.rooms.whip_events import TalkEvents
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Whip:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, lobby: Lobby, token: str, offer: str) -> tuple[WhipSession, str]:
-        """A session and the answer to its offer. Raises what `Lobby.enter` does, and `BadOffer`."""
+    async def open(self, lobby: RoomRegistry, token: str, offer: str) -> tuple[WhipSession, str]:
+        """A session and the answer to its offer. Raises what `RoomRegistry.enter` does, and `BadOffer`."""
         entry = await lobby.enter(token)
         person, room = entry.person, entry.room
         peer = person.new_peer()
@@ -95,7 +95,7 @@ class Whip:
             await session.peer.add_candidate(line)
         return session.peer.local_fragment() if restarted else None
 
-    async def end(self, lobby: Lobby, session_id: str) -> None:
+    async def end(self, lobby: RoomRegistry, session_id: str) -> None:
         """The client leaves; one whose connection was closed first has left, and is told nothing else. Raises
         `PeerClosed` for an unknown session."""
         if session_id not in self._left:

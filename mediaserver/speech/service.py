@@ -11,19 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from mediaserver.engine_choice import EngineChoice
-from mediaserver.engines import Engines
-from mediaserver.errors import SpeechFailed
-from mediaserver.limits import Places
-from mediaserver.refusals import Conflict, InvalidRequest, Unavailable
-from mediaserver.settings_speech import SpeechSettings
-from mediaserver.speech.decoding import BACKGROUND, RATE_HZ
-from mediaserver.speech.formats import FORMATS
-from mediaserver.speech.hearing import Transcription, transcribed
-from mediaserver.speech.reading import Limits, Reader
-from mediaserver.speech.speaking import spoken
-from mediaserver.store import Store
-from mediaserver.store_speech import FinishedJob
+from mediaserver.admission.rate_limits import Places
+from mediaserver.engine_pool.choice import EngineChoice
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import Conflict, InvalidRequest, SpeechFailed, Unavailable
+from mediaserver.settings.server import SpeechSettings
+from mediaserver.speech.decoder import Limits, Reader
+from mediaserver.speech.decoder_process import BACKGROUND, RATE_HZ
+from mediaserver.speech.encoders import FORMATS
+from mediaserver.speech.synthesise import spoken
+from mediaserver.speech.transcribe import Transcription, transcribed
+from mediaserver.store.store import Store
+from mediaserver.store.transcriptions import FinishedJob
 from pipeline.errors import EngineMissing
 
 log = logging.getLogger(__name__)

@@ -9,18 +9,19 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
-from pipeline.boundary import contained, kind_of
 from pipeline.engines.breaker import Breaker, BreakerSettings, BreakerState
-from pipeline.engines.whisper_queue import Waits
 from pipeline.errors import (
     EngineBusy,
+    EngineCircuitOpen,
     EngineEndless,
     EngineError,
     EngineRefused,
-    EngineResting,
     EngineTimeout,
+    contained,
+    kind_of,
 )
-from pipeline.speech import SpeechChunk, TextToSpeech
+from pipeline.latency import DecoderWaits
+from pipeline.speech import SpeechChunk, SpeechToText, TextToSpeech, speaking
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,16 @@ class Guarded(Protocol):
 class Queued(Protocol):
     """An engine whose callers wait for each other."""
 
-    def decoder_waits(self) -> Waits | None:
+    def decoder_waits(self) -> DecoderWaits | None:
         """How long, so far; None when it is not started."""
+
+
+@runtime_checkable
+class ForFiles(Protocol):
+    """A recogniser that lets callers go before files."""
+
+    def for_files(self) -> SpeechToText:
+        """The same one, for whoever is on no line."""
 
 
 class Guard:
@@ -176,12 +185,14 @@ class Guard:
 
 class GuardedVoice:
     """A voice behind its guard; see `pipeline.speech.TextToSpeech`. `last`: nobody speaks in its place, so it
-    is asked whatever its breaker says."""
+    is asked whatever its breaker says. `ahead_s`: so much less than a caller is anybody in need of its
+    sound."""
 
-    def __init__(self, engine: TextToSpeech, guard: Guard, *, last: bool) -> None:
+    def __init__(self, engine: TextToSpeech, guard: Guard, *, last: bool, ahead_s: float = 0.0) -> None:
         self.engine = engine
         self._guard = guard
         self._last = last
+        self._ahead_s = ahead_s
 
     @property
     def name(self) -> str:
@@ -201,17 +212,23 @@ class GuardedVoice:
         """Closes the engine."""
         await self.engine.close()
 
-    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+    def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """As the engine's own, and no longer than `longest_s`. Raises `EngineResting` at once while the
         engine is left alone."""
+        return self.speak_ahead(text, language=language, ahead_s=0.0)
+
+    async def speak_ahead(
+        self, text: str, *, language: str, ahead_s: float
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """The same; see `pipeline.speech.SharedVoice`."""
         guard = self._guard
         if not guard.admits(always=self._last):
-            raise EngineResting(f"{guard.name} is left alone after it failed")
+            raise EngineCircuitOpen(f"{guard.name} is left alone after it failed")
         waiting_since: float | None = _now()
         begun = False
         try:
             with contained(guard.name):
-                async with aclosing(self.unguarded(text, language=language)) as chunks:
+                async with aclosing(self.unguarded(text, language=language, ahead_s=ahead_s)) as chunks:
                     async for chunk in chunks:
                         waiting_since, begun = None, True
                         yield chunk
@@ -227,11 +244,14 @@ class GuardedVoice:
         else:
             guard.failed(EngineError(f"{guard.name} said nothing", retryable=True))
 
-    async def unguarded(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+    async def unguarded(
+        self, text: str, *, language: str, ahead_s: float = 0.0
+    ) -> AsyncGenerator[SpeechChunk, None]:
         """The same without a breaker and figures: for what may have no sound, through no fault of the
         voice."""
         left = round(self.rate_hz * longest_s(text))
-        async with aclosing(_closable(self.engine.speak(text, language=language))) as chunks:
+        stream = speaking(self.engine, text, language=language, ahead_s=ahead_s + self._ahead_s)
+        async with aclosing(_closable(stream)) as chunks:
             async for chunk in chunks:
                 left -= chunk.samples.shape[0]
                 if left < 0:

@@ -2,7 +2,7 @@
 
 The packages are those of the extra `local`. Nothing of them is imported: they are read as files. What an
 engine loads is compared with the hashes below first, so that another file under the same name is an error
-that says so and not a voice that mumbles. Models that the hub gives are `mediaserver.models`' business.
+that says so and not a voice that mumbles. Models that the hub gives are `mediaserver.models.hub`' business.
 """
 
 from __future__ import annotations

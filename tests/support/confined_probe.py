@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.engines.confinement import Confinement
+from pipeline.confinement.confinement import Confinement
 
 _IO_URING_SETUP = 425
 _PTRACE_ATTACH = 16

@@ -1,6 +1,6 @@
 """A 2.8 MB Whisper that knows 183 words of synthetic voices: the ears of the demo and of the tests.
 
-It runs through the same `pipeline.engines.faster_whisper` as a real model, and it is no recogniser for
+It runs through the same `pipeline.stt.faster_whisper` as a real model, and it is no recogniser for
 people: see README.md beside this file.
 """
 

@@ -1,0 +1,117 @@
+"""What clients send, as models; and models as what they are sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from api.http.operation import operation_of
+from mediaserver.errors import InvalidRequest
+from mediaserver.queue.outbox import iso
+from mediaserver.settings import problem_of
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+
+NOT_AN_OBJECT = "Request body must be a JSON object"
+NOT_JSON = "Content-Type must be application/json"
+
+_JSON = re.compile(r"application/(json|[\w.+-]+\+json)", re.ASCII)
+
+
+async def json_object(request: web.Request, *, optional: bool = False) -> dict[str, Any]:
+    """The body as a JSON object; with `optional`, {} for an empty one, and Content-Type may be absent. Raises
+    `InvalidRequest`."""
+    if not optional:
+        _check_json(request)
+    content = await request.read()
+    if optional and not content.strip():
+        return {}
+    if "Content-Type" in request.headers:
+        _check_json(request)
+    try:
+        body = json.loads(content, parse_constant=_not_json)
+        # What cannot be written as UTF-8 (half of a surrogate pair) can be stored nowhere.
+        json.dumps(body, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise InvalidRequest(NOT_AN_OBJECT) from None
+    if not isinstance(body, dict):
+        raise InvalidRequest(NOT_AN_OBJECT)
+    if b"\\u0000" in content and _has_nul(body):
+        raise InvalidRequest("Request body must not contain NUL characters")
+    return body
+
+
+def _check_json(request: web.Request) -> None:
+    """Whether the body is said to be JSON (RFC 8259, RFC 6839). Parameters say nothing more: JSON is UTF-8,
+    and what is not is no JSON object. Raises `InvalidRequest`."""
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if _JSON.fullmatch(kind) is None:
+        raise InvalidRequest(NOT_JSON)
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any("\0" in name or _has_nul(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return any(_has_nul(inner) for inner in value)
+    return isinstance(value, str) and "\0" in value
+
+
+def checked(model: type[AnyModel], body: Any, *, context: Any = None) -> AnyModel:
+    """`body` as a model. Raises `InvalidRequest` naming the first wrong field."""
+    try:
+        return model.model_validate(body, context=context)
+    except ValidationError as error:
+        raise InvalidRequest(complaint(error)) from None
+
+
+def complaint(error: ValidationError) -> str:
+    """The first thing that is wrong, as "field: reason"."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    detail["loc"] = tuple(part for part in detail["loc"] if part not in _UNION_TAGS)
+    key, reason = problem_of(detail)
+    return f"{key}: {_REASONS.get(detail['type'], reason)}" if key else reason
+
+
+def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
+    """The query as a model. Raises `InvalidRequest`."""
+    operation = operation_of(request.match_info.handler)
+    values = dict(request.query)
+    if operation is not None and operation.takes_company:
+        values.pop("company", None)
+    if any("\0" in value for value in values.values()):
+        raise InvalidRequest("Query must not contain NUL characters")
+    try:
+        return model.model_validate_strings(values)
+    except ValidationError as error:
+        raise InvalidRequest(complaint(error)) from None
+
+
+def iso_time(at_ms: int) -> str | None:
+    """Milliseconds since 1970 as ISO 8601 in UTC, None for "not yet"."""
+    return iso(at_ms) if at_ms else None
+
+
+def answer(body: BaseModel, *, status: int = 200, omit_none: bool = False) -> web.Response:
+    """A model as a JSON answer; with `omit_none`, fields that are None are left out."""
+    text = body.model_dump_json(by_alias=True, exclude_none=omit_none)
+    return web.Response(text=text, status=status, content_type="application/json")
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_REASONS = {
+    "extra_forbidden": "unknown field",
+    "missing": "required",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+}
+
+_UNION_TAGS = frozenset({"str", "int", "float", "bool"})
+"""Pydantic names the branch of a union that it tried: no field of ours is called so."""

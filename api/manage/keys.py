@@ -1,0 +1,115 @@
+"""API keys over HTTP: shown once, replaced with an overlap, ended."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.operation import Operation, described
+from api.schemas import managed as models
+from mediaserver.errors import InvalidRequest, NotFound
+from mediaserver.store.managed import KeyInfo, NewKey
+
+ADMIN = (Scope.ADMIN,)
+KEYS = "/api/v1/keys"
+UNKNOWN = "Key not found"
+
+routes = web.RouteTableDef()
+
+
+@routes.get(KEYS)
+@described(Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN))
+async def list_keys(request: web.Request) -> web.Response:
+    """By id; what they say is known to nobody any more."""
+    query = query_of(request, models.PageQuery)
+    page = await request.app[SERVER].store.keys(
+        caller_of(request).company_id, cursor=query.cursor, limit=query.limit
+    )
+    return answer(models.KeyPage(keys=[view(each) for each in page.keys], cursor=page.cursor or None))
+
+
+@routes.post(KEYS)
+@described(
+    Operation(
+        summary="Makes an API key, which is shown in this answer only",
+        body=models.NewKeyBody,
+        answer=models.KeyView,
+        scopes=ADMIN,
+        status=201,
+        errors=(409,),
+    )
+)
+async def make(request: web.Request) -> web.Response:
+    """It works at once."""
+    wanted = checked(models.NewKeyBody, await json_object(request))
+    server, company_id = request.app[SERVER], caller_of(request).company_id
+    for agent_id in wanted.agentIds:
+        agent = server.directory.agent(agent_id.lower())
+        if agent is None or agent.company != company_id:
+            raise InvalidRequest("agentIds: Agent not found or does not belong to your company")
+    if wanted.agentIds and Scope.ADMIN in wanted.scopes:
+        raise InvalidRequest("agentIds: a key that manages the company is for all of its agents")
+    new = NewKey(frozenset(wanted.scopes), frozenset(each.lower() for each in wanted.agentIds), wanted.name)
+    made, secret = await server.store.make_key(company_id, new)
+    return answer(view(made, secret), status=201)
+
+
+@routes.get(KEYS + "/{key}")
+@described(Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,)))
+async def get(request: web.Request) -> web.Response:
+    """One key."""
+    found = await request.app[SERVER].store.key(caller_of(request).company_id, request.match_info["key"])
+    if found is None:
+        raise NotFound(UNKNOWN)
+    return answer(view(found))
+
+
+@routes.post(KEYS + "/{key}/rotate")
+@described(
+    Operation(
+        summary="Makes a key like this one, which itself goes on for a while",
+        body=models.RotateBody,
+        body_required=False,
+        answer=models.KeyView,
+        scopes=ADMIN,
+        status=201,
+        errors=(404, 409),
+    )
+)
+async def rotate(request: web.Request) -> web.Response:
+    """The new one is shown in this answer only."""
+    wanted = checked(models.RotateBody, await json_object(request, optional=True))
+    rotated = await request.app[SERVER].store.rotate_key(
+        caller_of(request).company_id, request.match_info["key"], overlap_ms=wanted.overlapS * 1000
+    )
+    if rotated is None:
+        raise NotFound(UNKNOWN)
+    return answer(view(*rotated), status=201)
+
+
+@routes.delete(KEYS + "/{key}")
+@described(Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+async def revoke(request: web.Request) -> web.Response:
+    """It opens nothing any more."""
+    store = request.app[SERVER].store
+    if not await store.revoke_key(caller_of(request).company_id, request.match_info["key"]):
+        raise NotFound(UNKNOWN)
+    return answer(models.Done(success=True))
+
+
+def view(key: KeyInfo, secret: str | None = None) -> models.KeyView:
+    """A key as it is answered."""
+    return models.KeyView(
+        id=key.id,
+        companyId=key.company_id,
+        name=key.name,
+        hint=key.hint,
+        scopes=sorted(key.scopes),
+        agentIds=sorted(key.agents),
+        managedBy="file" if key.from_file else "api",
+        createdAt=iso_time(key.created_at_ms),
+        lastUsedAt=iso_time(key.last_used_at_ms),
+        expiresAt=iso_time(key.expires_at_ms),
+        key=secret,
+    )

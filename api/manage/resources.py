@@ -1,0 +1,353 @@
+"""Companies, trunks, agents and webhooks over HTTP: made, changed and taken away while the server runs.
+
+A company's key of scope `admin` manages its own trunks, agents and webhooks, and sees its own terms; the
+server's admin key manages every company's, named with `?company=`, and the companies themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer
+from api.http.operation import About, Operation, described
+from api.manage.common import (
+    changed_document,
+    check_not_of_file,
+    document_for,
+    managed_by,
+    masked,
+    one_of,
+    own,
+    page_answer,
+    removed,
+)
+from api.schemas import managed as models
+from api.schemas.camel_case import plain, spelt
+from mediaserver.admin.admin import new_id
+from mediaserver.errors import NotFound
+from mediaserver.server import Server
+from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
+from mediaserver.store.managed import Kind
+
+ADMIN = (Scope.ADMIN,)
+COMPANIES = "/api/v1/companies"
+TRUNKS = "/api/v1/trunks"
+AGENTS = "/api/v1/agents"
+
+_NOT_TERMS = ("id", "keys", "webhooks", "public_talk")
+"""What a company of the file has beside its terms."""
+
+routes = web.RouteTableDef()
+
+
+# Companies -------------------------------------------------------------------------------------------------
+
+
+@routes.get(COMPANIES)
+@described(
+    Operation(
+        summary="Lists companies: all for the server's admin key, else the key's own",
+        query=models.PageQuery,
+        answer=models.CompanyPage,
+        scopes=ADMIN,
+        about=About.SERVER,
+    )
+)
+async def list_companies(request: web.Request) -> web.Response:
+    """By id."""
+    access, server = caller_of(request).access, request.app[SERVER]
+    seen = [each for each in server.directory.companies.values() if access.sees_company(each.id)]
+    return page_answer(
+        request,
+        models.CompanyPage,
+        "companies",
+        seen,
+        lambda each: company_view(server, each),
+        key=lambda each: each.id,
+    )
+
+
+@routes.post(COMPANIES)
+@described(
+    Operation(
+        summary="Makes a company; with the server's admin key",
+        body=models.NewCompanyBody,
+        answer=models.CompanyView,
+        scopes=ADMIN,
+        about=About.SERVER,
+        status=201,
+        errors=(409,),
+    )
+)
+async def make_company(request: web.Request) -> web.Response:
+    """The id is chosen by the server's administrator."""
+    caller_of(request).access.check_everywhere()
+    document = await document_for(request, models.NewCompanyBody)
+    company_id = str(document.pop("id"))
+    server = request.app[SERVER]
+    company = await server.administration.save_company(company_id, document, new=True)
+    return answer(company_view(server, company), status=201)
+
+
+@routes.get(COMPANIES + "/{companyId}")
+@described(
+    Operation(
+        summary="Tells a company's terms",
+        answer=models.CompanyView,
+        scopes=ADMIN,
+        about=About.SERVER,
+        errors=(404,),
+    )
+)
+async def get_company(request: web.Request) -> web.Response:
+    """One company."""
+    return answer(company_view(request.app[SERVER], _company(request)))
+
+
+@routes.patch(COMPANIES + "/{companyId}")
+@described(
+    Operation(
+        summary="Changes a company's terms; with the server's admin key. Fields left out stay",
+        body=models.CompanyChange,
+        answer=models.CompanyView,
+        scopes=ADMIN,
+        about=About.SERVER,
+        errors=(404, 409),
+    )
+)
+async def change_company(request: web.Request) -> web.Response:
+    """Terms are the server's to grant: a company cannot raise its own limits."""
+    company = _company(request)
+    caller_of(request).access.check_everywhere()
+    server = request.app[SERVER]
+    check_not_of_file(server, Kind.COMPANY, company.id)
+    document = await changed_document(request, company, models.CompanyBody, beside=_NOT_TERMS)
+    company = await server.administration.save_company(company.id, document, new=False)
+    return answer(company_view(server, company))
+
+
+@routes.delete(COMPANIES + "/{companyId}")
+@described(
+    Operation(
+        summary="Takes a company away, and its keys with it; with the server's admin key",
+        answer=models.Done,
+        scopes=ADMIN,
+        about=About.SERVER,
+        errors=(404, 409),
+    )
+)
+async def remove_company(request: web.Request) -> web.Response:
+    """What it did is kept."""
+    company = _company(request)
+    caller_of(request).access.check_everywhere()
+    return await removed(request, Kind.COMPANY, company.id)
+
+
+def _company(request: web.Request) -> CompanySettings:
+    company = request.app[SERVER].directory.company(request.match_info["companyId"])
+    if company is None or not caller_of(request).access.sees_company(company.id):
+        raise NotFound("Company not found")
+    return company
+
+
+def company_view(server: Server, company: CompanySettings) -> BaseModel:
+    """A company as it is answered."""
+    said = plain(company)
+    for name in _NOT_TERMS[1:]:
+        said.pop(name, None)
+    return spelt(models.CompanyView, said, managedBy=managed_by(server, Kind.COMPANY, company.id))
+
+
+# Trunks ----------------------------------------------------------------------------------------------------
+
+
+@routes.get(TRUNKS)
+@described(Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN))
+async def list_trunks(request: web.Request) -> web.Response:
+    """By id."""
+    server = request.app[SERVER]
+    return page_answer(
+        request,
+        models.TrunkPage,
+        "trunks",
+        own(request, server.directory.trunks),
+        lambda each: trunk_view(server, each),
+        key=lambda each: each.id,
+    )
+
+
+@routes.post(TRUNKS)
+@described(
+    Operation(
+        summary="Makes a trunk",
+        body=models.TrunkBody,
+        answer=models.TrunkView,
+        scopes=ADMIN,
+        status=201,
+        errors=(404, 409),
+    )
+)
+async def make_trunk(request: web.Request) -> web.Response:
+    """It can be dialled over at once."""
+    document = await document_for(request, models.TrunkBody)
+    return await _save_trunk(request, new_id(Kind.TRUNK), document, new=True)
+
+
+@routes.get(TRUNKS + "/{trunkId}")
+@described(Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,)))
+async def get_trunk(request: web.Request) -> web.Response:
+    """One trunk; its password is not told."""
+    return answer(trunk_view(request.app[SERVER], _trunk(request)))
+
+
+@routes.patch(TRUNKS + "/{trunkId}")
+@described(
+    Operation(
+        summary="Changes a trunk. Fields left out stay",
+        body=models.TrunkChange,
+        answer=models.TrunkView,
+        scopes=ADMIN,
+        errors=(404, 409),
+    )
+)
+async def change_trunk(request: web.Request) -> web.Response:
+    """Calls in progress go on as they were."""
+    trunk = _trunk(request)
+    check_not_of_file(request.app[SERVER], Kind.TRUNK, trunk.id)
+    document = await changed_document(request, trunk, models.TrunkBody, beside=("id", "company"))
+    return await _save_trunk(request, trunk.id, document, new=False)
+
+
+@routes.delete(TRUNKS + "/{trunkId}")
+@described(Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+async def remove_trunk(request: web.Request) -> web.Response:
+    """Not while an agent uses it."""
+    return await removed(request, Kind.TRUNK, _trunk(request).id)
+
+
+def _trunk(request: web.Request) -> TrunkSettings:
+    return one_of(request, request.app[SERVER].directory.trunks, "trunkId", "Trunk not found")
+
+
+async def _save_trunk(
+    request: web.Request, trunk_id: str, document: Mapping[str, Any], *, new: bool
+) -> web.Response:
+    access, server = caller_of(request).access, request.app[SERVER]
+    trunk = await server.administration.save_trunk(
+        access.company_id, trunk_id, document, trusted=access.everywhere, new=new
+    )
+    return answer(trunk_view(server, trunk), status=201 if new else 200)
+
+
+def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
+    """A trunk as it is answered."""
+    live = server.endpoint.trunks.get(trunk.id)
+    said = plain(trunk)
+    return spelt(
+        models.TrunkView,
+        said,
+        companyId=said.pop("company"),
+        managedBy=managed_by(server, Kind.TRUNK, trunk.id),
+        registered=live is not None and live.registered,
+    )
+
+
+# Agents ----------------------------------------------------------------------------------------------------
+
+
+@routes.get(AGENTS)
+@described(Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN))
+async def list_agents(request: web.Request) -> web.Response:
+    """By id."""
+    server = request.app[SERVER]
+    return page_answer(
+        request,
+        models.AgentPage,
+        "agents",
+        own(request, server.directory.agents),
+        lambda each: agent_view(server, each),
+        key=lambda each: each.id,
+    )
+
+
+@routes.post(AGENTS)
+@described(
+    Operation(
+        summary="Makes an agent",
+        body=models.AgentBody,
+        answer=models.AgentView,
+        scopes=ADMIN,
+        status=201,
+        errors=(404, 409),
+    )
+)
+async def make_agent(request: web.Request) -> web.Response:
+    """It can take calls as soon as its engines run: `missing` says what it waits for."""
+    document = await document_for(request, models.AgentBody)
+    return await _save_agent(request, new_id(Kind.AGENT), document, new=True)
+
+
+@routes.get(AGENTS + "/{agentId}")
+@described(Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,)))
+async def get_agent(request: web.Request) -> web.Response:
+    """One agent; keys in its engines' options are not told."""
+    return answer(agent_view(request.app[SERVER], _agent(request)))
+
+
+@routes.patch(AGENTS + "/{agentId}")
+@described(
+    Operation(
+        summary="Changes an agent. Fields left out stay; tables are replaced whole",
+        body=models.AgentChange,
+        answer=models.AgentView,
+        scopes=ADMIN,
+        errors=(404, 409),
+    )
+)
+async def change_agent(request: web.Request) -> web.Response:
+    """Calls in progress go on as they were."""
+    agent = _agent(request)
+    check_not_of_file(request.app[SERVER], Kind.AGENT, agent.id)
+    document = await changed_document(request, agent, models.AgentBody, beside=("id", "company"))
+    return await _save_agent(request, agent.id, document, new=False)
+
+
+@routes.delete(AGENTS + "/{agentId}")
+@described(Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+async def remove_agent(request: web.Request) -> web.Response:
+    """Its calls in the queue fail when their turn comes."""
+    return await removed(request, Kind.AGENT, _agent(request).id)
+
+
+def _agent(request: web.Request) -> AgentSettings:
+    return one_of(request, request.app[SERVER].directory.agents, "agentId", "Agent not found")
+
+
+async def _save_agent(
+    request: web.Request, agent_id: str, document: Mapping[str, Any], *, new: bool
+) -> web.Response:
+    access, server = caller_of(request).access, request.app[SERVER]
+    agent = await server.administration.save_agent(
+        access.company_id, agent_id, document, trusted=access.everywhere, new=new
+    )
+    return answer(agent_view(server, agent), status=201 if new else 200)
+
+
+def agent_view(server: Server, agent: AgentSettings) -> BaseModel:
+    """An agent as it is answered. What may be a secret among its engines' options is masked."""
+    said = plain(agent)
+    for name in ("stt", "tts", "tts_fallback"):
+        said[name] = masked(said.get(name))
+    said = {name: value for name, value in said.items() if value is not None}
+    return spelt(
+        models.AgentView,
+        said,
+        companyId=said.pop("company"),
+        managedBy=managed_by(server, Kind.AGENT, agent.id),
+        missing=server.engines.why_not(agent.id),
+    )

@@ -1,0 +1,280 @@
+"""Webhooks over HTTP: who is told of a company's calls, what became of every event, and sending it again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from base64 import b64encode
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from api.http.auth import SERVER, Scope, caller_of
+from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.operation import Operation, described
+from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
+from api.schemas import managed as models
+from api.schemas.camel_case import plain
+from mediaserver.admin.admin import new_id
+from mediaserver.admin.directory import Subscription
+from mediaserver.errors import InvalidRequest, LocalError, NotFound
+from mediaserver.queue.deliveries import DeliveryAttempt, DeliveryFilter, DeliveryRow, DeliveryState
+from mediaserver.server import Server
+from mediaserver.store.managed import Kind
+
+ADMIN = (Scope.ADMIN,)
+WEBHOOKS = "/api/v1/webhooks"
+DELIVERIES = "/api/v1/deliveries"
+
+routes = web.RouteTableDef()
+
+
+@routes.get(WEBHOOKS)
+@described(
+    Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
+)
+async def list_webhooks(request: web.Request) -> web.Response:
+    """By id."""
+    server = request.app[SERVER]
+    return page_answer(
+        request,
+        models.WebhookPage,
+        "webhooks",
+        own(request, server.directory.webhooks),
+        lambda each: view(server, each),
+        key=lambda each: each.id,
+    )
+
+
+@routes.post(WEBHOOKS)
+@described(
+    Operation(
+        summary="Makes a webhook",
+        body=models.NewWebhook,
+        answer=models.WebhookView,
+        scopes=ADMIN,
+        status=201,
+        errors=(404, 409),
+    )
+)
+async def make(request: web.Request) -> web.Response:
+    """It is told of what happens from now on."""
+    wanted = checked(models.NewWebhook, await json_object(request))
+    document = wanted.model_dump(exclude_none=True)
+    made_up = {} if "secret" in document else {"secret": new_secret()}
+    hook = await _save(request, new_id(Kind.WEBHOOK), document | made_up, new=True)
+    return answer(view(request.app[SERVER], hook, secret=made_up.get("secret")), status=201)
+
+
+@routes.get(WEBHOOKS + "/{webhook}")
+@described(Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,)))
+async def get(request: web.Request) -> web.Response:
+    """One webhook; its secret is not told."""
+    return answer(view(request.app[SERVER], _webhook(request)))
+
+
+@routes.patch(WEBHOOKS + "/{webhook}")
+@described(
+    Operation(
+        summary="Changes a webhook. Fields left out stay",
+        body=models.WebhookChange,
+        answer=models.WebhookView,
+        scopes=ADMIN,
+        errors=(404, 409),
+    )
+)
+async def change(request: web.Request) -> web.Response:
+    """What is under way goes to the new URL as well."""
+    hook = _changeable(request)
+    wanted = checked(models.WebhookChange, await json_object(request))
+    document = plain(hook.settings) | wanted.model_dump(exclude_none=True, include={"url", "events"})
+    if wanted.dropPreviousSecret:
+        document.pop("previous_secret", None)
+    return answer(view(request.app[SERVER], await _save(request, hook.id, document, new=False)))
+
+
+@routes.post(WEBHOOKS + "/{webhook}/rotate")
+@described(
+    Operation(
+        summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
+        answer=models.WebhookView,
+        scopes=ADMIN,
+        errors=(404, 409),
+    )
+)
+async def rotate(request: web.Request) -> web.Response:
+    """The new secret is in the answer, once."""
+    hook = _changeable(request)
+    document = plain(hook.settings)
+    document |= {"previous_secret": document["secret"], "secret": new_secret()}
+    changed = await _save(request, hook.id, document, new=False)
+    return answer(view(request.app[SERVER], changed, secret=document["secret"]))
+
+
+@routes.delete(WEBHOOKS + "/{webhook}")
+@described(Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+async def remove(request: web.Request) -> web.Response:
+    """What it has not been told yet it is not told any more."""
+    return await removed(request, Kind.WEBHOOK, _webhook(request).id)
+
+
+def new_secret() -> str:
+    """A signing secret as Standard Webhooks writes them."""
+    return "whsec_" + b64encode(secrets.token_bytes(24)).decode()
+
+
+def _webhook(request: web.Request) -> Subscription:
+    return one_of(request, request.app[SERVER].directory.webhooks, "webhook", "Webhook not found")
+
+
+def _changeable(request: web.Request) -> Subscription:
+    hook = _webhook(request)
+    check_not_of_file(request.app[SERVER], Kind.WEBHOOK, hook.id)
+    return hook
+
+
+async def _save(
+    request: web.Request, webhook_id: str, document: dict[str, Any], *, new: bool
+) -> Subscription:
+    server = request.app[SERVER]
+    company_id = caller_of(request).company_id
+    return await server.administration.save_webhook(company_id, webhook_id, document, new=new)
+
+
+def view(server: Server, hook: Subscription, *, secret: str | None = None) -> models.WebhookView:
+    """A webhook as it is answered."""
+    return models.WebhookView.model_validate(
+        {
+            "id": hook.id,
+            "companyId": hook.company,
+            "url": hook.settings.url,
+            "events": list(hook.settings.events),
+            "managedBy": managed_by(server, Kind.WEBHOOK, hook.id),
+            "rotating": hook.settings.previous_secret is not None,
+            "secret": secret,
+        }
+    )
+
+
+# Deliveries ------------------------------------------------------------------------------------------------
+
+
+@routes.get(DELIVERIES)
+@described(
+    Operation(
+        summary="Lists deliveries of events to webhooks, newest first",
+        query=models.DeliveriesQuery,
+        answer=models.DeliveryPage,
+        scopes=ADMIN,
+    )
+)
+async def list_deliveries(request: web.Request) -> web.Response:
+    """Of the company."""
+    query = query_of(request, models.DeliveriesQuery)
+    wanted = DeliveryFilter(
+        call_id=query.callTaskId,
+        subscription_id=query.webhook,
+        state=DeliveryState(query.state) if query.state else None,
+        since_ms=moment("since", query.since),
+        until_ms=moment("until", query.until),
+    )
+    try:
+        page = await request.app[SERVER].store.deliveries(
+            caller_of(request).company_id, wanted=wanted, cursor=query.cursor, limit=query.limit
+        )
+    except LocalError as error:
+        raise InvalidRequest(str(error)) from None
+    rows = [models.DeliveryView.model_validate(_delivery(row)) for row in page.deliveries]
+    return answer(models.DeliveryPage(deliveries=rows, cursor=page.cursor or None))
+
+
+@routes.get(DELIVERIES + "/{delivery}")
+@described(
+    Operation(
+        summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
+    )
+)
+async def get_delivery(request: web.Request) -> web.Response:
+    """What was sent, and what every attempt came to."""
+    text = request.match_info["delivery"]
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+    report = await request.app[SERVER].store.delivery(caller_of(request).company_id, number)
+    if report is None:
+        raise NotFound("Delivery not found")
+    said = _delivery(report.row) | {
+        "body": json.loads(report.body),
+        "log": [_attempt(each) for each in report.attempts],
+    }
+    return answer(models.DeliveryReportView.model_validate(said))
+
+
+@routes.post(DELIVERIES + "/replay")
+@described(
+    Operation(
+        summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
+        body=models.ReplayBody,
+        answer=models.Replayed,
+        scopes=ADMIN,
+    )
+)
+async def replay(request: web.Request) -> web.Response:
+    """Each has a day of attempts again."""
+    wanted = checked(models.ReplayBody, await json_object(request))
+    chosen = DeliveryFilter(
+        delivery_id=wanted.deliveryId or 0,
+        call_id=wanted.callTaskId or "",
+        subscription_id=wanted.webhook or "",
+        since_ms=moment("since", wanted.since or ""),
+        until_ms=moment("until", wanted.until or ""),
+    )
+    if chosen == DeliveryFilter():
+        raise InvalidRequest("deliveryId, callTaskId, webhook, since or until: one must be given")
+    count = await request.app[SERVER].store.replay_deliveries(caller_of(request).company_id, chosen)
+    return answer(models.Replayed(success=True, replayed=count))
+
+
+def moment(name: str, text: str) -> int:
+    """An ISO 8601 time as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
+    if not text:
+        return 0
+    try:
+        at = datetime.fromisoformat(text)
+        at_ms = int(at.timestamp() * 1000) if at.tzinfo is not None else -1
+    except (ValueError, OverflowError):
+        at_ms = -1
+    if not 0 < at_ms < 2**52:
+        raise InvalidRequest(f'{name}: must be a time such as "2026-01-31T12:00:00Z"')
+    return at_ms
+
+
+def _delivery(row: DeliveryRow) -> dict[str, Any]:
+    pending = row.state is DeliveryState.PENDING
+    return {
+        "id": row.id,
+        "eventId": row.event_id,
+        "type": row.kind,
+        "sequence": row.sequence,
+        "callTaskId": row.call_id,
+        "webhook": row.subscription_id,
+        "url": row.url,
+        "state": row.state.value,
+        "attempts": row.attempts,
+        "createdAt": iso_time(row.created_at_ms),
+        "dueAt": iso_time(row.due_at_ms) if pending else None,
+        "settledAt": iso_time(row.settled_at_ms),
+        "lastStatus": row.last_status or None,
+        "lastError": row.last_error or None,
+        "lastDurationMs": row.last_duration_ms,
+    }
+
+
+def _attempt(row: DeliveryAttempt) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "endedAt": iso_time(row.ended_at_ms),
+        "durationMs": row.duration_ms,
+        "status": row.status or None,
+        "error": row.error or None,
+        "response": row.response,
+    }

@@ -1,0 +1,1 @@
+"""Request, response bodies as pydantic models."""

@@ -1,0 +1,97 @@
+"""`python -m bench call`: real calls over SIP and RTP against a running server, measured from outside.
+
+Three processes: the server as it is served, with engines that take no time (`bench.call.server`); the load
+(`bench.call.generator`); and this one, which starts them and reads what the system counts. A bare asyncio
+agent (`bench.call.bare`) has the same load of the same generator, in turns with the server at every count of
+calls: on a noisy machine trust the ratios.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench import report
+from bench.call import local
+from bench.call import report as call_report
+from bench.call.caller import Mode
+from bench.call.phases import Phases, Plan
+from bench.call.processes import bare, before_others, serving
+
+SHORT = Plan(
+    seconds=12.0,
+    single_seconds=25.0,
+    rates=(25, 50, 75),
+    rate_seconds=4.0,
+    sweep=(30, 100),
+    sweep_seconds=8.0,
+)
+
+
+def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
+    """Everything, as results/call.json has it."""
+    figures: dict[str, Any] = {"load_average_before": os.getloadavg()}
+    phases = Phases(plan)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        with serving(directory) as server:
+            figures["start_cold_s"] = round(server.started_s, 2)
+        with serving(directory) as server, bare(directory) as floor:
+            figures["start_warm_s"] = round(server.started_s, 2)
+            _say("one call")
+            figures["one"] = phases.talk(server, 1, plan.single_seconds, beside=floor)
+            _say(f"{plan.calls} calls")
+            figures["many"] = phases.talk(server, plan.calls, plan.seconds, beside=floor)
+            _say(f"{plan.calls} calls, both sides talking all the time")
+            figures["many_always"] = phases.talk(
+                server, plan.calls, plan.seconds / 2, mode=Mode.ALWAYS, beside=floor
+            )
+            _say("set-up and tear-down")
+            figures["set_up"] = phases.set_up(server)
+        if sweep:
+            with serving(directory) as server, bare(directory) as floor:
+                _say("more and more calls")
+                figures["sweep"] = phases.sweep(server, floor)
+    figures["load_average_after"] = os.getloadavg()
+    return figures
+
+
+@click.command()
+@click.option("--calls", default=30, show_default=True, type=click.IntRange(1, 1000), help="Calls at once.")
+@click.option("--seconds", type=click.FloatRange(2), help="Length of the main phase.")
+@click.option("--sweep/--no-sweep", default=True, show_default=True, help="Find how many calls it takes.")
+@click.option("--short", is_flag=True, help="A few minutes, fewer steps.")
+@click.option("--realtime", is_flag=True, help="Other programs on the machine wait (for root).")
+@click.option("--engines", type=click.Choice(["none", "local"]), default="none", show_default=True)
+def main(
+    calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str
+) -> None:
+    """Latency, pacing and cost of real calls over SIP and RTP. `--engines local`: of people, with Whisper and
+    Piper, more and more of them until something gives."""
+    if engines == "local":
+        local.run(short=short, realtime=realtime, threads=len(os.sched_getaffinity(0)))
+        return
+    base = SHORT if short else Plan()
+    plan = Plan(
+        calls=calls,
+        seconds=seconds or base.seconds,
+        single_seconds=seconds or base.single_seconds,
+        rates=base.rates,
+        rate_seconds=base.rate_seconds,
+        sweep=base.sweep,
+        sweep_seconds=base.sweep_seconds,
+    )
+    with before_others(wanted=realtime):
+        figures = measure(plan, sweep=sweep)
+    call_report.show(figures)
+    options = {"short": short, "realtime": realtime}
+    saved = [report.save("call", options | figures), *call_report.draw(figures)]
+    click.echo(", ".join(str(path.relative_to(report.RESULTS.parent)) for path in saved))
+
+
+def _say(text: str) -> None:
+    click.echo(f"measuring: {text}", err=True)

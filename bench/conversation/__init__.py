@@ -1,0 +1,1 @@
+"""Turn-taking measured on scripted callers."""

@@ -1,0 +1,159 @@
+"""A scripted caller's telephone: their frames to RTP packets and the agent's packets to frames, in one codec,
+with the script's losses and jitter on the way out.
+
+The same telephone talks on the virtual clock and over sockets, so that what the two levels differ in is the
+network, the processes and the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from bench.conversation.caller import Caller, Placed, Truth, recording
+from bench.conversation.scenarios import Script
+from bench.conversation.sounds import RATE_HZ
+from pipeline.agent import AgentEvent
+from pipeline.audio import Pcm
+from pipeline.audio.resample import Resampler
+from pipeline.result import SessionResult
+from sip.rtp import codecs
+from sip.rtp.telephone_event import event_payloads
+from sip.sdp.media_plan import Codec, MediaPlan
+
+PTIME_S: Final = 0.02
+JITTER_S: Final = 0.08
+EVENTS: Final = 101
+"""The payload type of telephone events."""
+
+_HEADER: Final = struct.Struct("!BBHII")
+_MARKER: Final = 0x80
+
+
+@dataclass(slots=True)
+class Taped:
+    """What was on the wire of one call, seen from the caller's socket: samples at 8 kHz from the answer on,
+    where each cue lay, and beside it what the system says happened. `decisions`: (second, name) for the
+    pictures. `late_ms`: how late the caller's own frames left, p99: the machine's fault."""
+
+    sent: Pcm
+    heard: Pcm
+    placed: list[Placed]
+    events: list[AgentEvent] = field(default_factory=list)
+    result: SessionResult | None = None
+    decisions: list[tuple[float, str]] = field(default_factory=list)
+    late_ms: float = 0.0
+
+
+def plan_of(codec: Codec) -> MediaPlan:
+    """What the far end of such a telephone has agreed on."""
+    return MediaPlan(
+        "127.0.0.1",
+        9,
+        codec,
+        codec.payload_type,
+        {codec.payload_type: codec},
+        dtmf_receive=EVENTS,
+        dtmf_clock_rate_hz=codec.clock_rate_hz,
+    )
+
+
+class Handset:
+    """`put` gets every packet that leaves. `receive` takes those of the agent; `hang_up` says that the far
+    end is gone."""
+
+    def __init__(self, script: Script, codec: Codec, seed: int, put: Callable[[bytes], None]) -> None:
+        self._script = script
+        self._codec = codec
+        self._put = put
+        self._loop = asyncio.get_running_loop()
+        self._encoder, self._decoder = codecs.encoder(codec), codecs.decoder(codec)
+        self._up, self._down = Resampler(RATE_HZ, codec.rate_hz), Resampler(codec.rate_hz, RATE_HZ)
+        self._step = codec.clock_rate_hz // 50
+        self._rng = np.random.default_rng(seed)
+        self._payload = np.empty(codecs.MAX_PAYLOAD_BYTES, np.uint8)
+        self._sequence = 0
+        self._keyed: deque[bytes] = deque()
+        self._keyed_at = 0
+        self._caller: Caller | None = None
+        self._start_s = 0.0
+        self._anchor, self._anchor_s = 0, -1.0
+        self._over = False
+
+    async def talk(self, truth: Truth) -> Taped:
+        """The call, from its answer until the caller has nothing left to wait for, or the agent hung up."""
+        start_s = self._start_s = self._loop.time()
+        script = self._script
+        caller = self._caller = Caller(script.cues, truth, origin=start_s)
+        caller.background, caller.echo = script.background, script.echo
+        late_s: list[float] = []
+        for tick in range(round(script.limit_s / PTIME_S) + 10):
+            spoken_s = tick * PTIME_S
+            await asyncio.sleep(start_s + spoken_s + PTIME_S - self._loop.time())
+            late_s.append(self._loop.time() - start_s - spoken_s - PTIME_S)
+            if self._over:
+                break
+            self._send(caller.frame(spoken_s), caller.pressed(spoken_s))
+            if caller.finished(spoken_s, script.ending, script.limit_s):
+                break
+        seconds = self._loop.time() - start_s
+        taped = Taped(np.concatenate(caller.sent), recording(caller.heard, seconds), caller.placed)
+        taped.late_ms = float(np.percentile(late_s, 99)) * 1000
+        return taped
+
+    def hang_up(self) -> None:
+        """The agent's side ended the call."""
+        self._over = True
+
+    # What is heard ------------------------------------------------------------------------------------------
+
+    def receive(self, packet: bytes) -> None:
+        """A packet of the agent's."""
+        if self._caller is None or len(packet) <= _HEADER.size:
+            return
+        _, second, _, timestamp, _ = _HEADER.unpack_from(packet)
+        if second & ~_MARKER != self._codec.payload_type:
+            return
+        samples = self._decoder.decode(np.frombuffer(packet, np.uint8)[_HEADER.size :])
+        now_s = self._loop.time() - self._start_s
+        place_s = self._place(timestamp, now_s, anew=bool(second & _MARKER))
+        self._caller.hears(self._down(samples).copy(), now_s, place_s=place_s)
+
+    def _place(self, timestamp: int, now_s: float, *, anew: bool) -> float:
+        """When the packet would have come without jitter: never later than it came, and what follows a pause
+        is taken as it comes, since the sender may have been ahead of its clock before."""
+        at_s = self._anchor_s + ((timestamp - self._anchor) & 0xFFFFFFFF) / self._codec.clock_rate_hz
+        if anew or self._anchor_s < 0 or not -JITTER_S < at_s - now_s <= 0:
+            self._anchor, self._anchor_s, at_s = timestamp, now_s, now_s
+        return at_s
+
+    # What is sent -------------------------------------------------------------------------------------------
+
+    def _send(self, frame: Pcm, key: str) -> None:
+        if key:
+            self._keyed.extend(event_payloads(key, self._codec.clock_rate_hz))
+            self._keyed_at = self._sequence
+        size = self._encoder.encode(self._up(frame), self._payload)
+        number, payload, payload_type = (
+            self._sequence,
+            self._payload[:size].tobytes(),
+            self._codec.payload_type,
+        )
+        timestamp = number * self._step
+        if self._keyed:  # in place of the sound, as telephones do
+            payload, payload_type = self._keyed.popleft(), EVENTS
+            timestamp = self._keyed_at * self._step
+        self._sequence += 1
+        if self._rng.random() < self._script.loss:
+            return
+        packet = _HEADER.pack(0x80, payload_type, number, timestamp, 7) + payload
+        if self._script.jitter_s:
+            late_s = float(self._rng.uniform(0, self._script.jitter_s))
+            self._loop.call_later(late_s, self._put, packet)
+        else:
+            self._put(packet)

@@ -1,0 +1,193 @@
+"""The server that scripted callers ring, with an agent for every call, and its account of each."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.call.processes import KEY, MediaServer, wait_ready
+from bench.conversation.scenarios import Script
+from bench.conversation.sounds import reading
+from bench.conversation.stubs import Fault, Part
+from bench.support.ports import free_port
+from pipeline.agent import AgentEvent, AgentReport, CallOpened, UserKeyed, UserSaid
+from pipeline.latency import TurnLatency
+from pipeline.result import EndReason, EngineFault, SessionResult, Silence, TurnRecord
+from pipeline.transcript import Role, TranscriptEntry
+
+READING: Final = "reading.pickle"
+"""Beside the settings: the agent's voice, for the server to speak with the very same."""
+
+_FIRST_NUMBER: Final = 14155550200
+_WRITTEN_S: Final = 10.0
+_CONFIG: Final = """
+[server]
+http = "127.0.0.1:{http}"
+public_url = "http://127.0.0.1:{http}"
+requests_per_minute = 100000
+data_dir = "{directory}/data"
+drain_s = 1
+[sip]
+udp = "127.0.0.1:{sip}"
+tcp = ""
+rtp_ports = "18000-19999"
+[[company]]
+id = "bench"
+country = "US"
+max_concurrent_calls = 1000
+[[company.key]]
+key = "{key}"
+scopes = ["calls"]
+[[trunk]]
+id = "callers"
+company = "bench"
+uri = "sip:127.0.0.1:{sip};transport=udp"
+allow_from = ["127.0.0.1/32"]
+codecs = ["opus", "pcmu"]
+"""
+_AGENT: Final = """
+[[agent]]
+id = "{id}"
+company = "bench"
+direction = "inbound"
+trunk = "callers"
+phone_number = "+{number}"
+[agent.script]
+line = "{line}"
+[agent.stt]
+engine = "bench"
+line = "{line}"
+fallback = []
+[agent.tts]
+engine = "bench"
+line = "{line}"
+fallback = [{spare}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the server's stand-ins are told of a call before it comes."""
+
+    part: Part
+    fault: Fault
+
+
+class Server(MediaServer):
+    """The server under test. Every script has a number of its own, and behind it stand-ins of its own, so
+    that what is broken in one call breaks no other."""
+
+    def __init__(self, directory: Path, scripts: list[Script]) -> None:
+        http, sip = free_port(), free_port()
+        self.directory = directory
+        text = _CONFIG.format(http=http, sip=sip, directory=directory, key=KEY)
+        for place, script in enumerate(scripts):
+            spare = '{ engine = "bench" }' if script.fault is Fault.TTS_STALLS else ""
+            names = {"id": _agent_id(place), "number": self.number(place), "line": self.line(place)}
+            text += _AGENT.format(**names, spare=spare)
+        config = directory / "server.toml"
+        config.write_text(text, encoding="utf-8")
+        config.with_name(READING).write_bytes(pickle.dumps(reading()))
+        command = [sys.executable, "-m", "bench.conversation.server", "serve", "--config", str(config)]
+        super().__init__(command, ("127.0.0.1", sip), directory / "server.log", http=http)
+        wait_ready(self, f"http://127.0.0.1:{http}/readyz")
+
+    def number(self, place: int) -> str:
+        """What to dial for script number `place`."""
+        return f"{_FIRST_NUMBER + place}"
+
+    def line(self, place: int) -> Path:
+        """Where both sides write what the other has to know of that call."""
+        return self.directory / self.number(place)
+
+    def prepare(self, place: int, script: Script) -> None:
+        """The call comes now. Only from here on is broken what shall be: the server tries its voices at
+        its start."""
+        line = self.line(place)
+        line.with_suffix(".job").write_bytes(pickle.dumps(Job(script.part, script.fault)))
+        for kind in (".words", ".events"):
+            line.with_suffix(kind).touch()
+
+    def events(self, place: int) -> list[AgentEvent]:
+        """What the agent was told in that call."""
+        found: list[AgentEvent] = []
+        for line in self.line(place).with_suffix(".events").read_text(encoding="utf-8").splitlines():
+            kind, _, text = line.partition("\t")
+            if kind == "UserSaid":
+                found.append(UserSaid(text, 1.0))
+            else:
+                found.append(UserKeyed(text) if kind == "UserKeyed" else CallOpened())
+        return found
+
+    def results(self, count: int) -> dict[int, SessionResult]:
+        """The server's record of the calls of `count` scripts, once all of them are written down."""
+        until = time.monotonic() + _WRITTEN_S
+        places = {_agent_id(place): place for place in range(count)}
+        while True:
+            told = [each for each in self.reports(count) if each["analysis"] is not None]
+            if len(told) >= count or time.monotonic() > until:
+                return {places[each["agentId"]]: result_of(each) for each in told}
+            time.sleep(0.5)
+
+
+def result_of(report: Mapping[str, Any]) -> SessionResult:
+    """What the API tells of a call, in the shape of a conversation's result."""
+    analysis = report["analysis"]
+    return SessionResult(
+        reason=EndReason(analysis["endReason"]),
+        disposition=analysis["disposition"],
+        transfer_target="",
+        leg_reason="",
+        transcript=tuple(_entry(each) for each in report["transcript"]),
+        turns=tuple(_turn(each) for each in report["turns"]),
+        interruptions=analysis["interruptions"],
+        report=AgentReport(),
+        faults=tuple(EngineFault(each["role"], each["message"], each["atMs"]) for each in analysis["faults"]),
+        duration_ms=analysis["durationMs"],
+        caller_speech_ms=analysis["callerSpeechMs"],
+        agent_speech_ms=analysis["agentSpeechMs"],
+        silences=tuple(_silence(each) for each in analysis["silences"]),
+    )
+
+
+def _agent_id(place: int) -> str:
+    return f"2f1c1a34-6f3e-4f0e-9a63-{place:012d}"
+
+
+def _entry(data: Mapping[str, Any]) -> TranscriptEntry:
+    return TranscriptEntry(
+        Role(data["role"]), data["text"], data["startMs"], data["endMs"], interrupted=data["interrupted"]
+    )
+
+
+def _silence(data: Mapping[str, Any]) -> Silence:
+    return Silence(data["startMs"], data["ms"], data["cause"])
+
+
+def _turn(data: Mapping[str, Any]) -> TurnRecord:
+    parts = data["latency"]
+    latency = parts and TurnLatency(
+        parts["voiceToVoiceMs"],
+        parts["endpointMs"],
+        parts["sttMs"],
+        parts["agentMs"],
+        parts["ttsMs"],
+        parts["serverMs"],
+    )
+    return TurnRecord(
+        number=data["turn"],
+        user_text=data["userText"],
+        keyed=data["keyed"],
+        confidence=data["confidence"],
+        agent_text=data["agentText"],
+        interrupted=data["interrupted"],
+        start_ms=data["startMs"],
+        end_ms=data["endMs"],
+        latency=latency or None,
+        silences=tuple(_silence(each) for each in data["silences"]),
+    )

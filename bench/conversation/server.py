@@ -1,0 +1,122 @@
+"""The server that the scripted callers ring: `mediaserver serve` as it is, with the stand-ins for the models.
+
+`python -m bench.conversation.server serve --config FILE`. What the callers say is read from a file of each
+call (the truth has to cross from their process to this one); what the agent was told is written to one."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final, cast
+
+from bench.conversation.processes import READING, Job
+from bench.conversation.sounds import RATE_HZ, adopt
+from bench.conversation.stubs import Agent, Fault, Listening, Part, Recogniser, Voice
+from mediaserver.__main__ import main
+from pipeline import registry
+from pipeline.agent import AgentAct, AgentContext, AgentEvent, UserKeyed, UserSaid
+from pipeline.speech import Expected, SpeechChunk
+
+_NO_CALL: Final = Job(Part(), Fault.NONE)
+
+
+class WrittenTruth:
+    """What a caller says, as their process wrote it down: a line a word, with times and confidence."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def between(self, since: float, until: float) -> list[tuple[str, float]]:
+        """See `bench.conversation.stubs.Said`."""
+        found: list[tuple[str, float]] = []
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            start, end, sure, text = line.split("\t")
+            if float(start) >= since and float(end) <= until:
+                found.append((text, float(sure)))
+        return found
+
+
+class WritingAgent(Agent):
+    """Writes down what it was told, once that is settled."""
+
+    def __init__(self, job: Job, path: Path) -> None:
+        super().__init__(job.part, job.fault)
+        self._path = path
+
+    async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
+        """See `pipeline.agent.Conversation`."""
+        async for act in super().respond(event):
+            yield act
+        text = ""
+        if isinstance(event, UserSaid):
+            if event.settled is not None:
+                await event.settled()
+            text = event.text
+        elif isinstance(event, UserKeyed):
+            text = event.digits
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{type(event).__name__}\t{text}\n")
+
+
+class Engine:
+    """What the stand-ins of one line have in common; `line` in their tables."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._line = Path(settings["line"]) if "line" in settings else None
+
+    async def start(self) -> None:
+        """Ready."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    @property
+    def job(self) -> Job:
+        """The call that has come; before it nothing is broken, and a spare has none."""
+        path = self._line and self._line.with_suffix(".job")
+        return cast(Job, pickle.loads(path.read_bytes())) if path and path.exists() else _NO_CALL
+
+    def path(self, suffix: str) -> Path:
+        """A file of the line's."""
+        assert self._line is not None
+        return self._line.with_suffix(suffix)
+
+
+class Playing(Engine):
+    """The agent."""
+
+    def join(self, context: AgentContext) -> WritingAgent:
+        """See `pipeline.agent.Agent`."""
+        return WritingAgent(self.job, self.path(".events"))
+
+
+class Ears(Engine):
+    """Speech to text."""
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
+        """See `pipeline.speech.SpeechToText`."""
+        recogniser = Recogniser(WrittenTruth(self.path(".words")), self.job.fault)
+        return recogniser.listen(rate_hz=rate_hz, language=language, expected=expected)
+
+
+class Speaking(Engine):
+    """Text to speech."""
+
+    rate_hz = RATE_HZ
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        """See `pipeline.speech.TextToSpeech`."""
+        async with aclosing(cast(Any, Voice(self.job.fault).speak(text, language=language))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+if __name__ == "__main__":
+    adopt(pickle.loads(Path(sys.argv[-1]).with_name(READING).read_bytes()))
+    registry.register("stt", "bench", Ears)
+    registry.register("tts", "bench", Speaking)
+    registry.register("agent", "script", Playing)
+    main(prog_name="mediaserver")

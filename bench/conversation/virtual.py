@@ -1,0 +1,184 @@
+"""Conversations without a network and without waiting: the real `Session` between a scripted caller and
+stand-in models, on a clock that jumps to whatever is due next.
+
+Between them is what is between them in the server, too: RTP, the codec, reordering and concealment, the
+pacer. Only sockets are missing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from functools import partial
+from typing import Final, Protocol
+
+from bench.conversation.baseline import VadOnly
+from bench.conversation.caller import Truth
+from bench.conversation.handset import PTIME_S, Handset, Taped, plan_of
+from bench.conversation.scenarios import Script
+from bench.conversation.sounds import reading
+from bench.conversation.stubs import Agent, Fault, Recogniser, Voice
+from bench.support.virtual_clock import VirtualLoop
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.scorer import BuiltInDetector
+from pipeline.endpointing.sentence_model import sentence_ends
+from pipeline.engines.guard import Guard, GuardedVoice
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.pacer import Pacer
+from pipeline.result import SessionObserver, SessionResult
+from pipeline.session.prompts import Phrases
+from pipeline.session.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
+from sip.rtp.receiver import RtpReceiver
+from sip.rtp.sender import Address, RtpSender
+from sip.sdp.media_plan import CODECS, Codec
+
+EPOLL_S: Final = 0.001
+"""A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
+
+_JUDGE: Final = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
+_NOWHERE: Final = ("", 0)
+
+
+class Talk(Protocol):
+    """What can be put on a leg: a session, or the baseline."""
+
+    def run(self) -> Awaitable[SessionResult | None]:
+        """Until the leg ends."""
+
+
+class Line:
+    """The agent's leg: `sip.rtp.media_stream.MediaStream` with the caller's telephone in place of sockets."""
+
+    def __init__(self, script: Script, codec: Codec, seed: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.rate_hz = codec.rate_hz
+        self.held = False
+        self.handset = Handset(script, codec, seed, self._receive)
+        self._time = loop.time
+        self._receiver = RtpReceiver(codec.rate_hz)
+        self._receiver.configure(plan_of(codec), inband_dtmf=False)
+        self._sender = RtpSender(self, codec.rate_hz, time=loop.time, rng=random.Random(seed))
+        self._sender.configure(plan_of(codec))
+        self._sender.address = _NOWHERE
+        self._pace = self._sender.pace = Pacer(loop).add(self._tick, loop.time())
+        self._listener: LegListener | None = None
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        """See `pipeline.leg.Leg`."""
+        self._listener = self._receiver.frames.listener = listener
+        self._sender.source = source
+        if source is not None:
+            source.on_ready(self._wake)
+
+    async def hang_up(self) -> None:
+        """See `pipeline.leg.Leg`."""
+        self._listener = None
+        self.handset.hang_up()
+
+    async def send_dtmf(self, digits: str) -> None:
+        """Not listened to."""
+
+    def sendto(self, data: bytearray | memoryview, address: Address, /) -> int:
+        """See `sip.rtp.sender.Wire`."""
+        self.handset.receive(bytes(data))
+        return len(data)
+
+    def end(self) -> None:
+        """The caller hung up."""
+        self._pace.remove()
+        if self._listener is not None:
+            self._listener.leg_ended("normal", self._time())
+
+    def _receive(self, packet: bytes) -> None:
+        self._receiver.buffer[: len(packet)] = packet
+        self._receiver.datagram(len(packet), self._time())
+
+    def _tick(self, now: float) -> None:
+        self._sender.tick(now)
+        if self._receiver.waiting:
+            self._receiver.flush(now)
+
+    def _wake(self) -> None:
+        if self._sender.silent:
+            self._pace.wake()
+
+
+class _Deciding(SessionObserver):
+    def __init__(self) -> None:
+        self.decisions: list[tuple[float, str]] = []
+
+    def state_changed(self, state: str, now: float) -> None:
+        self.decisions.append((now, state))
+
+
+def converse(
+    script: Script,
+    seed: int,
+    *,
+    codec: str = "pcmu",
+    settings: SessionSettings | None = None,
+    vad_only: bool = False,
+) -> Taped:
+    """One call, on a clock of its own."""
+    reading()  # made before the clock begins: it takes a process, and real time
+    with asyncio.Runner(loop_factory=partial(VirtualLoop, EPOLL_S)) as runner:
+        return runner.run(
+            _converse(script, seed, CODECS[codec], settings or SessionSettings(), vad_only=vad_only)
+        )
+
+
+async def _converse(
+    script: Script, seed: int, codec: Codec, settings: SessionSettings, *, vad_only: bool
+) -> Taped:
+    loop = asyncio.get_running_loop()
+    truth = Truth()
+    phrases = await Phrases.prepare([Voice()], settings)
+    line = Line(script, codec, seed)
+    agent = Agent(script.part, script.fault)
+    watching = _Deciding()
+    talk: Talk
+    if vad_only:
+        talk = VadOnly(line, agent, Recogniser(truth, script.fault), Voice(script.fault))
+    else:
+        talk = _session(
+            line, agent, truth, script.fault, settings=settings, phrases=phrases, observer=watching
+        )
+    running = loop.create_task(_finish(talk))
+    await asyncio.sleep(random.Random(seed).uniform(0, PTIME_S))  # neither side's frames wait for the other's
+    start = loop.time()
+    taped = await line.handset.talk(truth)
+    line.end()
+    taped.events, taped.result = agent.events, await running
+    taped.decisions = [(max(0.0, now - start), state) for now, state in watching.decisions]
+    return taped
+
+
+def _session(
+    line: Line,
+    agent: Agent,
+    truth: Truth,
+    fault: Fault,
+    *,
+    settings: SessionSettings,
+    phrases: Phrases,
+    observer: SessionObserver,
+) -> Session:
+    """With the engines behind the same guards as in the server: a failed decode is tried again."""
+    stalls = fault is Fault.TTS_STALLS
+    return Session(
+        leg=line,
+        agent=agent,
+        stt=FallbackRecognizer([GuardedRecognizer(Recogniser(truth, fault), Guard("stt", "stand-in"))]),
+        tts=GuardedVoice(Voice(fault), Guard("tts", "stand-in"), last=not stalls),
+        settings=settings,
+        phrases=phrases,
+        fallback_tts=(GuardedVoice(Voice(), Guard("tts", "spare"), last=True),) if stalls else (),
+        observer=observer,
+        judge=_JUDGE,
+    )
+
+
+async def _finish(talk: Talk) -> SessionResult | None:
+    return await talk.run()

@@ -1,0 +1,1 @@
+"""What the embedded recogniser takes and refuses."""

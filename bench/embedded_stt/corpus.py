@@ -1,0 +1,236 @@
+"""What the embedded recogniser is fitted to and measured on: recorded prompts and synthetic voices, as a
+telephone line of 8 kHz delivers them.
+
+The prompts are Debian's `asterisk-core-sounds-en-wav`: one person, 551 files, of which some are one word.
+They are halved by their name: the even ones tune, the odd ones are reported. A digit string or a date is made
+of the files of its words. Synthetic answers are halved by voice and text in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench.micro_whisper.corpus import MONTHS, ORDINALS, PHRASES
+from pipeline.audio import Pcm, kernels, silence
+from pipeline.audio.resample import Resampler, resample
+from pipeline.audio.wav import read
+from pipeline.stt.sphinx.jsgf import yes_no
+from pipeline.tts.espeak_library import EspeakLibrary, WordEvent
+
+PROMPTS: Final = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
+LINE_HZ: Final = 8000
+RATE_HZ: Final = 16000
+STRINGS: Final = 60
+FLITE_VOICES: Final = ("kal", "kal16", "slt", "rms", "awb")
+ESPEAK: Final = "espeak"
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NUMBERS: Final = _split(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+)
+DIGITS: Final = NUMBERS[:10]
+TENS: Final = _split("twenty thirty forty fifty sixty seventy eighty ninety")
+DAYS: Final = _split("sunday monday tuesday wednesday thursday friday saturday")
+_AS_NAMED: Final = _split(
+    "activated added cancelled disabled enabled extension for goodbye hello hours invalid is location "
+    "lowercase minute minutes number removed second seconds sorry time transfer uppercase with your"
+)
+_OF_DIGITS: Final = _split(
+    "today tomorrow yesterday star pound dollars oh hundred thousand million billion at minus"
+)
+_SPELLING: Final = _split(
+    "alpha bravo charlie delta echo foxtrot golf hotel india juliet kilo lima mike november oscar papa "
+    "quebec romeo sierra tango uniform victor whiskey zulu"
+)
+_OTHERS: Final = {
+    "digits/oclock": "o'clock",
+    "digits/h-30": "thirtieth",
+    "letters/o": "oh",
+    "hello-world": "hello world",
+    "im-sorry": "i'm sorry",
+    "telephone-number": "telephone number",
+    "one-moment-please": "one moment please",
+    "do-not-disturb": "do not disturb",
+    "call-waiting": "call waiting",
+    "call-forwarding": "call forwarding",
+    "please-try-again": "please try again",
+    "you-entered": "you entered",
+    "speed-dial": "speed dial",
+    "is-in-use": "is in use",
+    "is-set-to": "is set to",
+    "vm-goodbye": "goodbye",
+    "vm-and": "and",
+    "vm-deleted": "message deleted",
+    "vm-first": "first",
+    "vm-last": "last",
+    "vm-message": "message",
+    "vm-messages": "messages",
+    "vm-no": "no",
+    "vm-received": "received",
+    "vm-sorry": "i'm sorry",
+    "vm-Family": "family",
+    "vm-Friends": "friends",
+    "vm-Work": "work",
+    "vm-extension": "extension",
+    "vm-for": "for",
+    "vm-from": "from",
+    "vm-password": "password",
+    "vm-minutes": "minutes",
+    "vm-youhave": "you have",
+    "vm-press": "press",
+}
+
+ASIDES: Final = (
+    "hello there",
+    "what is this about",
+    "who are you",
+    "the weather is nice today",
+    "call me back later",
+    "hold on a second",
+    "i do not know",
+    "what did you say",
+    "my dog is barking",
+    "is this a robot",
+    "good morning",
+    "maybe",
+    "never mind",
+    "hello",
+    "what",
+    "who is this",
+    "wait a moment",
+    "excuse me",
+    "i am busy",
+)
+"""What people say that answers no question of a grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """`samples`: at 8 kHz, over the line. `text`: "" where it is not known. `voice`: "recorded" or a
+    synthetic one. `name`: what the halves go by."""
+
+    name: str
+    voice: str
+    text: str
+    samples: Pcm
+
+    @property
+    def tunes(self) -> bool:
+        """It is of the even half."""
+        return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 2 == 0
+
+
+def on_the_line(samples: Pcm, rate_hz: int) -> Pcm:
+    """`samples` as a telephone delivers them: 8 kHz, µ-law, with a pause before and behind."""
+    narrow = resample(samples, rate_hz, LINE_HZ)
+    coded, decoded = np.empty(len(narrow), np.uint8), np.empty(len(narrow), np.int16)
+    kernels.ulaw_encode(narrow, coded)
+    kernels.ulaw_decode(coded, decoded)
+    return np.concatenate([silence(LINE_HZ, 300), decoded, silence(LINE_HZ, 500)])
+
+
+def widened(samples: Pcm) -> Pcm:
+    """A line's samples at 16 kHz, as a recogniser of that rate gets them."""
+    return Resampler(LINE_HZ, RATE_HZ)(samples)
+
+
+def flite(text: str, voice: str) -> Pcm:
+    """`text` at 16 kHz."""
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        subprocess.run(("flite", "-voice", voice, "-t", text, "-o", file.name), check=True)
+        samples, rate_hz = read(file.name)
+    return resample(samples, rate_hz, RATE_HZ)
+
+
+def espeak(library: EspeakLibrary, text: str) -> Pcm:
+    """`text` at 16 kHz."""
+    sound = bytearray()
+
+    def keep(samples: bytes, words: list[WordEvent]) -> bool:
+        sound.extend(samples)
+        return False
+
+    parameters = {"rate_wpm": 175, "pitch": 50, "volume": 100}
+    library.speak(text, keep, voice="en-us", parameters=parameters)
+    return resample(np.frombuffer(bytes(sound), np.int16), library.rate_hz, RATE_HZ)
+
+
+def texts() -> dict[str, str]:
+    """What the prompts of one word or few say, by their names."""
+    named = {
+        **{f"digits/{number}": word for number, word in enumerate(NUMBERS)},
+        **{f"digits/{20 + 10 * number}": word for number, word in enumerate(TENS)},
+        **{f"digits/h-{number}": word for number, word in enumerate(ORDINALS[:20], 1)},
+        **{f"digits/mon-{number}": word for number, word in enumerate(MONTHS)},
+        **{f"digits/day-{number}": word for number, word in enumerate(DAYS)},
+        **{f"digits/{word}": word for word in _OF_DIGITS},
+        **{word: word for word in _AS_NAMED},
+        **{f"phonetic/{word[0]}_p": word for word in _SPELLING},
+    }
+    return named | _OTHERS
+
+
+def prompts() -> list[Spoken]:
+    """Every file that holds words."""
+    known = texts()
+    found = []
+    for path in sorted(PROMPTS.rglob("*.wav")):
+        name = path.relative_to(PROMPTS).with_suffix("").as_posix()
+        if any(part in name for part in ("silence/", "tone", "beep", "monkeys")):
+            continue
+        samples, rate_hz = read(path)
+        found.append(Spoken(path.name, "recorded", known.get(name, ""), on_the_line(samples, rate_hz)))
+    return found
+
+
+def joined(names: Sequence[str], gap_ms: int) -> Pcm:
+    """Several prompts one behind the other, over the line."""
+    pieces: list[Pcm] = []
+    for name in names:
+        samples, rate_hz = read(PROMPTS / f"{name}.wav")
+        pieces += [resample(samples, rate_hz, LINE_HZ), silence(LINE_HZ, gap_ms)]
+    return on_the_line(np.concatenate(pieces), LINE_HZ)
+
+
+def digit_strings() -> Iterator[Spoken]:
+    """Numbers of 4 to 10 recorded digits."""
+    dice = random.Random(5)
+    for _ in range(STRINGS):
+        digits = [dice.randrange(10) for _ in range(dice.choice([4, 5, 7, 10]))]
+        text = " ".join(DIGITS[digit] for digit in digits)
+        samples = joined([f"digits/{digit}" for digit in digits], dice.choice([0, 40, 80, 160]))
+        yield Spoken(text, "recorded", text, samples)
+
+
+def dates() -> Iterator[Spoken]:
+    """A recorded month and day."""
+    dice = random.Random(6)
+    for _ in range(STRINGS):
+        month, day = dice.randrange(12), dice.randrange(20)
+        text = f"{MONTHS[month]} {ORDINALS[day]}"
+        samples = joined([f"digits/mon-{month}", f"digits/h-{day + 1}"], dice.choice([0, 40, 80]))
+        yield Spoken(text, "recorded", text, samples)
+
+
+def synthetic() -> Iterator[Spoken]:
+    """Answers and asides by flite's voices and espeak-ng."""
+    library = EspeakLibrary()
+    every = sorted({*yes_no(), *PHRASES, *ASIDES})
+    for voice, text in itertools.product((*FLITE_VOICES, ESPEAK), every):
+        samples = espeak(library, text) if voice == ESPEAK else flite(text, voice)
+        yield Spoken(f"{voice}: {text}", voice, text, on_the_line(samples, RATE_HZ))

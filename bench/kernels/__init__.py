@@ -1,0 +1,1 @@
+"""The numba kernels, each beside a baseline."""

@@ -1,0 +1,1 @@
+"""Recorded people, understood by local engines."""

@@ -1,0 +1,101 @@
+"""What the recordings of people are put to: questions of an agent's script, and what it would act upon."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from bench.embedded_stt.corpus import Spoken
+from pipeline.agents.script.position import label_in
+from pipeline.speech import Expected
+from pipeline.text.answers import value_of
+from pipeline.text.lexicon import lexicon
+from pipeline.text.spoken_numbers import spoken_digits
+
+LANGUAGE: Final = "en"
+KINDS: Final = ("yes_no", "digits", "date")
+TEN: Final = 10
+ANSWER_WORDS: Final = 4
+"""An answer has so many words at the most; what is longer is an announcement."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """`name`: "digits", "a phrase of ten" …; `spoken`: what is said to it; `right`: what the script is to act
+    upon, "" for nothing."""
+
+    name: str
+    expected: Expected
+    spoken: Spoken
+    right: str
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """As a script's step has them."""
+        return {phrase: phrase for phrase in self.expected.phrases}
+
+    def acted_on(self, text: str) -> str:
+        """The answer that a script takes from `text`, "" for none."""
+        return _acted_on(text, self.expected, self.labels)
+
+
+def _acted_on(text: str, expected: Expected, labels: Mapping[str, str]) -> str:
+    label = label_in(text, labels, lexicon(LANGUAGE)) if text else ""
+    if label or not text:
+        return label
+    for kind in expected.kinds:
+        found = value_of(kind, text, lexicon(LANGUAGE))
+        if found:
+            return spoken_digits(text, lexicon(LANGUAGE)) if kind == "digits" else found
+    return ""
+
+
+def dictated(numbers: Sequence[Spoken]) -> Iterator[Question]:
+    """Each number, to a question for one."""
+    for spoken in numbers:
+        yield Question("digits", Expected(kinds=("digits",)), spoken, spoken.text)
+
+
+def of_ten(corpus: Sequence[Spoken]) -> Iterator[Question]:
+    """Each answer, to a question that expects it and nine others of the same half."""
+    dice = random.Random(11)
+    known = sorted({each.text for each in corpus if is_answer(each)})
+    for spoken in filter(is_answer, corpus):
+        others = [text for text in known if _apart(text, spoken.text)]
+        phrases = _chosen(dice, others, [spoken.text])
+        yield Question("a phrase of ten", Expected(tuple(phrases)), spoken, spoken.text)
+
+
+def other_words(corpus: Sequence[Spoken]) -> Iterator[Question]:
+    """Everything that is said, to questions to which it is no answer."""
+    dice = random.Random(12)
+    known = sorted({each.text for each in corpus if is_answer(each)})
+    for spoken in corpus:
+        expectations = [Expected(kinds=(kind,)) for kind in KINDS]
+        phrases = _chosen(dice, [text for text in known if _apart(text, spoken.text)], [])
+        for expected in (*expectations, Expected(tuple(phrases))):
+            question = Question(expected.kinds[0] if expected.kinds else "ten phrases", expected, spoken, "")
+            if not question.acted_on(spoken.text):
+                yield question
+
+
+def is_answer(spoken: Spoken) -> bool:
+    """Short enough for one."""
+    return len(spoken.text.split()) <= ANSWER_WORDS
+
+
+def _chosen(dice: random.Random, others: Sequence[str], begun: list[str]) -> list[str]:
+    """`begun` and as many others as make ten, none of which holds another."""
+    chosen = list(begun)
+    for text in dice.sample(others, len(others)):
+        if len(chosen) < TEN and all(_apart(text, each) for each in chosen):
+            chosen.append(text)
+    dice.shuffle(chosen)
+    return chosen
+
+
+def _apart(one: str, other: str) -> bool:
+    return f" {one} " not in f" {other} " and f" {other} " not in f" {one} "

@@ -1,0 +1,1 @@
+"""WebRTC participants measured beside stock aiortc."""

@@ -1,0 +1,238 @@
+"""The server side of `python -m bench rooms`, in a process of its own: our seams, or aiortc as it comes.
+
+Both run the same application: a loud frame after silence is answered with 200 ms of speech ("answer"), or the
+agent speaks all the time ("speak"), or never ("silent"). HTTP: POST /offer, GET /figures, POST /reset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fractions
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import av
+import numpy as np
+from aiohttp import web
+from aiortc import (
+    MediaStreamTrack,
+    RTCBundlePolicy,
+    RTCConfiguration,
+    RTCPeerConnection,
+    RTCSessionDescription,
+)
+from aiortc.mediastreams import MediaStreamError
+
+from bench.rooms.client import FRAME, LOUD, PERIOD_FRAMES, RATE_HZ, speech, tone
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.participant_leg import ParticipantLeg
+from mediaserver.rooms.webrtc.udp_mux import MediaPort
+from pipeline.audio import Pcm, kernels
+from pipeline.media.pacer import Pacer
+
+ANSWER_FRAMES = 10
+ANSWER: list[Pcm] = list(tone(PERIOD_FRAMES).reshape(PERIOD_FRAMES, FRAME))
+"""Loud from its first sample: when an answer was heard must not depend on where a syllable begins."""
+
+SPEECH: list[Pcm] = list(speech(50).reshape(50, FRAME))
+
+
+class Conversation:
+    """One participant's application: listens for a beep, and is the source of what it hears."""
+
+    def __init__(self, mode: str, heard: list[float]) -> None:
+        self._mode = mode
+        self._heard = heard
+        self._loud = True
+        self._left = 0
+        self._at = 0
+        self._wake: Callable[[], None] | None = None
+
+    def hear(self, frame: Pcm) -> None:
+        """A frame of the microphone."""
+        loud = int(np.abs(frame).max()) > LOUD
+        if loud and not self._loud:
+            self._heard.append(time.monotonic())
+            if self._mode == "answer":
+                self._left = ANSWER_FRAMES
+                if self._wake is not None:
+                    self._wake()
+        self._loud = loud
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """See `LegListener`."""
+        self.hear(frame)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """See `LegListener`."""
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """See `LegListener`."""
+
+    def read(self) -> Pcm | None:
+        """See `AudioSource`."""
+        if self._mode == "silent" or (self._mode == "answer" and not self._left):
+            return None
+        self._left -= 1
+        self._at = (self._at + 1) % len(SPEECH)
+        return (ANSWER if self._mode == "answer" else SPEECH)[self._at]
+
+    def sent(self, now: float) -> None:
+        """See `AudioSource`."""
+
+    def on_ready(self, wake: Callable[[], None] | None) -> None:
+        """See `AudioSource`."""
+        self._wake = wake
+
+
+class Ours:
+    """A person on our own seams."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._port = MediaPort.open((34_000, 39_000), addresses=["127.0.0.1"])
+        self._pacer = Pacer(asyncio.get_running_loop())
+        self._people: list[ParticipantLeg] = []
+
+    async def answer(self, offer: str, heard: list[float]) -> str:
+        """The answer to one participant's offer."""
+        person = ParticipantLeg(Participant("p"), self._port, self._pacer, stream="a", track="b")
+        conversation = Conversation(self._mode, heard)
+        person.attach(conversation, conversation)
+        self._people.append(person)
+        return await person.new_peer().answer(offer)
+
+
+class Stock:
+    """A peer connection of aiortc as it comes, with its own tracks."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._peers: list[RTCPeerConnection] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def answer(self, offer: str, heard: list[float]) -> str:
+        """The answer to one participant's offer."""
+        peer = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
+        self._peers.append(peer)
+        conversation = Conversation(self._mode, heard)
+        peer.on("track", lambda track: self._tasks.append(asyncio.create_task(_listen(track, conversation))))
+        peer.addTrack(_Voice(conversation))
+        await peer.setRemoteDescription(RTCSessionDescription(sdp=offer, type="offer"))
+        await peer.setLocalDescription(await peer.createAnswer())
+        return str(peer.localDescription.sdp)
+
+
+class _Voice(MediaStreamTrack):
+    """What an application on aiortc writes to speak: frames at 48 kHz on its own clock."""
+
+    kind = "audio"
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__()
+        self._conversation = conversation
+        self._start = time.monotonic()
+        self._count = 0
+
+    async def recv(self) -> av.AudioFrame:
+        due = self._start + self._count * 0.02
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        samples = self._conversation.read()
+        if samples is None:
+            samples = np.zeros(FRAME, np.int16)
+        frame = av.AudioFrame.from_ndarray(np.repeat(samples, 3).reshape(1, -1), format="s16", layout="mono")
+        frame.sample_rate, frame.pts = 48_000, self._count * 960
+        frame.time_base = fractions.Fraction(1, 48_000)
+        self._count += 1
+        return frame
+
+
+async def _listen(track: Any, conversation: Conversation) -> None:
+    resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE_HZ)
+    try:
+        while True:
+            for piece in resampler.resample(await track.recv()):
+                conversation.hear(piece.to_ndarray().reshape(-1).astype(np.int16, copy=False))
+    except MediaStreamError:
+        return
+
+
+class Bench:
+    """HTTP around one of the two."""
+
+    def __init__(self, side: Ours | Stock) -> None:
+        self._side = side
+        self._heard: dict[str, list[float]] = {}
+        self._began = (time.monotonic(), time.process_time())
+        self._late: deque[float] = deque(maxlen=100_000)
+
+    async def offer(self, request: web.Request) -> web.Response:
+        """One more participant."""
+        heard = self._heard.setdefault(request.query["id"], [])
+        return web.Response(text=await self._side.answer(await request.text(), heard))
+
+    async def reset(self, request: web.Request) -> web.Response:
+        """Measures from now on."""
+        for heard in self._heard.values():
+            heard.clear()
+        self._began = (time.monotonic(), time.process_time())
+        self._late.clear()
+        return web.Response()
+
+    async def figures(self, request: web.Request) -> web.Response:
+        """What was measured since."""
+        wall, cpu = time.monotonic() - self._began[0], time.process_time() - self._began[1]
+        late = sorted(self._late) or [0.0]
+        return web.json_response(
+            {
+                "wall_s": wall,
+                "cpu_s": cpu,
+                "heard": self._heard,
+                "lag_p99_ms": late[len(late) * 99 // 100] * 1000,
+            }
+        )
+
+    async def watch(self) -> None:
+        """How late the loop is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.01)
+            self._late.append(loop.time() - before - 0.01)
+
+
+async def serve(kind: str, mode: str) -> None:
+    """Serves until killed; says its port on stdout."""
+    bench = Bench(Ours(mode) if kind == "ours" else Stock(mode))
+    app = web.Application()
+    app.add_routes(
+        [web.post("/offer", bench.offer), web.post("/reset", bench.reset), web.get("/figures", bench.figures)]
+    )
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await bench.watch()
+
+
+def main() -> None:
+    """`python -m bench.rooms.server ours|stock answer|speak|silent [--core N]`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["ours", "stock"])
+    parser.add_argument("mode", choices=["answer", "speak", "silent"])
+    parser.add_argument("--core", type=int, default=-1)
+    arguments = parser.parse_args()
+    if arguments.core >= 0:
+        os.sched_setaffinity(0, {arguments.core})
+    if arguments.kind == "ours":
+        kernels.warm()
+    asyncio.run(serve(arguments.kind, arguments.mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A PostgreSQL server for a while: a cluster in a scratch folder, reached by a socket in it only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from mediaserver.db.database import bring_up_to_date
+from mediaserver.db.postgres import PostgresTx
+
+SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "log_min_messages": "fatal",
+    # A statement that goes through every row shows in a plan only when the planner may choose.
+    "random_page_cost": "1.1",
+}
+FASTER = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""Where nobody pulls the plug: the operating system has the data even when the server is killed."""
+
+TEMPLATE = "migrated"
+
+
+def programs() -> Path:
+    """Where Debian (or anybody) has the server's programs. Raises FileNotFoundError."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    named = shutil.which("initdb")
+    if found:
+        return found[-1].parent
+    if named is None:
+        raise FileNotFoundError("PostgreSQL is not installed: apt-get install postgresql")
+    return Path(named).parent
+
+
+class Cluster:
+    """A server. `crash` is kill -9 of all of it, `stop` ends it in order, `start` starts it (again)."""
+
+    def __init__(self, **changes: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        self._programs = programs()
+        self._settings = {**SETTINGS, **changes}
+        self._owner: dict[str, Any] = {}
+        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+            user = pwd.getpwnam("nobody")
+            self._owner = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._fill(str(self.folder / "data"))
+        self.start()
+
+    def _fill(self, data: str) -> None:
+        self._run("initdb", "-D", data, "-U", "tests", "-A", "trust", "-N", "-E", "UTF8")
+
+    def url(self, database: str) -> str:
+        """How a database of this server is named in a configuration."""
+        return f"postgresql:///{database}?host={self.folder}&user=tests"
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers."""
+        options = " ".join(f"-c {name}='{value}'" for name, value in self._settings.items())
+        data, log = str(self.folder / "data"), str(self.folder / "log")
+        options += f" -k {self.folder}"
+        self._run("pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "-t", "60", "start")
+
+    def stop(self) -> None:
+        """Ends it in order; whoever is connected is cut off."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "fast", "-w", "stop")
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs a program of PostgreSQL's."""
+        self._run(program, *arguments)
+
+    def crash(self) -> None:
+        """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
+        postmaster = self._postmaster()
+        os.kill(postmaster, signal.SIGSTOP)  # so that it has no more children than are listed now
+        children = _children(postmaster)
+        for pid in (*children, postmaster):
+            _kill(pid)
+        for pid in (*children, postmaster):
+            _gone(pid)
+        # Where nobody takes note of the dead, its number still looks alive to the next server.
+        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):
+            (self.folder / lock).unlink(missing_ok=True)
+
+    def processes(self) -> list[int]:
+        """The postmaster and its children."""
+        return [self._postmaster(), *_children(self._postmaster())]
+
+    def _postmaster(self) -> int:
+        return int((self.folder / "data/postmaster.pid").read_text().split()[0])
+
+    def remove(self) -> None:
+        """Stops the server and takes everything away."""
+        data = str(self.folder / "data")
+        self._run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Runs a statement outside of any transaction."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def new_database(self, *, migrated: bool = True) -> str:
+        """The URL of a database that nobody else uses."""
+        name = f"t{uuid.uuid4().hex[:12]}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE if migrated else 'template0'}")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Removes a database that `new_database` made."""
+        name = url.removeprefix("postgresql:///").partition("?")[0]
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def prepare_template(self) -> None:
+        """Makes what `new_database` copies."""
+        self.execute(f"CREATE DATABASE {TEMPLATE}")
+        with psycopg.connect(self.url(TEMPLATE), row_factory=dict_row) as connection:
+            bring_up_to_date(PostgresTx(connection, None))
+
+    def _run(self, program: str, *arguments: str, check: bool = True) -> None:
+        subprocess.run(
+            [str(self._programs / program), *arguments],
+            check=check,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if check else subprocess.DEVNULL,
+            **self._owner,
+        )
+
+
+class Standby(Cluster):
+    """A server that follows `primary`, until it is promoted."""
+
+    def __init__(self, primary: Cluster, **changes: str) -> None:
+        self._primary = primary
+        super().__init__(**changes)
+
+    def _fill(self, data: str) -> None:
+        source = ("-h", str(self._primary.folder), "-U", "tests", "-c", "fast")
+        self._run("pg_basebackup", "-D", data, "-R", "-X", "stream", *source)
+
+    def promote(self) -> None:
+        """Makes it a server that is written to."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "promote")
+
+
+def _children(pid: int) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(child) for child in listed.stdout.split()]
+
+
+def _kill(pid: int) -> None:
+    """Kills a process, which may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _gone(pid: int) -> None:
+    """Waits until a killed process is gone (or nobody's but its parent's business)."""
+    status = Path(f"/proc/{pid}/stat")
+    for _ in range(500):
+        try:
+            if status.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        time.sleep(0.01)

@@ -1,0 +1,194 @@
+"""Sets the weights of `pipeline.endpointing.weights`: logistic regression over the terms of
+`BuiltInDetector`, cues as they are and measures as curves, on the pauses and the ends of the turns in
+`TUNED_ON`.
+
+Prints both tables; `python -m bench turn-weights > pipeline/endpointing/weights.py`. Takes twenty minutes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.sparse import sparray
+
+from bench.conversation.pauses import TUNING_VOICES, Place, moments, read, speak
+from pipeline.endpointing.scorer import ASKING, OF_ENGLISH, OF_WORDS, WORDS, BuiltInDetector
+from pipeline.endpointing.sentence_model import sentence_ends
+from pipeline.endpointing.weights import Curve, Odds, Terms
+
+Matrix = npt.NDArray[np.float64]
+
+
+def logistic(
+    rows: Matrix | sparray,
+    y: Matrix,
+    *,
+    count: Matrix,
+    penalty: Matrix | sparray,
+    known: Matrix | float = 0.0,
+) -> Matrix:
+    """The weight of each column of `rows`. `y`: 1 or -1 of each row, `count`: what it counts; `penalty`: the
+    quadratic form of what weights cost; `known`: odds that stand beside the rows'."""
+
+    def cost(weights: Matrix) -> tuple[float, Matrix]:
+        margin = (rows @ weights + known) * y
+        slope = -y * count * np.exp(-np.logaddexp(0.0, margin))
+        loss = float((count * np.logaddexp(0.0, -margin)).sum() + weights @ (penalty @ weights))
+        return loss, rows.T @ slope + 2.0 * (penalty @ weights)
+
+    start = np.zeros(rows.shape[1])
+    return np.asarray(minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).x)
+
+
+TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
+CLAUSES: Final = 2.0
+"""What a pause counts after words that could be all: there the voice has to decide, and they are few."""
+
+_RIDGE: Final = 0.3
+_LEVEL: Final = 0.3
+_SMOOTH: Final = 5.0
+_CENTRE: Final = 3000.0
+"""What odds cost by their size: of a cue, of a point on a curve, of a bend between points, and of a
+curve's mean."""
+
+_SHARES: Final = (0.03, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
+_ASKING_SHARES: Final = (0.05, 0.3, 0.5, 0.7, 0.95)
+_WORDS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 18.0)
+"""Where a curve has its points: these shares of what was measured lie below."""
+
+_HEAD: Final = '''"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
+
+Made by `python -m bench turn-weights`; `pipeline.endpointing.scorer` says what the names mean."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.endpointing.weights import Curve, Odds
+'''
+
+
+class Columns:
+    """Where each cue and each point of each curve has its weight; the first column is the prior's."""
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        values: dict[str, list[float]] = defaultdict(list)
+        for each in terms:
+            for name, value in each.measures.items():
+                values[name].append(value)
+        cues = sorted({cue for each in terms for cue in each.cues})
+        self.cues = {cue: 1 + number for number, cue in enumerate(cues)}
+        self.points = {name: _points(name, values[name]) for name in sorted(values)}
+        self.starts: dict[str, int] = {}
+        self.size = 1 + len(cues)
+        for name, points in self.points.items():
+            self.starts[name] = self.size
+            self.size += len(points)
+
+    def matrix(self, terms: Sequence[Terms]) -> Matrix:
+        """One row for each of `terms`."""
+        rows = np.zeros((len(terms), self.size))
+        rows[:, 0] = 1.0
+        for row, each in zip(rows, terms, strict=True):
+            row[[self.cues[cue] for cue in each.cues]] = 1.0
+        for name, points in self.points.items():
+            there = [number for number, each in enumerate(terms) if name in each.measures]
+            values = [terms[number].measures[name] for number in there]
+            for column, share in enumerate(np.eye(len(points)), self.starts[name]):
+                rows[there, column] = np.interp(values, points, share)
+        return rows
+
+    def penalty(self, rows: Matrix) -> Matrix:
+        """The quadratic form of what weights cost. Curves lie around 0, so that one says nothing where it is
+        not measured; `rows`: of all terms."""
+        found = np.zeros((self.size, self.size))
+        for column in self.cues.values():
+            found[column, column] = _RIDGE
+        for name, points in self.points.items():
+            part = slice(self.starts[name], self.starts[name] + len(points))
+            bends = np.diff(np.eye(len(points)), 2, axis=0)
+            found[part, part] = _LEVEL * np.eye(len(points)) + _SMOOTH * bends.T @ bends
+            middle = rows[:, part].sum(axis=0) / rows[:, part].sum()
+            found[part, part] += _CENTRE * np.outer(middle, middle)
+        return found
+
+    def odds(self, weights: Matrix, unheard: float) -> Odds:
+        """The weights by name."""
+        curves = {
+            name: Curve(points, tuple(weights[self.starts[name] :][: len(points)].tolist()))
+            for name, points in self.points.items()
+        }
+        cues = {cue: float(weights[column]) for cue, column in self.cues.items()}
+        return Odds(prior=float(weights[0]), unheard=unheard, cues=cues, curves=curves)
+
+
+def _points(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    if name == WORDS:
+        return _WORDS
+    shares = _ASKING_SHARES if name.startswith(ASKING) else _SHARES
+    return tuple(sorted({round(float(each), 2) for each in np.quantile(values, shares)}))
+
+
+def fit(rows: Matrix, penalty: Matrix, places: Sequence[Place | None], known: Matrix | float = 0.0) -> Matrix:
+    """The weights of the columns, beside odds that are `known`. Pauses and ends count alike, however many
+    there are."""
+    y = np.array([1.0 if place is None else -1.0 for place in places])
+    count = np.array([CLAUSES if place is Place.CLAUSE else 1.0 for place in places])
+    count[y > 0] = count[y < 0].sum() / np.sum(y > 0)
+    count /= len(TUNING_VOICES)
+    return logistic(rows, y, count=count, penalty=penalty, known=known)
+
+
+def weigh(terms: Sequence[Terms], places: Sequence[Place | None]) -> Odds:
+    """The weights. Where the words are not known the voice weighs as it does beside them, and a constant
+    stands for the rest."""
+    columns = Columns(terms)
+    rows = columns.matrix(terms)
+    weights = fit(rows, columns.penalty(rows), places)
+    voice = columns.matrix([_without_words(each) for each in terms])[:, 1:] @ weights[1:]
+    unheard = fit(np.ones((len(terms), 1)), np.zeros((1, 1)), places, voice)
+    return columns.odds(weights, float(unheard[0]))
+
+
+def _without_words(terms: Terms) -> Terms:
+    measures = {name.removeprefix(ASKING): value for name, value in terms.measures.items()}
+    return Terms(frozenset(), {name: measures[name] for name in measures.keys() - OF_WORDS})
+
+
+def _without_english(terms: Terms) -> Terms:
+    return Terms(terms.cues, {name: terms.measures[name] for name in terms.measures.keys() - OF_ENGLISH})
+
+
+def _table(name: str, odds: Odds) -> Iterator[str]:
+    yield f"{name}: Final = Odds("
+    yield f"    prior={odds.prior:.2f},\n    unheard={odds.unheard:.2f},\n    cues=MappingProxyType({{"
+    yield from (f'        "{cue}": {weight:.2f},' for cue, weight in odds.cues.items())
+    yield "    }),\n    curves=MappingProxyType({"
+    for each, curve in odds.curves.items():
+        at, weights = (", ".join(f"{value:.2f}" for value in values) for values in (curve.at, curve.odds))
+        yield f'        "{each}": Curve(({at}), ({weights})),'
+    yield "    }),\n)"
+
+
+@click.command()
+def main() -> None:
+    """The weights of the end of a turn, set anew."""
+    turns = [turn for name in TUNED_ON for turn in read(name)]
+    scorer = BuiltInDetector(sentence_ends())
+    terms: list[Terms] = []
+    places: list[Place | None] = []
+    for voice in TUNING_VOICES:
+        if not voice.is_there:
+            raise click.ClickException(f"the voice {voice.name} is not installed")
+        for moment in moments(turns, speak(turns, [voice])):
+            terms.append(scorer.terms(moment.evidence))
+            places.append(moment.place)
+    click.echo(_HEAD)
+    click.echo("\n".join(_table("ENGLISH", weigh(terms, places))))
+    click.echo("\n".join(_table("OTHERS", weigh([_without_english(each) for each in terms], places))))

@@ -1,0 +1,1 @@
+"""Management while the server runs."""

@@ -1,0 +1,189 @@
+"""Whom this node serves: the companies, trunks, agents and webhooks of the file, and those managed over the
+API.
+
+Whoever needs a trunk or an agent asks here when the need arises, and so has it as it is now. `show` replaces
+what is managed over the API, `reread` the file's part. Where both have one of the same id, the file's
+counts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mediaserver.admin.sealing import Vault
+from mediaserver.errors import LocalError
+from mediaserver.settings import (
+    AgentSettings,
+    CompanySettings,
+    RoomsSettings,
+    ServerSettings,
+    Settings,
+    SipSettings,
+    TrunkSettings,
+    WebhookSettings,
+    reveal,
+)
+from mediaserver.store.config import subscription_id
+from mediaserver.store.managed import Kind, ManagedRow
+
+AnyTable = TypeVar("AnyTable", bound=BaseModel)
+
+log = logging.getLogger(__name__)
+
+NOTHING_FROM_THE_ENVIRONMENT: Mapping[str, Any] = {"environment": {}}
+"""What is managed over the API says `env:NAME` in vain: the server's secrets are not its customers'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A webhook with its id and whose it is."""
+
+    id: str
+    company: str
+    settings: WebhookSettings
+
+
+class Directory:
+    """The tables by id. Begins with the file's."""
+
+    def __init__(self, file: Settings, vault: Vault | None = None) -> None:
+        self.revision = -1
+        self.confirmed_at = 0.0
+        """When the database last said that this is how things are, on the loop's clock."""
+        self._vault = vault
+        self._shown: list[tuple[ManagedRow, Any]] = []
+        self.reread(file)
+
+    # This installation's own tables -------------------------------------------------------------------------
+
+    @property
+    def server(self) -> ServerSettings:
+        """[server] of the file."""
+        return self.file.server
+
+    @property
+    def sip(self) -> SipSettings:
+        """[sip] of the file."""
+        return self.file.sip
+
+    @property
+    def rooms(self) -> RoomsSettings:
+        """[rooms] of the file."""
+        return self.file.rooms
+
+    # Who and what -------------------------------------------------------------------------------------------
+
+    def company(self, company_id: str) -> CompanySettings | None:
+        """The company of that id."""
+        return self.companies.get(company_id)
+
+    def trunk(self, trunk_id: str) -> TrunkSettings | None:
+        """The trunk of that id."""
+        return self.trunks.get(trunk_id)
+
+    def agent(self, agent_id: str) -> AgentSettings | None:
+        """The agent of that id."""
+        return self.agents.get(agent_id)
+
+    def answering(self, trunk_id: str, number: str) -> AgentSettings | None:
+        """The inbound agent that `number` (E.164) reaches on a trunk."""
+        return self._answering.get((trunk_id, number))
+
+    def of_file(self, kind: Kind, thing_id: str) -> bool:
+        """Whether the file manages it."""
+        tables: Mapping[Kind, Mapping[str, object]] = {
+            Kind.COMPANY: self._file_companies,
+            Kind.TRUNK: self._file_trunks,
+            Kind.AGENT: self._file_agents,
+            Kind.WEBHOOK: self._file_webhooks,
+        }
+        return thing_id in tables[kind]
+
+    def secrets(self) -> dict[str, tuple[str, ...]]:
+        """The signing secrets of every webhook, the newest first."""
+        return {
+            each.id: tuple(
+                reveal(secret)
+                for secret in (each.settings.secret, each.settings.previous_secret)
+                if secret is not None
+            )
+            for each in self.webhooks.values()
+        }
+
+    # What is managed over the API ---------------------------------------------------------------------------
+
+    def reread(self, file: Settings) -> None:
+        """Replaces what the file says."""
+        self.file = file
+        self._file_companies = {company.id: company for company in file.companies}
+        self._file_trunks = {trunk.id: trunk for trunk in file.trunks}
+        self._file_agents = {agent.id: agent for agent in file.agents}
+        self._file_webhooks = {each.id: each for each in _subscriptions(file.companies)}
+        self._take(self._shown)
+
+    def show(self, rows: Iterable[ManagedRow], revision: int) -> None:
+        """Replaces what is managed over the API. A row that cannot be read is left out and logged."""
+        self._take([(row, thing) for row in rows if (thing := self._read(row)) is not None])
+        self.revision = revision
+
+    def _take(self, read: list[tuple[ManagedRow, Any]]) -> None:
+        self._shown = read
+
+        def managed(kind: Kind) -> dict[str, Any]:
+            return {row.id: thing for row, thing in read if row.kind is kind}
+
+        companies: dict[str, CompanySettings] = managed(Kind.COMPANY) | self._file_companies
+        trunks: dict[str, TrunkSettings] = managed(Kind.TRUNK) | self._file_trunks
+        agents: dict[str, AgentSettings] = managed(Kind.AGENT) | self._file_agents
+        webhooks: dict[str, Subscription] = managed(Kind.WEBHOOK) | self._file_webhooks
+        # What belonged to a company that is gone is gone with it.
+        self.companies = companies
+        self.trunks = {name: each for name, each in trunks.items() if each.company in companies}
+        self.agents = {name: each for name, each in agents.items() if each.company in companies}
+        self.webhooks = {name: each for name, each in webhooks.items() if each.company in companies}
+        self._answering = {
+            (agent.trunk, agent.phone_number): agent
+            for agent in self.agents.values()
+            if agent.direction == "inbound" and agent.trunk and agent.phone_number
+        }
+
+    def _read(self, row: ManagedRow) -> object | None:
+        if self._vault is None:
+            return None
+        try:
+            document = json.loads(self._vault.open(row.document))
+            thing: object = thing_of(row.kind, row.id, row.company_id, document)
+            return thing
+        except (LocalError, ValueError) as error:  # ValidationError and JSONDecodeError are ValueErrors
+            reason = (
+                f"{len(error.errors())} wrong fields" if isinstance(error, ValidationError) else str(error)
+            )
+            log.error("managed row left out", extra={"kind": row.kind, "id": row.id, "reason": reason})
+            return None
+
+
+def thing_of(kind: Kind, thing_id: str, company_id: str, document: Mapping[str, Any]) -> Any:
+    """The settings that a document stands for: the table by its fields, without id and company. Raises
+    `pydantic.ValidationError`."""
+    if kind is Kind.WEBHOOK:
+        return Subscription(thing_id, company_id, _table(WebhookSettings, document))
+    if kind is Kind.COMPANY:
+        return _table(CompanySettings, {**document, "id": thing_id})
+    named = {**document, "id": thing_id, "company": company_id}
+    return _table(TrunkSettings if kind is Kind.TRUNK else AgentSettings, named)
+
+
+def _table(model: type[AnyTable], document: Mapping[str, Any]) -> AnyTable:
+    return model.model_validate(document, by_name=True, by_alias=False, context=NOTHING_FROM_THE_ENVIRONMENT)
+
+
+def _subscriptions(companies: Iterable[CompanySettings]) -> Iterable[Subscription]:
+    for company in companies:
+        for hook in company.webhooks:
+            yield Subscription(subscription_id(company.id, hook.url), company.id, hook)

@@ -1,0 +1,80 @@
+"""Where customers send this server: the hosts of what they manage over the API, looked up before it is saved.
+
+A name may lead elsewhere later, so what it leads to is looked at again when it is connected to
+(`pipeline.net.egress`, `sip.endpoint`). This look tells the customer now instead of failing every call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from mediaserver.errors import InvalidRequest
+from mediaserver.settings import AgentSettings, TrunkSettings
+from pipeline.net.egress import EgressPolicy
+from sip.message.uri import Uri
+from sip.transaction.hop import hop_of
+
+LOOK_UP_S = 2.0
+
+NOT_THERE = "this server does not connect to that address"
+
+_TABLES = {
+    "llm": "llm",
+    "stt": "stt",
+    "tts": "tts",
+    "tts_fallback": "ttsFallback",
+    "pre_call_tools": "preCallTools",
+}
+"""What of an agent may name addresses, as the API calls it."""
+
+
+async def check_trunk(reach: EgressPolicy, trunk: TrunkSettings) -> None:
+    """Raises `InvalidRequest` for a trunk that leads to an address that is not `reach`'s."""
+    for key, uris in (("uri", (trunk.uri,)), ("backupUris", trunk.backup_uris)):
+        for uri in uris:
+            await _check(reach, key, hop_of(Uri.parse(uri)).host)
+
+
+async def check_agent(reach: EgressPolicy, agent: AgentSettings) -> None:
+    """Raises `InvalidRequest` for an agent whose engines or tools are at an address that is not `reach`'s."""
+    document = agent.model_dump(include=set(_TABLES))
+    for name, key in _TABLES.items():
+        for url in sorted(set(_urls(document.get(name)))):
+            await check_url(reach, key, url)
+
+
+async def check_url(reach: EgressPolicy, key: str, url: str) -> None:
+    """Raises `InvalidRequest` for a URL that leads to an address that is not `reach`'s."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        raise InvalidRequest(f"{key}: not a URL") from None
+    await _check(reach, key, host)
+
+
+async def _check(reach: EgressPolicy, key: str, host: str) -> None:
+    """A name that nobody knows passes: it may be known when it is needed."""
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host.strip("[]"), None, type=socket.SOCK_STREAM
+            )
+    except (OSError, UnicodeError):  # TimeoutError is an OSError
+        return
+    if not all(reach.allows(str(each[4][0])) for each in found):
+        raise InvalidRequest(f"{key}: {NOT_THERE}")
+
+
+def _urls(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _urls(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _urls(inner)
+    elif isinstance(value, str) and value.startswith(("http://", "https://")):
+        yield value

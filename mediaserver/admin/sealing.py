@@ -1,0 +1,78 @@
+"""Secrets at rest: what is managed over the API is written to the database sealed.
+
+The key is `server.secret_key`, or, where the file names none, one that is made at the first start and kept in
+the data directory for the owner's eyes only. Nodes that share a database share the key. Sealing is
+`cryptography`'s Fernet (AES-128-CBC with HMAC-SHA-256); its key is the SHA-256 of what was given.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from mediaserver import private
+from mediaserver.errors import LocalError
+from mediaserver.settings.server import GENERATED, ServerSettings, reveal
+
+FILE = "secret.key"
+ADMIN_FILE = "admin.key"
+"""The server's own key, where `server.admin_key` is `GENERATED`."""
+
+
+class Vault:
+    """Seals and opens texts."""
+
+    def __init__(self, key: str) -> None:
+        self._fernet = Fernet(urlsafe_b64encode(sha256(key.encode()).digest()))
+
+    @classmethod
+    def at(cls, data_dir: Path, key: str = "") -> Self:
+        """The vault of a key, or, with "", of the one in `data_dir`, made if there is none. Raises
+        `LocalError`."""
+        return cls(key or kept_key(data_dir / FILE))
+
+    def seal(self, text: str) -> str:
+        """`text` as what only `open` of the same key reads."""
+        return self._fernet.encrypt(text.encode()).decode()
+
+    def open(self, sealed: str) -> str:
+        """What was sealed. Raises `LocalError` where it was sealed with another key, or changed."""
+        try:
+            return self._fernet.decrypt(sealed.encode()).decode()
+        except InvalidToken:
+            raise LocalError("sealed with another server.secret_key, or damaged") from None
+
+
+def kept_admin_key(data_dir: Path, settings: ServerSettings) -> str:
+    """`server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
+    `LocalError`."""
+    key = reveal(settings.admin_key)
+    return kept_key(data_dir / ADMIN_FILE) if key == GENERATED else key
+
+
+def kept_key(path: Path) -> str:
+    """The key in a file, made if there is none. Raises `LocalError`."""
+    try:
+        path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
+        try:
+            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, private.FILE_MODE)
+        except FileExistsError:
+            private.close(path, private.FILE_MODE)
+            key = path.read_text(encoding="ascii").strip()
+        else:
+            key = secrets.token_urlsafe(32)
+            with open(number, "w", encoding="ascii") as file:
+                file.write(key)
+                file.flush()
+                os.fsync(number)
+    except (OSError, UnicodeDecodeError) as error:
+        raise LocalError(f"{path}: {error}") from error
+    if not key:
+        raise LocalError(f"{path}: is empty; put the key back, or remove the file to begin anew")
+    return key

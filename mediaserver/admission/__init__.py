@@ -1,0 +1,1 @@
+"""What this node takes on: rate limits, overload, disk, descriptors."""

@@ -1,0 +1,137 @@
+"""When people may be called: hours of the week, in the called party's own local time.
+
+A number tells where it is at home, often only roughly: a toll-free or a mobile number may be in any of its
+country's time zones. Such a number may be called only while the hour is right in *all* of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import phonenumbers
+from phonenumbers import timezone
+
+from mediaserver.e164 import calling_code
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_TEXT = re.compile(r"(?P<days>[a-z,*-]+) (?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)")
+
+_DAY_MINUTES = 24 * 60
+
+_LOOK_AHEAD_DAYS = 8
+"""A week and a day: every window comes round within it, whatever the clocks do."""
+
+_UNKNOWN = "Etc/Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Hours of some days, in minutes of the day; `days` are counted from Monday."""
+
+    days: frozenset[int]
+    start_min: int
+    end_min: int
+
+    def holds(self, moment: datetime) -> bool:
+        """Whether a local time lies inside."""
+        minute = moment.hour * 60 + moment.minute
+        return moment.weekday() in self.days and self.start_min <= minute < self.end_min
+
+
+@lru_cache(maxsize=1024)
+def parse_window(text: str) -> Window:
+    """ "mon-fri 09:00-20:00", "sat,sun 10:00-14:00", "* 08:00-24:00". Raises ValueError."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError('must be days and hours such as "mon-fri 09:00-20:00" or "* 08:00-21:00"')
+    window = Window(_days(match["days"]), _minutes(match["start"]), _minutes(match["end"]))
+    if window.start_min >= window.end_min:
+        raise ValueError(f"{match['start']} must be before {match['end']}")
+    return window
+
+
+def _days(text: str) -> frozenset[int]:
+    if text == "*":
+        return frozenset(range(7))
+    days: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first not in DAYS or (last or first) not in DAYS:
+            raise ValueError(f"{part!r}: days are {', '.join(DAYS)}")
+        begin, end = DAYS.index(first), DAYS.index(last or first)
+        days.update((begin + step) % 7 for step in range((end - begin) % 7 + 1))
+    return frozenset(days)
+
+
+def _minutes(text: str) -> int:
+    hours, minutes = int(text[:2]), int(text[3:])
+    total = hours * 60 + minutes
+    if minutes > 59 or total > _DAY_MINUTES:
+        raise ValueError(f"{text} is no time of day")
+    return total
+
+
+@lru_cache(maxsize=4096)
+def zones_of(number: str, country: str = "") -> tuple[str, ...]:
+    """The time zones where an E.164 `number` may be at home; those of `country` where nothing is known of
+    it."""
+    parsed = phonenumbers.parse(number)
+    for candidate in (parsed, _example(parsed.country_code or 0), _example_of(country)):
+        zones = timezone.time_zones_for_number(candidate) if candidate is not None else ()
+        if zones and zones != (_UNKNOWN,):
+            return tuple(zones)
+    return ("UTC",)
+
+
+def _example(country_code: int) -> phonenumbers.PhoneNumber | None:
+    return _example_of(phonenumbers.region_code_for_country_code(country_code))
+
+
+def _example_of(region: str) -> phonenumbers.PhoneNumber | None:
+    return phonenumbers.example_number(region) if region and calling_code(region) != "0" else None
+
+
+def next_open_ms(windows: Sequence[str], zones: Iterable[str], at_ms: int) -> int | None:
+    """The first moment from `at_ms` on at which a window is open in all `zones`: `at_ms` itself where one is,
+    None where none ever is. Without windows every moment is."""
+    if not windows:
+        return at_ms
+    parsed = [parse_window(text) for text in windows]
+    clocks = _clocks(zones, at_ms)
+    openings = {opening for clock in clocks for opening in _openings(parsed, clock, at_ms)}
+    moments = sorted({at_ms, *(moment for moment in openings if moment > at_ms)})
+    return next((moment for moment in moments if _open(parsed, clocks, moment)), None)
+
+
+def _clocks(zones: Iterable[str], at_ms: int) -> list[ZoneInfo]:
+    """One zone for each way in which clocks differ between now and the end of what is looked at."""
+    end_ms = at_ms + _LOOK_AHEAD_DAYS * _DAY_MINUTES * 60_000
+    different: dict[tuple[timedelta | None, timedelta | None], ZoneInfo] = {}
+    for name in zones:
+        clock = ZoneInfo(name)
+        different.setdefault((_local(at_ms, clock).utcoffset(), _local(end_ms, clock).utcoffset()), clock)
+    return list(different.values())
+
+
+def _openings(windows: Sequence[Window], clock: ZoneInfo, at_ms: int) -> Iterable[int]:
+    midnight = _local(at_ms, clock).replace(hour=0, minute=0, second=0, microsecond=0)
+    for ahead in range(_LOOK_AHEAD_DAYS + 1):
+        day = midnight + timedelta(days=ahead)
+        for window in windows:
+            if day.weekday() in window.days:
+                opening = day.replace(hour=window.start_min // 60, minute=window.start_min % 60)
+                yield int(opening.timestamp() * 1000)
+
+
+def _open(windows: Sequence[Window], clocks: Sequence[ZoneInfo], at_ms: int) -> bool:
+    return all(any(window.holds(_local(at_ms, clock)) for window in windows) for clock in clocks)
+
+
+def _local(at_ms: int, clock: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, clock)

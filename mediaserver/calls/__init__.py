@@ -1,0 +1,1 @@
+"""Live calls of this node."""

@@ -1,0 +1,165 @@
+"""What a call comes to: the figures and facts of its `analysis`, and the JSON shapes of its content.
+
+Everything here is arithmetic on what the conversation left behind (`pipeline.result.SessionResult`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pipeline.agent import Conversation, Debriefing
+from pipeline.errors import EngineError, kind_of
+from pipeline.net.untrusted import clean_text
+from pipeline.result import EngineFault, SessionResult, TurnRecord
+from pipeline.transcript import TranscriptEntry
+
+Json = dict[str, Any]
+
+DEEPEST: Final = 32
+"""Nesting of what an agent reports; what lies deeper is left out."""
+
+
+def analyse(result: SessionResult) -> Json:
+    """The `analysis` of a call: what it came to, what was collected, how it felt.
+
+    `talkRatio` is the agent's share of all speech (0 to 1, None where nobody spoke); latencies are those of
+    voice-to-voice over the turns that have one.
+    """
+    return recordable(
+        {
+            "disposition": result.report.disposition or result.disposition,
+            "reachedGoal": result.report.reached_goal,
+            "answers": dict(result.report.answers),
+            "line": result.line,
+            "summary": result.report.summary,
+            "extracted": dict(result.report.extracted),
+            "endReason": result.reason.value,
+            "durationMs": result.duration_ms,
+            "turns": len(result.turns),
+            "interruptions": result.interruptions,
+            "callerSpeechMs": result.caller_speech_ms,
+            "agentSpeechMs": result.agent_speech_ms,
+            "talkRatio": talk_ratio(result.agent_speech_ms, result.caller_speech_ms),
+            "latency": latency_figures(voice_to_voice_ms(result.turns)),
+            "faults": [
+                {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
+            ],
+            "silences": camel_case(result.silences),
+            "doNotCall": result.do_not_call,
+        }
+    )
+
+
+def talk_ratio(agent_ms: int, caller_ms: int) -> float | None:
+    """The agent's share of all speech, None where there was none."""
+    spoken = agent_ms + caller_ms
+    return round(agent_ms / spoken, 3) if spoken else None
+
+
+def latency_figures(values_ms: Sequence[float]) -> Json:
+    """How many turns were measured, their median and their worst, in milliseconds (None for none)."""
+    if not values_ms:
+        return {"measuredTurns": 0, "p50Ms": None, "maxMs": None}
+    return {
+        "measuredTurns": len(values_ms),
+        "p50Ms": round(statistics.median(values_ms), 1),
+        "maxMs": round(max(values_ms), 1),
+    }
+
+
+def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
+    """The latency of every turn that has one."""
+    return [turn.latency.voice_to_voice_ms for turn in turns if turn.latency is not None]
+
+
+def turn_data(turn: TurnRecord) -> Json:
+    """A turn as the API and `turn.completed` tell it."""
+    return recordable(
+        {
+            "turn": turn.number,
+            "userText": turn.user_text,
+            "keyed": turn.keyed,
+            "confidence": round(turn.confidence, 3),
+            "agentText": turn.agent_text,
+            "interrupted": turn.interrupted,
+            "startMs": turn.start_ms,
+            "endMs": turn.end_ms,
+            "latency": None if turn.latency is None else camel_case(turn.latency),
+            "silences": camel_case(turn.silences),
+        }
+    )
+
+
+def entry_data(entry: TranscriptEntry) -> Json:
+    """A line of the transcript as the API and `transcript.completed` tell it."""
+    return recordable(camel_case(entry))
+
+
+def recordable(content: Json) -> Json:
+    """`content` as every store takes it, whatever an agent or an engine put into it: a call's record is not
+    lost for a number that is none, half a character, or an object that only its maker knows."""
+    found: Json = _recordable(content, DEEPEST)
+    return found
+
+
+def _recordable(value: Any, deepest: int) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping | list | tuple) and deepest <= 0:
+        return None
+    if isinstance(value, Mapping):
+        return {clean_text(str(key)): _recordable(inner, deepest - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_recordable(inner, deepest - 1) for inner in value]
+    return clean_text(str(value))
+
+
+def camel_case(value: Any) -> Any:
+    """A dataclass (or a sequence of them) as JSON with the field names of the API."""
+    if dataclasses.is_dataclass(value):
+        return {
+            _camel(field.name): camel_case(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple | list):
+        return [camel_case(item) for item in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 60.0
+"""However long an agent says that it may take."""
+
+
+async def debriefed(
+    agent: Conversation | None, result: SessionResult | None, fields: Mapping[str, object]
+) -> SessionResult | None:
+    """`result` with the agent's last word on the call; without it, and with a fault, where that fails. Never
+    raises."""
+    if result is None or not isinstance(agent, Debriefing):
+        return result
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return replace(result, report=await agent.debrief(result.transcript))
+    except (EngineError, TimeoutError) as error:
+        reason = str(error) or "not done in time"
+        log.warning("no debriefing", extra={**fields, "reason": reason})
+    except Exception as error:  # the boundary to somebody else's code
+        log.exception("debriefing broke", extra=dict(fields))
+        reason = f"the agent broke ({kind_of(error)})"
+    fault = EngineFault("agent", f"no debriefing: {reason}", result.duration_ms)
+    return replace(result, faults=(*result.faults, fault))

@@ -1,0 +1,205 @@
+"""Calls as clients order them: one, a hundred at a time, on trial, again, not after all; and what became of
+them.
+
+Each verb raises `mediaserver.errors` and is checked by `mediaserver.calls.validation` before it comes to the
+queue.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from mediaserver.admin.access import Access
+from mediaserver.admin.directory import Directory
+from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.validation import (
+    UNKNOWN_AGENT,
+    CallRequest,
+    checked_call,
+    checked_item,
+    outbound_agent,
+    read_number,
+)
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
+from mediaserver.queue.records import CallPage, CallRecord, CallRow, CallStatus, Stopping
+from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
+from mediaserver.store.store import Store
+
+UNKNOWN_CALL = "Call not found"
+
+Answer = TypeVar("Answer", CallRow, BatchReceipt)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What a request to cancel came to; `cancelled` None: nothing to that number was waiting."""
+
+    phone_number: str
+    cancelled: Cancelled | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would become of a call that nobody placed."""
+
+    phone_number: str
+    result: ItemResult
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecording:
+    """A file of the node that made it, and where that node is reached by the others ("": not at all)."""
+
+    path: Path
+    node_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The calls in progress on this node: found by id, and ended."""
+
+    find: Callable[[str], LiveConversation | None]
+    hang_up: Callable[[Iterable[str]], Awaitable[None]]
+
+
+class CallApi:
+    """The verbs. `check` raises `Unavailable` while no calls are taken."""
+
+    def __init__(
+        self, directory: Directory, engines: Engines, store: Store, *, live: Live, check: Callable[[], None]
+    ) -> None:
+        self._directory = directory
+        self._engines = engines
+        self._store = store
+        self._live = live
+        self._check = check
+
+    async def place_call(
+        self, access: Access, request: CallRequest, *, repeatable: Repeatable | None = None
+    ) -> CallRow:
+        """Queues a call. With `repeatable`, a request that was answered before gets the same call. Raises
+        `InvalidRequest`, `NotFound`, `ScopeMissing`, `Unavailable`, and `Conflict` where the same key came
+        with another body."""
+        access.check_agent(request.agent_id)
+        repeatable, company_id = _kept_under(access, repeatable), access.company_id
+        if repeatable is not None:
+            remembered = await self._store.remembered(company_id, repeatable)
+            if remembered is not None:
+                return _expected(remembered.call)
+        self._check()
+        new = checked_call(self._directory, self._engines, company_id, request)
+        return await self._store.enqueue(new, repeatable=repeatable)
+
+    async def try_call(self, access: Access, request: CallRequest) -> Trial:
+        """What `place_call` would do now. Raises what it would."""
+        access.check_agent(request.agent_id)
+        self._check()
+        new = checked_call(self._directory, self._engines, access.company_id, request)
+        return Trial(new.phone_number, await self._store.dry_run_call(new))
+
+    async def place_batch(
+        self,
+        access: Access,
+        agent_id: str,
+        requests: Sequence[CallRequest],
+        *,
+        repeatable: Repeatable | None = None,
+    ) -> BatchReceipt:
+        """Queues the calls that can be placed and says of each what became of it. Raises as `place_call`, of
+        what is wrong with the whole."""
+        access.check_agent(agent_id)
+        repeatable = _kept_under(access, repeatable)
+        if repeatable is not None:
+            remembered = await self._store.remembered(access.company_id, repeatable)
+            if remembered is not None:
+                return _expected(remembered.batch)
+        batch = self._batch(access.company_id, agent_id, requests)
+        return await self._store.enqueue_batch(batch, repeatable=repeatable)
+
+    async def try_batch(self, access: Access, agent_id: str, requests: Sequence[CallRequest]) -> BatchReceipt:
+        """What `place_batch` would do now. Raises what it would."""
+        access.check_agent(agent_id)
+        return await self._store.dry_run(self._batch(access.company_id, agent_id, requests))
+
+    def _batch(self, company_id: str, agent_id: str, requests: Sequence[CallRequest]) -> NewBatch:
+        self._check()
+        agent = outbound_agent(self._directory, self._engines, company_id, agent_id)
+        webhook_id = str(uuid.uuid4())
+        items = [
+            checked_item(self._directory, self._engines, company_id, request, webhook_id=webhook_id)
+            for request in requests
+        ]
+        return NewBatch(company_id=company_id, agent_id=agent.id, webhook_id=webhook_id, items=items)
+
+    async def cancel(self, access: Access, phone_number: str, agent_id: str | None) -> Cancellation:
+        """Cancels what waits to be dialled to a number, written in whatever way, by any of the agents or the
+        one named. Raises `InvalidRequest`, `ScopeMissing`, `NotFound` for an agent of nobody's or of
+        others'."""
+        company_id, agents = access.company_id, access.agents
+        if agent_id is not None:
+            access.check_agent(agent_id)
+        number = read_number(phone_number, self._directory.company(company_id))
+        if agent_id is not None:
+            agent = access.companys_thing(self._directory.agent(_uuid(agent_id)), UNKNOWN_AGENT)
+            agents = frozenset({agent.id})
+        cancelled = await self._store.cancel_pending(company_id, number, agents=agents)
+        if cancelled is not None:
+            await self._live.hang_up([cancelled.call.id, *cancelled.others])
+        return Cancellation(number, cancelled)
+
+    async def call(self, access: Access, call_id: str) -> CallRecord:
+        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`."""
+        record = access.agents_thing(await self._store.call(access.company_id, call_id), UNKNOWN_CALL)
+        live = self._live.find(call_id)
+        if live is None or record.status.final:
+            return record
+        return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
+
+    async def calls(self, access: Access, *, status: str, cursor: str, limit: int) -> CallPage:
+        """A page of calls, newest first. Raises `InvalidRequest`."""
+        wanted = CallStatus(status) if status else None
+        try:
+            return await self._store.calls(
+                access.company_id, status=wanted, cursor=cursor, limit=limit, agents=access.agents
+            )
+        except LocalError as error:
+            raise InvalidRequest(str(error)) from None
+
+    async def hang_up(self, access: Access, call_id: str) -> Stopping:
+        """Ends a call in whatever state it is. Raises `NotFound`."""
+        await self.call(access, call_id)
+        stopping = await self._store.request_hangup(access.company_id, call_id)
+        if stopping is None:
+            raise NotFound(UNKNOWN_CALL)
+        if stopping is not Stopping.ENDED:
+            await self._live.hang_up([call_id])
+        return stopping
+
+    async def recording(self, access: Access, call_id: str) -> StoredRecording:
+        """Where a call's recording is. Raises `NotFound`."""
+        record = await self.call(access, call_id)
+        if not record.recording_path:
+            raise NotFound("This call has no recording")
+        return StoredRecording(Path(record.recording_path), record.recording_node)
+
+
+def _expected(answer: Answer | None) -> Answer:
+    if answer is None:
+        raise Conflict("This Idempotency-Key was used for another request")
+    return answer
+
+
+def _kept_under(access: Access, repeatable: Repeatable | None) -> Repeatable | None:
+    return replace(repeatable, key=access.namespaced(repeatable.key)) if repeatable is not None else None
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return ""

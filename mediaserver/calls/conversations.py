@@ -1,0 +1,44 @@
+"""The conversations of this node, whatever carries them: found by id, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from mediaserver.calls.live_conversation import LiveConversation
+
+
+class Holder(Protocol):
+    """Who has conversations: the phone's switchboard, the lobby of the rooms."""
+
+    def find(self, call_id: str, /) -> LiveConversation | None:
+        """The conversation of that id."""
+
+    async def hang_up(self, call_ids: Iterable[str], /) -> None:
+        """Ends those named that are here."""
+
+
+class Held:
+    """Everybody's conversations. `add` who has some."""
+
+    def __init__(self) -> None:
+        self._holders: list[Holder] = []
+
+    def add(self, holder: Holder) -> None:
+        """One more who has conversations."""
+        self._holders.append(holder)
+
+    def find(self, call_id: str) -> LiveConversation | None:
+        """The conversation of that id, if this node has it."""
+        found = (holder.find(call_id) for holder in self._holders)
+        return next((each for each in found if each is not None), None)
+
+    def holds(self, call_id: str) -> bool:
+        """Whether this node has it."""
+        return self.find(call_id) is not None
+
+    async def hang_up(self, call_ids: Iterable[str]) -> None:
+        """Ends the conversations named, those that this node has."""
+        call_ids = tuple(call_ids)
+        for holder in self._holders:
+            await holder.hang_up(call_ids)

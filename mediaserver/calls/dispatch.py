@@ -1,0 +1,208 @@
+"""The loop that pulls calls from the ledger: as many as this node has room for, one task each.
+
+`queued → claimed → armed → finished` is the ledger's business (`mediaserver.queue.ledger`); this loop only
+asks for claims when there is room, keeps the leases of what it holds, and lets the reaper run. It is woken
+when this process queues a call and otherwise looks once a second, which is how it sees what other nodes
+queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mediaserver.errors import StoreError
+from mediaserver.queue.history import HistoryChanged
+from mediaserver.queue.records import Claim, Reaped, Renewal
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""How long a call queued by another node waits at most before this one looks."""
+
+LEASE_MS = 30_000
+"""How long a claim lives unrenewed: after this the calls that a dead node had not dialled are others'."""
+
+BATCH = 16
+"""Claims taken at a time: small, so that several nodes share a burst."""
+
+
+class Ledger(Protocol):
+    """What the loop needs of the ledger (`mediaserver.store.store.Store`)."""
+
+    async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
+        """Takes up to `limit` queued calls for `node`."""
+
+    async def held(self, node: str) -> list[str]:
+        """What the database believes that `node` holds."""
+
+    async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
+        """Extends the leases of everything `node` holds, but for `unheld`."""
+
+    async def pending_hangups(self, node: str) -> list[str]:
+        """The live calls of `node` whose end somebody asked for."""
+
+    async def reap_expired(self) -> Reaped:
+        """Deals with claims whose lease ran out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """This node's own calls, as far as the loop deals with them.
+
+    `room` is how many more it takes, `start` begins one and returns at once, `hang_up` ends some whose end
+    was asked for elsewhere. `holds` says whether a call is here indeed: an answer of the database may have
+    been lost, and a claim that nobody knows of must not live for ever.
+    """
+
+    room: Callable[[], int]
+    start: Callable[[Claim], None]
+    holds: Callable[[str], bool]
+    hang_up: Callable[[Iterable[str]], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    """For a node without notes of its own."""
+
+
+class Dispatch:
+    """Claims calls while there is room and starts each. `observe` runs after each renewal; `wake` is set by
+    whoever queues a call or makes room; `compare` tells the database what it has forgotten, at the start and
+    whenever it may have. `waits_for` says why no calls are claimed, "" while they are."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        node: str,
+        *,
+        calls: Calls,
+        observe: Callable[[], Awaitable[None]],
+        wake: asyncio.Event,
+        lease_ms: int,
+        compare: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        self._ledger = ledger
+        self._node = node
+        self._calls = calls
+        self._observe = observe
+        self._wake = wake
+        self._lease_ms = lease_ms
+        self.database_missing = ""
+        self.waits_for = ""
+        self._compare = compare
+        self._compared = False
+        self._trusts_leases_at = 0.0
+
+    def missing(self) -> list[str]:
+        """What keeps this node from dialling, one line each."""
+        said = {"database": self.database_missing, "dispatch": self.waits_for}
+        return [f"{what}: {reason}" for what, reason in said.items() if reason]
+
+    async def run_claims(self) -> None:
+        """Claims until cancelled."""
+        while True:
+            self._wake.clear()
+            took = await self._claim_once()
+            await self._grant_wishes()
+            if took < BATCH or self._calls.room() <= 0:
+                await self._wait(POLL_S)
+
+    async def run_leases(self) -> None:
+        """Renews and reaps until cancelled, three times a lease; tells whether the database is there."""
+        while True:
+            await self.renew_once()
+            await asyncio.sleep(self._lease_ms / 3000)
+
+    async def renew_once(self) -> None:
+        """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
+        asking = asyncio.create_task(self._renew(), name="renewal")
+        try:
+            await asyncio.wait({asking}, timeout=self._lease_ms / 2000)
+            if not asking.done():  # it may yet: what was asked stays asked
+                self._database_failed("it does not answer")
+            renewals = await asking
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        except StoreError as error:
+            self._database_failed(str(error))
+            return
+        await self._calls.hang_up([renewal.call_id for renewal in renewals if renewal.hang_up])
+
+    async def _renew(self) -> list[Renewal]:
+        listed = await self._ledger.held(self._node)
+        unheld = frozenset(call_id for call_id in listed if not self._calls.holds(call_id))
+        renewals = await self._ledger.renew(self._node, self._lease_ms, unheld=unheld)
+        self._database_answered()
+        await self._reap()
+        await self._observe()
+        return renewals
+
+    async def _reap(self) -> None:
+        """Leases that ran out while the database was away say nothing about their nodes, which have the rest
+        of a lease to renew them."""
+        if asyncio.get_running_loop().time() < self._trusts_leases_at:
+            return
+        reaped = await self._ledger.reap_expired()
+        if reaped.requeued or reaped.unknown:
+            counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
+            log.warning("calls of a lost node reaped", extra=counts)
+        if reaped.orphaned:
+            log.warning("calls of a removed company cancelled", extra={"calls": len(reaped.orphaned)})
+
+    async def _grant_wishes(self) -> None:
+        try:
+            wanted = await self._ledger.pending_hangups(self._node)
+        except StoreError as error:
+            self._database_failed(str(error))
+            return
+        if wanted:
+            await self._calls.hang_up(wanted)
+
+    async def _claim_once(self) -> int:
+        limit = min(BATCH, self._calls.room())
+        if limit <= 0:
+            return 0
+        try:
+            if not self._compared:
+                await self._compare()
+                self._compared = True
+            claims = await self._ledger.claim(self._node, limit, self._lease_ms)
+        except HistoryChanged as changed:
+            self._held_back(str(changed))
+            return 0
+        except StoreError as error:
+            self._database_failed(str(error))
+            return 0
+        self.waits_for = ""
+        self._database_answered()
+        for claim in claims:
+            self._calls.start(claim)
+        return len(claims)
+
+    def _held_back(self, reason: str) -> None:
+        if not self.waits_for:
+            log.error("no calls are dialled", extra={"reason": reason})
+        self.waits_for = reason
+        self._compared = False
+
+    async def _wait(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _database_failed(self, reason: str) -> None:
+        if not self.database_missing:
+            log.error("database away", extra={"reason": reason})
+        self.database_missing = reason
+        self._trusts_leases_at = asyncio.get_running_loop().time() + self._lease_ms / 1000
+
+    def _database_answered(self) -> None:
+        if self.database_missing:
+            log.info("database back")
+        self.database_missing = ""

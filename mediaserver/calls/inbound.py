@@ -1,0 +1,171 @@
+"""Calls that come to us: which agent answers a number, and the row in the store before it does.
+
+While the database is away they are answered all the same, by the configuration last known, and written when
+it is back (`mediaserver.calls.journal`). What the file manages is always known; what is managed over the API
+was last known when this node looked for changes, and is not gone by for longer than `KNOWN_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+
+from mediaserver.admin.directory import Directory
+from mediaserver.calls.active_calls import ActiveCalls
+from mediaserver.calls.journal import Journal
+from mediaserver.e164 import normalise
+from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
+from mediaserver.queue.ledger import inbound_claim
+from mediaserver.queue.records import Claim, NewInboundCall
+from mediaserver.settings import AgentSettings
+from mediaserver.store.managed import Kind
+from mediaserver.store.store import Store
+from pipeline.errors import EngineMissing
+from sip.call import Call
+from sip.endpoint import Endpoint
+from sip.errors import SipError
+from sip.trunk import Trunk
+
+log = logging.getLogger(__name__)
+
+_UNAVAILABLE = 503
+"""Lets a carrier try its next route (RFC 3261 21.5.4)."""
+
+_BUSY = 486
+"""To a caller whose company or trunk is at its limit: no other route would help, and after a 503 the carrier
+would leave this server alone for a while, with everybody's calls."""
+
+PATIENCE_S = 1.0
+"""How long a caller waits for the database: a hundred times what it needs."""
+
+AWAY_S = 5.0
+"""How long nobody waits for it after that."""
+
+KNOWN_S = 15 * 60.0
+"""How long what is managed over the API is gone by without a look at the database."""
+
+
+class Unknown(MediaServerError):
+    """The database is away, and what it last said too long ago, or against the call."""
+
+
+class NumberPlan:
+    """Which agent answers which number on which trunk."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def agent(self, called_number: str, trunk_id: str) -> AgentSettings | None:
+        """The agent that answers `called_number`, spelt as the carrier does, on `trunk_id`."""
+        trunk = self._directory.trunk(trunk_id)
+        company = self._directory.company(trunk.company) if trunk is not None else None
+        try:
+            number = normalise(called_number, company.country if company is not None else None)
+        except InvalidNumber:
+            return None
+        return self._directory.answering(trunk_id, number)
+
+
+class Inbound:
+    """Takes calls from the phone and puts them through to their agent."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        endpoint: Endpoint,
+        store: Store,
+        switchboard: ActiveCalls,
+        journal: Journal,
+        node: str,
+        lease_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._plan = NumberPlan(directory)
+        self._endpoint = endpoint
+        self._store = store
+        self._switchboard = switchboard
+        self._journal = journal
+        self._node = node
+        self._lease_ms = lease_ms
+        self._away_until = 0.0
+        endpoint.serves = self.serves
+
+    def serves(self, called_number: str, trunk: Trunk) -> bool:
+        """Whether anybody answers this number: asked by the phone before it lets a call in."""
+        return self._plan.agent(called_number, trunk.settings.id) is not None
+
+    async def run(self) -> None:
+        """Takes calls until cancelled, each for itself: none waits for another's row."""
+        async with asyncio.TaskGroup() as tasks:
+            async for call in self._endpoint.incoming():
+                tasks.create_task(self._admit(call), name=f"admit {call.id}")
+                del call  # it is not kept until the next one comes
+
+    async def _admit(self, call: Call) -> None:
+        try:
+            await self._put_through(call)
+        except Exception:
+            log.exception("inbound call lost", extra={"call_id": call.id})
+            await self._turn_away(call, 500, "it failed")
+
+    async def _put_through(self, call: Call) -> None:
+        trunk_id = call.trunk.settings.id
+        agent = self._plan.agent(call.local_number, trunk_id)
+        if agent is None:
+            await self._turn_away(call, 404, "no agent has this number")
+            return
+        new = NewInboundCall(
+            company_id=agent.company,
+            agent_id=agent.id,
+            trunk_id=trunk_id,
+            phone_number=call.remote_number,
+            called_number=call.local_number,
+            webhook_id=str(uuid.uuid4()),
+            sip_call_id=call.sip_call_id,
+            ringing_at_ms=int(time.time() * 1000),
+        )
+        try:
+            self._switchboard.check(agent)
+            claim = await self._recorded(new)
+            self._switchboard.take(claim, agent, call)
+        except RuleBroken as full:
+            await self._turn_away(call, _BUSY, full.rule)
+        except (EngineMissing, Unknown) as error:
+            await self._turn_away(call, _UNAVAILABLE, str(error))
+
+    async def _recorded(self, new: NewInboundCall) -> Claim:
+        """Writes the call, or has it written later. Raises `Unknown`."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._away_until:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    return await self._write(new)
+            except (StoreError, TimeoutError) as error:
+                reason = str(error) or "it does not answer"
+                log.error("inbound calls are answered without the database", extra={"reason": reason})
+                self._away_until = loop.time() + AWAY_S
+        self._check_known(new)
+        self._journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
+        return inbound_claim(new, self._node)
+
+    async def _write(self, new: NewInboundCall, *, is_up: bool = False) -> Claim:
+        return await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms, is_up=is_up)
+
+    def _check_known(self, new: NewInboundCall) -> None:
+        """What the database would have been asked, of what this node knows by itself. Raises `Unknown`."""
+        age_s = asyncio.get_running_loop().time() - self._directory.confirmed_at
+        if age_s > KNOWN_S and not self._directory.of_file(Kind.AGENT, new.agent_id):
+            raise Unknown("the database is away, and what it last said is too old")
+        company = self._directory.company(new.company_id)
+        if company is None or self._switchboard.held_for(company.id) >= company.max_concurrent_calls:
+            raise Unknown("the company is at its limit of concurrent calls")
+
+    async def _turn_away(self, call: Call, code: int, reason: str) -> None:
+        log.warning("inbound call turned away", extra={"call_id": call.id, "code": code, "reason": reason})
+        try:
+            await call.reject(code)
+        except SipError as error:
+            log.info("inbound call was gone already", extra={"call_id": call.id, "reason": str(error)})

@@ -1,0 +1,162 @@
+"""Calls from a conversation to people: whom an agent may hand its caller to, and whom a company may call into
+a room. They keep the rules of every call: destinations of the company, the trunk's format, do-not-call.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mediaserver.admin.directory import Directory
+from mediaserver.calls.journal import Journal
+from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
+from mediaserver.queue.extra_legs import NewLeg
+from mediaserver.settings import AgentSettings
+from mediaserver.settings.agent import ROOM
+from mediaserver.store.store import Store
+from mediaserver.wiring import caller_id
+from pipeline.media.bridge import Bridge
+from pipeline.media.pacer import Pacer
+from sip.call import Call
+from sip.endpoint import Endpoint
+from sip.states import CallState
+
+
+class DialRefused(InvalidRequest):
+    """Nobody is called: the rules are against it. `str()` says why, for the client."""
+
+
+class LinesBusy(DialRefused):
+    """Nobody is called now: as many calls are up as may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A number that may be called, and how. Made by `OutboundLegs.route`."""
+
+    agent: AgentSettings
+    number: str
+    dial_number: str
+    trunk_id: str
+    caller_id: str | None
+    company_id: str
+
+
+class OutboundLegs:
+    """Places calls over the trunk of an agent. `room` says how many more calls this node takes."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        store: Store,
+        *,
+        endpoint: Endpoint,
+        journal: Journal,
+        room: Callable[[], int],
+    ) -> None:
+        self._directory = directory
+        self._endpoint = endpoint
+        self._store = store
+        self._journal = journal
+        self._room = room
+        self.rooms: Callable[[str, str], Bridge | None] | None = None
+        """The people in a company's room of that name, where it is open here; set by who has the rooms."""
+
+    @property
+    def pacer(self) -> Pacer:
+        """The clock of all media."""
+        return self._endpoint.pacer
+
+    def target(self, agent_id: str, wanted: str) -> str:
+        """The number or room that an agent means by `wanted`: a name in its `transfer_targets`, or one of
+        those targets itself. Raises `DialRefused`."""
+        target = self._agent(agent_id).reaches(wanted)
+        if not target:
+            raise DialRefused("the target is not among the agent's transfer_targets")
+        return target
+
+    def people_in(self, agent_id: str, target: str) -> Bridge | None:
+        """Everybody in the room that `target` is; None where it is a number, or no room of the company's that
+        is open on this node."""
+        if not target.startswith(ROOM) or self.rooms is None:
+            return None
+        return self.rooms(self._agent(agent_id).company, target.removeprefix(ROOM))
+
+    async def route(self, agent_id: str, number: str) -> Route:
+        """How `number` is called for an agent. Raises `DialRefused` where it may not be."""
+        if number.startswith(ROOM):
+            raise DialRefused("the room is not open on this node")
+        agent = self._agent(agent_id)
+        company = self._directory.company(agent.company)
+        trunk = self._directory.trunk(agent.trunk) if agent.trunk is not None else None
+        if company is None or trunk is None:
+            raise DialRefused("No SIP trunk configured for this agent")
+        try:
+            number = normalise(number, company.country)
+        except InvalidNumber as error:
+            raise DialRefused(str(error)) from None
+        if not may_dial(number, company.prefixes):
+            raise DialRefused("Phone number is outside the destinations that your company may call")
+        dial_number = format_for_trunk(number, trunk.number_format)
+        if not accepted(dial_number, trunk.accepts):
+            raise DialRefused("Phone number format does not match SIP trunk configuration")
+        if await self._store.may_not_call(agent.company, number):
+            raise DialRefused("Phone number is on the do-not-call list")
+        return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
+
+    async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
+        """Places the call; it rings when this returns, or will. It is one of its company's and its trunk's
+        for as long as it lasts. `leg_of`: the call that it takes part in. Raises `DialRefused` (`LinesBusy`:
+        for the moment), `SipError`, OSError."""
+        trunk = self._endpoint.trunks.get(route.trunk_id)
+        if trunk is None:
+            raise DialRefused("the trunk cannot be used")
+        if self._room() <= 0:
+            raise LinesBusy("this server takes no more calls at the moment")
+        leg = await self._place(route, leg_of)
+        try:
+            call = await trunk.call(
+                route.dial_number,
+                caller_id=route.caller_id,
+                call_id=call_id,
+                ring_timeout_s=route.agent.transfer_ring_s,
+            )
+        except BaseException:
+            self._give_back(leg)
+            raise
+        call.on_state(lambda call, state, now: self._moved(leg, state))
+        if call.state is CallState.ENDED:
+            self._give_back(leg)
+        return call
+
+    async def _place(self, route: Route, leg_of: str) -> NewLeg:
+        leg = NewLeg(
+            id=str(uuid.uuid4()),
+            call_id=leg_of,
+            company_id=route.company_id,
+            agent_id=route.agent.id,
+            trunk_id=route.trunk_id,
+            phone_number=route.number,
+        )
+        try:
+            verdict = await self._store.take_leg(leg)
+        except StoreError as error:
+            raise LinesBusy("the limits of the company cannot be looked up now") from error
+        if verdict.rule is not None:
+            raise (DialRefused if verdict.refused else LinesBusy)(verdict.reason)
+        return leg
+
+    def _moved(self, leg: NewLeg, state: CallState) -> None:
+        if state is CallState.ENDED:
+            self._give_back(leg)
+
+    def _give_back(self, leg: NewLeg) -> None:
+        self._journal.note(leg.call_id, "leg left", lambda: self._store.leave_leg(leg.id))
+
+    def _agent(self, agent_id: str) -> AgentSettings:
+        agent = self._directory.agent(agent_id)
+        if agent is None:
+            raise DialRefused("Agent not found")
+        return agent

@@ -1,0 +1,272 @@
+"""One live phone call: from the claim of the ledger (or the caller's INVITE) to its outcome in the store.
+
+```
+outbound:  claim → tools asked → arm (committed) → trunk.call → answered → Session → outcome
+inbound:   Call offered → recorded → answer → Session → outcome
+```
+
+The store hears of it through the journal, in order and off the media path; what decides whether a call may be
+dialled (`arm`) is awaited, since no INVITE may leave before it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from mediaserver.calls.live_conversation import CallProfile, CallServices, LiveConversation
+from mediaserver.calls.pre_call_tools import OBJECTED
+from mediaserver.calls.transfer import transfer_call, was_transferred
+from mediaserver.errors import StoreError
+from mediaserver.queue.records import CallStatus, Claim, Outcome
+from pipeline.agents.script.steps import fill
+from pipeline.call_progress.answer_detection import EarlyEar, LineStage
+from pipeline.media.bridge import Bridge
+from sip.call import Call, CallFailed
+from sip.errors import SipError
+from sip.states import CallState, Direction, HangupCause
+from sip.trunk import Trunk, TrunkUnavailable
+
+log = logging.getLogger(__name__)
+
+STATUS_BEFORE_ANSWER: Mapping[HangupCause, CallStatus] = {
+    HangupCause.BUSY: CallStatus.BUSY,
+    HangupCause.NO_ANSWER: CallStatus.NO_ANSWER,
+    HangupCause.CANCELLED: CallStatus.CANCELLED,
+}
+"""What a call that was never answered becomes; every other cause is FAILED."""
+
+PROGRESS: Mapping[CallState, CallStatus] = {
+    CallState.RINGING: CallStatus.RINGING,
+    CallState.ANSWERED: CallStatus.ANSWERED,
+}
+"""States of a call that the store is told of as they come; DIALING is written by `arm`."""
+
+STOPPED = "The server stopped while it rang"
+
+
+class Step(Enum):
+    """Where a live call is, as far as hanging it up is concerned."""
+
+    WAITING = auto()  # not armed
+    PLACING = auto()  # armed, and the INVITE about to leave; or theirs is there, to be answered
+    ABANDONED = auto()  # its end was asked for before there was a `Call`
+    CONNECTED = auto()  # there is a `Call`
+    TALKING = auto()  # there is a `Session`
+    OVER = auto()
+
+
+class LiveCall(LiveConversation):
+    """One call that this node holds. `dial` or (begun at PLACING) `take` run it; both return when its outcome
+    is written."""
+
+    def __init__(
+        self, claim: Claim, part: CallProfile, floor: CallServices, *, step: Step = Step.WAITING
+    ) -> None:
+        super().__init__(claim, part, floor)
+        self._step = step
+        self._reached = CallStatus.DIALING
+        self._call: Call | None = None
+        self._stopped = False  # the node gave it up
+
+    # Its life -----------------------------------------------------------------------------------------------
+
+    async def dial(self, trunk: Trunk) -> None:
+        """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
+        objection = await self.prepare("outbound")
+        if self._over():
+            return  # given back meanwhile
+        if objection:
+            self._finish(Outcome(status=CallStatus.FAILED, cause=OBJECTED, error=objection))
+            await self.written
+            return
+        if not await self._arm():
+            return
+        if self._over():
+            return  # given back meanwhile
+        if self._step is Step.ABANDONED:
+            self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
+        else:
+            await self._place(trunk)
+        await self.written
+
+    async def take(self, call: Call) -> None:
+        """Answers an inbound call and converses. Never raises."""
+        try:
+            await call.ring()
+            await call.answer()
+        except SipError as error:
+            log.info("caller was gone before the answer", extra={**self.fields(), "reason": str(error)})
+        await self._follow(call)
+        await self.written
+
+    async def hang_up(self) -> None:
+        """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
+        if self._step in (Step.WAITING, Step.PLACING):
+            self._step = Step.ABANDONED
+        elif self._step is Step.CONNECTED and self._call is not None:
+            await self._call.hang_up()
+        elif self._step is Step.TALKING:
+            await super().hang_up()
+
+    def give_back(self) -> None:
+        """The node takes no more calls: one that is not armed goes back to the queue, others go on."""
+        if self._step is Step.WAITING:
+            self._release("this node takes no more calls")
+
+    async def give_up(self) -> None:
+        """The node goes: like `hang_up`, but for a call that we place and that nobody has answered. It is
+        cancelled as if it had rung out, so that with the far end's final answer it counts as an attempt, and
+        the agent's retry rules decide."""
+        self._stopped = True
+        self.give_back()
+        if self._call is not None and self._step is Step.CONNECTED and self._unanswered_yet(self._call):
+            await self._call.hang_up(HangupCause.NO_ANSWER)
+        else:
+            await self.hang_up()
+
+    def _over(self) -> bool:
+        return self._step is Step.OVER
+
+    @staticmethod
+    def _unanswered_yet(call: Call) -> bool:
+        waiting = call.state in (CallState.DIALING, CallState.RINGING)
+        return call.direction is Direction.OUTBOUND and waiting
+
+    async def _place(self, trunk: Trunk) -> None:
+        self._step = Step.PLACING
+        try:
+            call = await trunk.call(
+                self.claim.dial_number, caller_id=self.part.caller_id, call_id=self.claim.call_id
+            )
+        except TrunkUnavailable as full:
+            self._release(str(full))
+            self._outcome_written()
+        except (SipError, OSError) as error:
+            log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
+            cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
+            self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
+        else:
+            line = self.part.cast.line
+            self.line = LineStage(line, fill(line.message, self.claim.variables))
+            call.attach(EarlyEar(self.line), None)
+            await self._follow(call)
+
+    async def _arm(self) -> bool:
+        store, loop = self.floor.store, asyncio.get_running_loop()
+        asked = loop.time()
+        try:
+            armed = await store.arm(self.claim, self.floor.lease_ms)
+        except StoreError as error:
+            # It may have been committed all the same; nobody but us knows that nothing left.
+            self._release(f"database away: {error}")
+            return False
+        if armed and not await self._noted():
+            return False
+        if armed and loop.time() - asked > self.floor.lease_ms / 2000:
+            self._release("this process stood still")
+            return False
+        return armed
+
+    async def _noted(self) -> bool:
+        """Whether the attempt is noted beside the database, which may forget it."""
+        try:
+            if self.floor.note_dial is not None:
+                await self.floor.note_dial(self.claim)
+        except OSError as error:
+            self._release(f"the attempt cannot be noted: {error}")
+            return False
+        return True
+
+    def _release(self, reason: str) -> None:
+        """Nothing has left for the wire: the call goes back to the queue."""
+        log.warning("call not dialled", extra={**self.fields(), "reason": reason})
+        self._step = Step.OVER
+        store = self.floor.store
+        self.note("release", lambda: store.release(self.claim))
+
+    async def _follow(self, call: Call) -> None:
+        abandoned, stopped = self._step is Step.ABANDONED, self._stopped
+        self._call, self._step = call, Step.CONNECTED
+        call.on_state(self._state_changed)
+        if call.state in PROGRESS:
+            self._state_changed(call, call.state, 0.0)
+        if stopped:
+            await self.give_up()
+        elif abandoned:
+            await call.hang_up()
+        try:
+            await call.answered()
+        except CallFailed as failure:
+            self._finish(self._unanswered(call, failure))
+            return
+        await self._talk(call)
+
+    async def _talk(self, call: Call) -> None:
+        result, error = await self.converse(call)
+        if was_transferred(result) and call.state is CallState.ANSWERED and self.floor.lines is not None:
+            bridge = Bridge(self.floor.lines.pacer, rate_hz=call.rate_hz)
+            bridge.add(call)
+            await transfer_call(self, bridge, result)
+        await self._end(call)
+        result = await self.debrief(result)
+        cause = call.cause or HangupCause.NORMAL
+        self._finish(
+            self.answered(
+                result,
+                cause=cause.value,
+                ended_by=call.ended_by or "",
+                sip_status=call.status,
+                error=error,
+            )
+        )
+
+    def conversing(self) -> None:
+        """See `LiveConversation`."""
+        self._step = Step.TALKING
+
+    async def _end(self, call: Call) -> None:
+        """Hangs up unless that has happened, and waits until the far end knows."""
+        try:
+            await call.hang_up()
+            await call.ended()
+        except SipError as error:
+            log.warning("hang-up failed", extra={**self.fields(), "reason": str(error)})
+        self.floor.metrics.count_rtp(call.stats)
+
+    # What becomes of it -------------------------------------------------------------------------------------
+
+    def _unanswered(self, call: Call, failure: CallFailed) -> Outcome:
+        status = STATUS_BEFORE_ANSWER.get(failure.cause, CallStatus.FAILED)
+        if self._reached is CallStatus.ANSWERED:  # and gone before a word could be said
+            status = CallStatus.COMPLETED
+        outbound = call.direction is Direction.OUTBOUND
+        if outbound and failure.cause is HangupCause.SHUTDOWN and not call.definite:
+            status = CallStatus.UNKNOWN  # it may ring on
+        return Outcome(
+            status=status,
+            cause=failure.cause.value,
+            sip_status=failure.code if status is not CallStatus.UNKNOWN else 0,
+            ended_by=call.ended_by or "",
+            ended_at_ms=self.now_ms(),
+            error=STOPPED if outbound and self._stopped else "",
+            definite=call.definite,
+            analysis={"line": self.line.early} if self.line is not None and self.line.early else {},
+        )
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._step = Step.OVER
+        direction = self._call.direction if self._call is not None else Direction.OUTBOUND
+        self.finish(outcome, direction.value)
+
+    # What is seen of it on the way --------------------------------------------------------------------------
+
+    def _state_changed(self, call: Call, state: CallState, now: float) -> None:
+        status = PROGRESS.get(state)
+        if status is None:
+            return
+        self._reached = status
+        store, at_ms = self.floor.store, self.now_ms()
+        self.note(status.value, lambda: store.progress(self.claim, status, at_ms))

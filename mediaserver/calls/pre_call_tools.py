@@ -1,0 +1,143 @@
+"""Before a call: HTTP tools of the agent's owner are asked, and what they answer fills prompt variables.
+
+A tool is posted what is known of the call and answers with JSON, out of which the agent's settings name what
+becomes which variable; nothing else of an answer is used. All tools of an agent are asked at once, each has
+its own deadline, and each says what its failure means: the call goes on with what the request said of its
+variables (else they are empty), or nobody is dialled. A tool is asked again for every attempt, and may be for
+the same one, when a node dies between asking and dialling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mediaserver.errors import RemoteError
+from mediaserver.queue.records import Claim
+from mediaserver.safe_http import HttpAnswer
+from mediaserver.settings import reveal
+from mediaserver.settings.tools import PreCallTool
+from pipeline.net.untrusted import NotJson, read_json
+
+log = logging.getLogger(__name__)
+
+OBJECTED = "pre_call_tool"
+"""The cause of a call that was not made because a tool failed whose policy says so."""
+
+VALUE_LIMIT = 4000
+"""Characters of one variable: what is longer is not for a prompt."""
+
+
+class Poster(Protocol):
+    """What asking needs of `mediaserver.safe_http.SafeHttp`."""
+
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> HttpAnswer:
+        """See `SafeHttp.post`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """What the tools of a call came to: the variables that it has now, and why it must not be dialled ("":
+    it may)."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    objection: str = ""
+
+
+class ToolFailed(Exception):
+    """A tool did not answer as it must. `str()` names no content."""
+
+
+def promised(tools: Sequence[PreCallTool]) -> dict[str, str]:
+    """The variables that a call will have from its tools, each with its own name for a value."""
+    return {name: name for tool in tools for name in tool.variables}
+
+
+async def brief(http: Poster, tools: Sequence[PreCallTool], claim: Claim, *, direction: str) -> Briefing:
+    """Asks all tools at once; returns after the slowest, or its deadline. Never raises."""
+    body = json.dumps(_subject(claim, direction), ensure_ascii=False).encode()
+    answers = await asyncio.gather(*(_outcome(http, tool, body) for tool in tools))
+    filled: dict[str, str] = {}
+    objections = []
+    for tool, answer in zip(tools, answers, strict=True):
+        if not isinstance(answer, ToolFailed):
+            filled.update(answer)
+            continue
+        fields = {"call_id": claim.call_id, "tool": tool.name, "reason": str(answer)}
+        log.warning("pre-call tool failed", extra={**fields, "policy": tool.on_failure})
+        filled.update({name: claim.variables.get(name, "") for name in tool.variables})
+        if tool.on_failure == "do_not_dial":
+            objections.append(f"pre-call tool {tool.name}: {answer}")
+    return Briefing({**claim.variables, **filled}, "; ".join(objections))
+
+
+def _subject(claim: Claim, direction: str) -> dict[str, Any]:
+    given = claim.metadata.get("preCallVariables")
+    return {
+        "callTaskId": claim.call_id,
+        "companyId": claim.company_id,
+        "agentId": claim.agent_id,
+        "direction": direction,
+        "phoneNumber": claim.phone_number,
+        "promptVariables": dict(claim.variables),
+        "preCallVariables": given if isinstance(given, Mapping) else dict(claim.variables),
+    }
+
+
+async def _outcome(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
+    """The tool's variables, or why there are none. Of a stranger's answer anything may be wrong."""
+    try:
+        return await _ask(http, tool, body)
+    except ToolFailed as failure:
+        return failure
+    except Exception as error:
+        log.exception("pre-call tool broke", extra={"tool": tool.name})
+        return ToolFailed(type(error).__name__)
+
+
+async def _ask(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str]:
+    headers = {name: reveal(value) for name, value in tool.headers.items()}
+    try:
+        answer = await http.post(
+            tool.url, body, {**headers, "Content-Type": "application/json"}, timeout_s=tool.timeout_s
+        )
+    except RemoteError as error:
+        raise ToolFailed(str(error)) from error
+    if not 200 <= answer.status < 300:
+        raise ToolFailed(f"answered {answer.status}")
+    if not tool.variables:
+        return {}
+    try:
+        document = read_json(answer.body)
+    except NotJson:
+        raise ToolFailed("the answer is not JSON") from None
+    return {name: _text(document, path) for name, path in tool.variables.items()}
+
+
+def _text(document: Any, path: str) -> str:
+    """What stands at `path`, as the prompt shows it."""
+    value = document
+    for part in path.split("."):
+        value = _inner(value, part)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise ToolFailed(f"the answer has no text or number at {path}")
+    text = str(value)
+    if len(text) > VALUE_LIMIT:
+        raise ToolFailed(f"the answer is too long at {path}")
+    return text
+
+
+def _inner(value: Any, part: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    if isinstance(value, list) and part.isascii() and part.isdigit() and len(part) < 6:
+        return value[int(part)] if int(part) < len(value) else None
+    return None

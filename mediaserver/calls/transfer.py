@@ -1,0 +1,148 @@
+"""What follows a conversation whose agent handed the caller on: the line, the recording, the words for the
+case that nobody answers, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs
+from mediaserver.calls.transfer_bridge import TransferBridge, TransferResult, Visit
+from mediaserver.errors import StoreError
+from pipeline.audio import Pcm
+from pipeline.audio.resample import resample
+from pipeline.errors import EngineError, RecordingError
+from pipeline.media.bridge import Bridge
+from pipeline.media.recording import Recording
+from pipeline.result import EndReason, SessionResult
+from pipeline.session.prompts import Phrase, synthesise
+from pipeline.speech import TextToSpeech
+from sip.call import Call
+
+log = logging.getLogger(__name__)
+
+EVENT: Final = "call.transferred"
+
+
+def was_transferred(result: SessionResult | None) -> bool:
+    """Whether the caller is still there, for somebody else."""
+    return result is not None and result.reason is EndReason.TRANSFER
+
+
+async def transfer_call(live: LiveConversation, bridge: Bridge, result: SessionResult | None) -> None:
+    """Puts everybody in `bridge` through to whom the agent named; returns when that is over. Nothing where it
+    named nobody. Never raises."""
+    lines = live.floor.lines
+    if result is None or not was_transferred(result) or lines is None or live.stopped:
+        return
+    try:
+        await _Transfer(live, lines, result).run(bridge)
+    except Exception:
+        log.exception("transfer failed", extra=live.fields())
+
+
+class _Transfer:
+    """One attempt to put one caller through."""
+
+    def __init__(self, live: LiveConversation, lines: OutboundLegs, result: SessionResult) -> None:
+        self._live = live
+        self._lines = lines
+        self._result = result
+        self._told = False
+
+    async def run(self, bridge: Bridge) -> None:
+        """Puts everybody in `bridge` through, and tells of it."""
+        people = self._people()
+        handed = await (self._visit(bridge, people) if people is not None else self._call(bridge))
+        self._live.handed = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
+        log.info("transfer over", extra={**self._live.fields(), "outcome": handed.outcome})
+        if not self._told:
+            self._live.tell(EVENT, self._data(handed))
+
+    def _people(self) -> Bridge | None:
+        agent_id = self._live.claim.agent_id
+        try:
+            return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
+        except DialRefused:
+            return None  # said when it is dialled
+
+    async def _visit(self, bridge: Bridge, people: Bridge) -> TransferResult:
+        """The callers come to a room, whose own recording has them."""
+        visit = Visit(bridge, people)
+        self._live.transfer = visit
+        self._told = True
+        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        try:
+            return await visit.run()
+        finally:
+            self._live.transfer = None
+
+    async def _call(self, bridge: Bridge) -> TransferResult:
+        recording = await self._go_on_recording(bridge.rate_hz)
+        handover = TransferBridge(bridge, reach=self._reach, regret=self._regret, recording=recording)
+        handover.on_answer = self._answered
+        self._live.transfer = handover
+        if self._live.stopped:
+            handover.stop()
+        try:
+            return await handover.run()
+        finally:
+            self._live.transfer = None
+            await self._close(recording)
+
+    async def _reach(self) -> Call:
+        claim, lines = self._live.claim, self._lines
+        number = lines.target(claim.agent_id, self._result.transfer_target)
+        try:
+            route = await lines.route(claim.agent_id, number)
+        except StoreError as error:
+            raise LinesBusy("the do-not-call list cannot be looked up now") from error
+        return await lines.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
+
+    def _answered(self, call: Call) -> None:
+        self._told = True
+        self._live.handed_to(call, asyncio.get_running_loop().time())
+        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+
+    def _data(self, handed: TransferResult) -> dict[str, Any]:
+        data = {"target": self._result.transfer_target, "outcome": handed.outcome}
+        return data | ({"reason": handed.reason} if handed.reason else {})
+
+    # What the caller hears where nobody is reached ----------------------------------------------------------
+
+    async def _regret(self, rate_hz: int) -> Pcm:
+        part = self._live.part
+        voices: Sequence[TextToSpeech] = (part.cast.tts, *part.cast.fallback_tts)
+        for voice in voices if part.unreachable else ():
+            try:
+                words = await synthesise(voice, part.unreachable, part.language)
+            except (EngineError, TimeoutError) as error:
+                log.warning("words cannot be said", extra={**self._live.fields(), "reason": str(error)})
+            else:
+                return resample(words, voice.rate_hz, rate_hz)
+        return part.cast.phrases.at(Phrase.APOLOGY, rate_hz).samples
+
+    # The recording ------------------------------------------------------------------------------------------
+
+    async def _go_on_recording(self, rate_hz: int) -> Recording | None:
+        path = self._result.recording
+        if path is None:
+            return None
+        try:
+            return await self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
+        except OSError as error:
+            log.error("transfer goes on unrecorded", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)
+            return None
+
+    async def _close(self, recording: Recording | None) -> None:
+        if recording is None:
+            return
+        try:
+            await recording.close(asyncio.get_running_loop().time())
+        except RecordingError as error:
+            log.error("recording is incomplete", extra={**self._live.fields(), "reason": str(error)})
+            self._live.unrecorded(error)

@@ -1,0 +1,331 @@
+"""A caller put through to a person: ring-back while the line rings, then the two (or more) hear each other.
+
+```
+RINGING ── answered ──► TALKING ── either hangs up ──► OVER
+   └──── not reached ──► REGRETTING ── words heard ──────┘
+```
+
+There is never dead air: what the caller is told if nobody answers is synthesised while it rings. The agent is
+out of it; the call, its recording and its record go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+
+from mediaserver.calls.outbound_legs import DialRefused
+from pipeline.audio import Pcm, frame_samples
+from pipeline.leg import Leg
+from pipeline.media.bridge import Bridge, mixed
+from pipeline.media.playout import Playout
+from pipeline.media.recording import Recording
+from pipeline.media.utterance import Utterance
+from sip.call import Call, CallFailed
+from sip.errors import SipError
+
+log = logging.getLogger(__name__)
+
+RING_HZ: Final = 425
+RING_ON_S: Final = 1.0
+RING_CYCLE_S: Final = 5.0
+"""Ring-back as most of the world hears it (ITU-T E.180: 425 Hz, one second in five)."""
+
+MAX_TALK_S: Final = 4 * 3600.0
+"""Nobody talks longer: somebody's phone was left off the hook."""
+
+REGRET_LIMIT_S: Final = 30.0
+
+Reach = Callable[[], Awaitable[Call]]
+"""Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
+
+Regret = Callable[[int], Awaitable[Pcm]]
+"""What the caller hears if nobody is reached, at a rate in Hz. Never raises."""
+
+_leftovers: set[asyncio.Task[None]] = set()
+"""Calls being cancelled whose caller is gone, bounded by SIP's own timers, and keys being passed on, bounded
+by the end of the leg."""
+
+
+class Step(Enum):
+    """How far it has come."""
+
+    RINGING = auto()
+    TALKING = auto()
+    REGRETTING = auto()
+    OVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TransferResult:
+    """What came of it. `outcome`: "answered", "abandoned" (the caller hung up first), or why nobody was
+    reached: a cause of the API such as "busy", "no_answer", "refused"."""
+
+    outcome: str
+    ring_ms: int
+    talk_ms: int = 0
+    ended_by: str = ""
+    reason: str = ""
+
+
+class RingBack:
+    """The tone that the caller hears while it rings elsewhere (an `AudioSource`)."""
+
+    def __init__(self, rate_hz: int, tap: Callable[[Pcm, float], None] | None = None) -> None:
+        size = frame_samples(rate_hz)
+        time_s = np.arange(int(RING_ON_S * rate_hz)) / rate_hz
+        ramp = np.minimum(1.0, np.minimum(time_s, time_s[::-1]) / 0.02)
+        tone = (3000 * ramp * np.sin(2 * np.pi * RING_HZ * time_s)).astype(np.int16)
+        cycle = np.zeros(int(RING_CYCLE_S * rate_hz), np.int16)
+        cycle[: tone.size] = tone
+        self._frames = cycle.reshape(-1, size)
+        self._at = 0
+        self._tap = tap
+
+    def read(self) -> Pcm | None:
+        """See `AudioSource`."""
+        frame: Pcm = self._frames[self._at]
+        self._at = (self._at + 1) % len(self._frames)
+        return frame
+
+    def sent(self, now: float) -> None:
+        """See `AudioSource`."""
+        if self._tap is not None:
+            self._tap(self._frames[self._at - 1], now)
+
+    def on_ready(self, wake: Callable[[], None] | None) -> None:
+        """See `AudioSource`: it sounds from the start."""
+        if wake is not None:
+            wake()
+
+
+class TransferBridge:
+    """One caller (everybody in `bridge`) handed to one person. `run` it once; also the `LegListener` of the
+    bridge, and the `PlayoutListener` of the words of regret."""
+
+    def __init__(self, bridge: Bridge, *, reach: Reach, regret: Regret, recording: Recording | None) -> None:
+        self._bridge = bridge
+        self._reach = reach
+        self._regret = regret
+        self._recording = recording
+        self._loop = asyncio.get_running_loop()
+        self._call: Call | None = None
+        self._step = Step.RINGING
+        self._over = asyncio.Event()
+        self._told = asyncio.Event()
+        self._ended_by = ""
+        self.on_answer: Callable[[Call], None] | None = None
+        """Told when the person has answered."""
+
+    async def run(self) -> TransferResult:
+        """Returns when it is over; the callers' legs are still there, unless they left."""
+        bridge, began = self._bridge, self._loop.time()
+        tap = self._recording.agent if self._recording is not None else None
+        bridge.on_left = self._left
+        bridge.attach(self, RingBack(bridge.rate_hz, tap))
+        try:
+            return await self._run(began)
+        finally:
+            self._step = Step.OVER
+            bridge.on_left = bridge.on_key = bridge.tap = None
+            bridge.attach(None, None)
+            if self._call is not None:
+                bridge.remove(self._call)
+                await self._call.hang_up()
+
+    def stop(self) -> None:
+        """Ends it from outside."""
+        self._end("server")
+
+    async def _run(self, began: float) -> TransferResult:
+        words = asyncio.create_task(self._words())
+        reaching = asyncio.create_task(self._try())
+        over = asyncio.create_task(self._over.wait())
+        try:
+            await asyncio.wait((reaching, over), return_when=asyncio.FIRST_COMPLETED)
+            ring_ms = round((self._loop.time() - began) * 1000)
+            if not reaching.done():
+                await self._abandon(reaching)
+                return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
+            failure = reaching.result()
+            if failure is None:
+                return await self._talk(ring_ms)
+            await self._say(await words)
+            return TransferResult(failure[0], ring_ms, ended_by=self._ended_by or "server", reason=failure[1])
+        finally:
+            for task in (over, words):
+                task.cancel()
+            await asyncio.gather(over, words, return_exceptions=True)
+
+    async def _words(self) -> Pcm:
+        return await self._regret(self._bridge.rate_hz)
+
+    async def _try(self) -> tuple[str, str] | None:
+        """None: the person has answered; else the cause and the reason."""
+        try:
+            self._call = call = await self._reach()
+            if self._over.is_set():
+                await call.hang_up()
+            await call.answered()
+        except DialRefused as refused:
+            return "refused", str(refused)
+        except CallFailed as failed:
+            return failed.cause.value, str(failed)
+        except (SipError, OSError) as error:
+            return "unreachable", str(error)
+        return None
+
+    async def _abandon(self, reaching: asyncio.Task[tuple[str, str] | None]) -> None:
+        if self._call is not None:
+            await self._call.hang_up()
+
+        async def finish() -> None:
+            if await reaching is None and self._call is not None:  # answered in the same moment
+                await self._call.hang_up()
+
+        task = asyncio.create_task(finish())
+        _leftovers.add(task)
+        task.add_done_callback(_leftovers.discard)
+
+    async def _talk(self, ring_ms: int) -> TransferResult:
+        call, began = self._call, self._loop.time()
+        if call is None or self._over.is_set():
+            return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
+        self._step = Step.TALKING
+        self._bridge.attach(self, None)
+        self._bridge.tap = self._record
+        self._bridge.on_key = self._pass_on
+        self._bridge.add(call)
+        if self.on_answer is not None:
+            self.on_answer(call)
+        try:
+            async with asyncio.timeout(MAX_TALK_S):
+                await self._over.wait()
+        except TimeoutError:
+            self._ended_by = "server"
+        return TransferResult("answered", ring_ms, round((self._loop.time() - began) * 1000), self._ended_by)
+
+    async def _say(self, words: Pcm) -> None:
+        if self._over.is_set():
+            return
+        self._step = Step.REGRETTING
+        playout = Playout(self._bridge.rate_hz, self)
+        playout.tap = self._recording.agent if self._recording is not None else None
+        self._bridge.attach(self, playout)
+        playout.interject("", words)
+        told, over = (asyncio.ensure_future(each.wait()) for each in (self._told, self._over))
+        await asyncio.wait((told, over), timeout=REGRET_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        for task in (told, over):
+            task.cancel()
+
+    # What happens -------------------------------------------------------------------------------------------
+
+    def _pass_on(self, leg: Leg, digit: str) -> None:
+        """A key is for whoever is at the other end: it may be a menu."""
+        for seat in self._bridge.seats:
+            if seat.leg is not leg:
+                task = asyncio.create_task(_key(seat.leg, digit))
+                _leftovers.add(task)
+                task.add_done_callback(_leftovers.discard)
+
+    def _left(self, leg: Leg) -> None:
+        if leg is self._call:
+            self._end("callee")
+        elif not any(seat.speaks and seat.leg is not self._call for seat in self._bridge.seats):
+            self._end("caller")
+
+    def _end(self, by: str) -> None:
+        self._ended_by = self._ended_by or by
+        self._over.set()
+
+    def _record(self, said: Sequence[tuple[Leg, Pcm]], position: int, now: float) -> None:
+        """Left the callers, right the person: as in the conversation before."""
+        if self._recording is None:
+            return
+        callers = [frame for leg, frame in said if leg is not self._call]
+        if callers:
+            self._recording.caller(mixed(callers), position, now)
+        for leg, frame in said:
+            if leg is self._call:
+                self._recording.agent(frame, now)
+
+    # From the bridge (`LegListener`) ------------------------------------------------------------------------
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """The callers, while nobody hears them yet."""
+        if self._recording is not None and self._step is not Step.TALKING:
+            self._recording.caller(frame, position, now)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """Keys mean nothing while it rings; later they are passed on."""
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """Nobody is left."""
+        self._end("caller")
+
+    # From the words of regret (`PlayoutListener`) -----------------------------------------------------------
+
+    def playout_filled(self) -> None:
+        """See `PlayoutListener`."""
+
+    def utterance_started(self, utterance: Utterance, now: float) -> None:
+        """See `PlayoutListener`."""
+
+    def utterance_finished(self, utterance: Utterance, now: float) -> None:
+        """See `PlayoutListener`."""
+
+    def playout_ran_out(self, now: float) -> None:
+        """The caller has heard it."""
+        self._told.set()
+
+
+async def _key(leg: Leg, digit: str) -> None:
+    try:
+        await leg.send_dtmf(digit)
+    except SipError as error:
+        log.info("key not passed on", extra={"reason": str(error)})
+
+
+class Visit:
+    """Callers (everybody in `bridge`) who join the people of a room, as one more leg there. It ends with the
+    last caller, or with the room, which hangs them up."""
+
+    def __init__(self, bridge: Bridge, people: Bridge) -> None:
+        self._bridge = bridge
+        self._people = people
+        self._over = asyncio.Event()
+        self._ended_by = ""
+
+    async def run(self) -> TransferResult:
+        """Returns when it is over."""
+        bridge, loop = self._bridge, asyncio.get_running_loop()
+        began = loop.time()
+        bridge.on_left = self._left
+        self._left(None)
+        self._people.add(bridge)
+        try:
+            async with asyncio.timeout(MAX_TALK_S):
+                await self._over.wait()
+        except TimeoutError:
+            self._ended_by = "server"
+        finally:
+            bridge.on_left = None
+            self._people.remove(bridge)
+            bridge.attach(None, None)
+        return TransferResult("answered", 0, round((loop.time() - began) * 1000), self._ended_by)
+
+    def stop(self) -> None:
+        """Ends it from outside."""
+        self._ended_by = self._ended_by or "server"
+        self._over.set()
+
+    def _left(self, leg: Leg | None) -> None:
+        if not any(seat.speaks for seat in self._bridge.seats):
+            self._ended_by = self._ended_by or "caller"
+            self._over.set()

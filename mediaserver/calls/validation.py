@@ -1,0 +1,146 @@
+"""From a request for a call to a row in the queue: every rule of section 7.1, in its order, word for word."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediaserver.admin.directory import Directory
+from mediaserver.calls.pre_call_tools import promised
+from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
+from mediaserver.queue.records import NewCall
+from mediaserver.queue.requests import ItemRefused
+from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
+from pipeline.agent import AgentContext
+from pipeline.agents.script.steps import placeholders, raise_missing
+from pipeline.errors import EngineError, SettingsRefused
+
+INVALID_NUMBER = "Invalid phone number format"
+NOT_OUTBOUND = "Agent is not configured for outbound calls"
+NO_TRUNK = "No SIP trunk configured for this agent"
+WRONG_FORMAT = "Phone number format does not match SIP trunk configuration"
+OUTSIDE = "Phone number is outside the destinations that your company may call"
+UNKNOWN_AGENT = "Agent not found or does not belong to your company"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One call that a client asks for."""
+
+    agent_id: str
+    phone_number: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked_call(
+    directory: Directory,
+    engines: Engines,
+    company_id: str,
+    request: CallRequest,
+    *,
+    webhook_id: str | None = None,
+) -> NewCall:
+    """The call to be queued for `request`, told to a webhook id of its own unless one is given. Raises
+    `InvalidRequest`, or `NotFound` for the agent."""
+    company = directory.company(company_id)
+    number = read_number(request.phone_number, company)
+    agent = _agent(directory, company_id, request.agent_id)
+    trunk = _trunk(directory, agent)
+    dial_number = _dial_number(number, trunk)
+    if company is None or not may_dial(number, company.prefixes):
+        raise InvalidRequest(OUTSIDE)
+    left = agent.line.message if agent.line.answering_machine == "leave_message" else ""
+    check_agent(engines, agent, request.variables, request.metadata, placeholders(left))
+    return NewCall(
+        company_id=company_id,
+        agent_id=agent.id,
+        trunk_id=trunk.id,
+        phone_number=number,
+        dial_number=dial_number,
+        webhook_id=webhook_id or str(uuid.uuid4()),
+        variables=dict(request.variables),
+        metadata=dict(request.metadata),
+        is_test=agent.is_test,
+    )
+
+
+def checked_item(
+    directory: Directory, engines: Engines, company_id: str, request: CallRequest, *, webhook_id: str
+) -> NewCall | ItemRefused:
+    """One call of a batch: what is wrong with it is its own."""
+    try:
+        return checked_call(directory, engines, company_id, request, webhook_id=webhook_id)
+    except (InvalidRequest, NotFound) as refused:
+        return ItemRefused(str(refused))
+
+
+def outbound_agent(directory: Directory, engines: Engines, company_id: str, agent_id: str) -> AgentSettings:
+    """The agent of a whole batch. Raises `NotFound`, `InvalidRequest`: with it no item could be placed."""
+    agent = _agent(directory, company_id, agent_id)
+    _trunk(directory, agent)
+    try:
+        engines.cast(agent.id)
+    except EngineError as error:
+        raise InvalidRequest(f"Agent's engine is not available: {error}") from None
+    return agent
+
+
+def read_number(text: str, company: CompanySettings | None) -> str:
+    """A number as E.164, read as the company's country writes it. Raises `InvalidRequest`."""
+    try:
+        return normalise(text, company.country if company is not None else None)
+    except InvalidNumber:
+        raise InvalidRequest(INVALID_NUMBER) from None
+
+
+def _agent(directory: Directory, company_id: str, agent_id: str) -> AgentSettings:
+    try:
+        agent = directory.agent(str(uuid.UUID(agent_id)))
+    except ValueError:
+        agent = None
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    if agent.direction != "outbound":
+        raise InvalidRequest(NOT_OUTBOUND)
+    return agent
+
+
+def _trunk(directory: Directory, agent: AgentSettings) -> TrunkSettings:
+    trunk = directory.trunk(agent.trunk) if agent.trunk is not None else None
+    if trunk is None or agent.phone_number is None:
+        raise InvalidRequest(NO_TRUNK)
+    return trunk
+
+
+def _dial_number(number: str, trunk: TrunkSettings) -> str:
+    dial_number = format_for_trunk(number, trunk.number_format)
+    if not accepted(dial_number, trunk.accepts):
+        raise InvalidRequest(WRONG_FORMAT)
+    return dial_number
+
+
+def check_agent(
+    engines: Engines,
+    agent: AgentSettings,
+    variables: Mapping[str, str],
+    metadata: Mapping[str, Any],
+    needed: Iterable[str] = (),
+) -> None:
+    """Lets the agent join a call that never happens: what it lacks (of `needed` too) is said now, not when
+    somebody answers. Raises `InvalidRequest`."""
+    try:
+        mind = engines.cast(agent.id).agent
+    except EngineError as error:
+        raise InvalidRequest(f"Agent's engine is not available: {error}") from None
+    known = {**promised(agent.pre_call_tools), **variables}
+    context = AgentContext("", agent.language, agent.greeting, known, metadata)
+    try:
+        raise_missing("promptVariables", set(needed) - known.keys())
+        mind.join(context)
+    except (SettingsRefused, EngineError, ValueError) as error:
+        raise InvalidRequest(f"Agent cannot take this call: {error}") from None

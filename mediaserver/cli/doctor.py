@@ -1,0 +1,327 @@
+"""What this machine has and lacks for a configuration: a `Finding` for each thing, with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import shutil
+import socket
+import statistics
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import click
+from av.codec import Codec
+from av.error import FFmpegError
+
+from mediaserver import private
+from mediaserver.admission import descriptors
+from mediaserver.cli.config import config_option, load_or_exit
+from mediaserver.cli.doctor_speech import speech_findings, weights_findings
+from mediaserver.cli.finding import Finding
+from mediaserver.engine_pool.auto import Choosing, unheard_files
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import StoreError
+from mediaserver.models.places import places
+from mediaserver.rooms.errors import RoomError
+from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
+from mediaserver.rooms.webrtc.udp_mux import own_addresses
+from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
+from mediaserver.settings.llm import LlmFallback, LlmSettings
+from mediaserver.store.store import Store
+from mediaserver.wiring import agent_choice, speech_choices
+from pipeline.agents.llm.builtin_tools import Policy, offered
+from pipeline.agents.llm.chat import PATH as CHAT_PATH
+from pipeline.audio import kernels
+from pipeline.confinement import memory
+from pipeline.confinement.confinement import lacking, landlock_abi
+from pipeline.errors import EngineError
+from pipeline.net.egress import EgressPolicy
+from pipeline.net.model_endpoint import ModelEndpoint
+
+MODEL_ANSWER_S = 30.0
+"""A server may have to load the model first."""
+
+RTP_PORTS_PER_CALL = 2
+RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
+_TICKS = 25
+_AV_CODECS = {"g722": "g722", "opus": "libopus"}
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Looks at everything that `settings` needs: starts the engines, opens the database, places no call."""
+    findings = [
+        kernels_finding(),
+        confinement_finding(),
+        *codec_findings(settings),
+        *port_findings(settings),
+        limits_finding(settings),
+    ]
+    findings.append(await database_finding(settings))
+    findings.append(await asyncio.to_thread(disk_finding, settings))
+    findings.append(await asyncio.to_thread(memory_finding))
+    findings.append(await clock_finding())
+    findings += await asyncio.to_thread(weights_findings, Path(settings.server.data_dir))
+    findings += await engine_findings(settings)
+    return findings
+
+
+def kernels_finding() -> Finding:
+    """The compiled loops over samples."""
+    kernels.warm()
+    return Finding("kernels", True, "compiled and warm")
+
+
+def confinement_finding() -> Finding:
+    """What keeps the processes that read strangers' files and texts from everything else."""
+    lacks = lacking()
+    if lacks:
+        return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
+    return Finding("confinement", True, f"no_new_privs, seccomp, Landlock {landlock_abi()}")
+
+
+async def engine_findings(settings: Settings) -> list[Finding]:
+    """The engines of every agent, really started."""
+    findings = []
+    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
+    chooser = Choosing(places(Path(settings.server.data_dir)))
+    for agent in settings.agents:
+        engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
+        await engines.start()
+        missing = engines.missing()
+        unreachable = await engines.unreachable() + await _model_away(agent, reach)
+        await engines.close()
+        name = f"agent {agent.name or agent.id}"
+        if missing:
+            findings += [Finding(name, False, line.partition(": ")[2] or line) for line in missing]
+        else:
+            mind = "script" if agent.script is not None else "llm"
+            made_of = engines.of(agent.id)
+            text = f"{mind}, hears with {made_of.stt.name}, speaks with {made_of.tts.name}"
+            findings.append(Finding(name, True, text))
+        findings += [
+            Finding(name, False, f"{line}: see base_url, model, api_key, allow_networks")
+            for line in unreachable
+        ]
+        findings += speech_findings(name, engines.of(agent.id), engines.chosen())
+    return [*findings, *await _file_findings(settings, chooser, reach)]
+
+
+async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPolicy) -> list[Finding]:
+    """The engines of the speech endpoints, really started, and whether one of them knows the language."""
+    voices, ears = speech_choices(settings.speech)
+    chains = {"speech.tts": voices, "speech.stt": ears}
+    engines = Engines([], others=chains, reach=reach, chooser=chooser)
+    await engines.start()
+    missing, chosen = engines.missing(), engines.chosen()
+    await engines.close()
+    findings = [Finding(name, False, text) for name, _, text in (line.partition(": ") for line in missing)]
+    findings += [Finding("speech", True, f"auto: {each}") for each in chosen if each.engine is not None]
+    unheard = await asyncio.to_thread(lambda: list(unheard_files(settings)))
+    if not any(line.startswith("speech.stt") for line in missing):
+        findings += [Finding("speech.stt", False, reason) for _, reason in unheard]
+    names = ", ".join(f"{name} {chain[0].name}" for name, chain in chains.items())
+    return findings or [Finding("speech", True, names)]
+
+
+async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
+    """Why the agent's language models do not answer, those that do not."""
+    if agent.llm is None:
+        return []
+    away = []
+    models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
+    for model in models:
+        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=reach)
+        reason = await _unanswered(endpoint, model.model)
+        await endpoint.close()
+        away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []
+    return away
+
+
+async def _unanswered(endpoint: ModelEndpoint, model: str) -> str:
+    """Why `model` answers no question, "" if it does. Tools are offered as in every call: some servers refuse
+    that until they are told how the model calls one."""
+    question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": _tools()}
+    try:
+        answer = await endpoint.post_json(CHAT_PATH, question, timeout_s=MODEL_ANSWER_S)
+    except EngineError as error:
+        return str(error)
+    return "" if isinstance(answer, Mapping) and answer.get("choices") else "it answers with something else"
+
+
+def _tools() -> list[dict[str, Any]]:
+    return [tool.spec.message for tool in offered(Policy()).values()]
+
+
+def port_findings(settings: Settings) -> Iterator[Finding]:
+    """The addresses that the server binds."""
+    yield _port("http", settings.server.http, socket.SOCK_STREAM)
+    for name, address, kind in (
+        ("sip udp", settings.sip.udp, socket.SOCK_DGRAM),
+        ("sip tcp", settings.sip.tcp, socket.SOCK_STREAM),
+        ("sip tls", settings.sip.tls, socket.SOCK_STREAM),
+    ):
+        if address is not None:
+            yield _port(name, address, kind)
+    yield rtp_finding(settings)
+    yield from rooms_findings(settings)
+
+
+def rtp_finding(settings: Settings) -> Finding:
+    """Whether the RTP range holds sip.max_calls, and its ends can be bound."""
+    first, last = split_ports(settings.sip.rtp_ports)
+    room = (last - first + 1) // RTP_PORTS_PER_CALL
+    if room < settings.sip.max_calls:
+        text = f"room for {room} calls: widen rtp_ports, or lower sip.max_calls ({settings.sip.max_calls})"
+        return Finding("rtp ports", False, text)
+    host = split_address(settings.sip.udp or settings.sip.tcp or "0.0.0.0:5060")[0]
+    taken = [port for port in (first, last) if _refusal(host, port, socket.SOCK_DGRAM)]
+    note = f", though {', '.join(map(str, taken))} is in use now" if taken else ""
+    return Finding("rtp ports", True, f"{settings.sip.rtp_ports}, room for {room} calls{note}")
+
+
+SECRET_LENGTH = 32
+"""Characters of a secret that signs tokens with SHA-256: as many octets as the hash has (RFC 7518 3.2)."""
+
+
+def rooms_findings(settings: Settings) -> Iterator[Finding]:
+    """Whether web calls have their UDP port, on every address, and their codec."""
+    rooms = settings.rooms
+    if rooms.api_secret is None:
+        yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
+        return
+    if (length := len(reveal(rooms.api_secret))) < SECRET_LENGTH:
+        text = f"rooms.api_secret has {length} characters, fewer than {SECRET_LENGTH}: a token gives it away"
+        yield Finding("rooms secret", False, text)
+    first, last = split_ports(rooms.udp_ports)
+    hosts = rooms.addresses or own_addresses()
+    for number in range(first, last + 1):
+        refusals = [refusal for host in hosts if (refusal := _refusal(host, number, socket.SOCK_DGRAM))]
+        if not refusals:
+            yield Finding("rooms udp", True, f"port {number} on {', '.join(hosts)} can be bound")
+            break
+    else:
+        text = f"no port of {rooms.udp_ports} on {', '.join(hosts)}: {refusals[0]}"
+        yield Finding("rooms udp", False, text)
+    try:
+        OpusEncoder()
+        OpusDecoder()
+    except RoomError as error:
+        yield Finding("rooms opus", False, str(error))
+    else:
+        yield Finding("rooms opus", True, "libopus encodes and decodes")
+
+
+def codec_findings(settings: Settings) -> Iterator[Finding]:
+    """The codecs that the trunks name; G.711 is ours."""
+    wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
+    for codec in wanted:
+        library_name = _AV_CODECS.get(codec)
+        try:
+            if library_name is not None:
+                Codec(library_name, "w")
+                Codec(library_name, "r")
+            yield Finding(f"codec {codec}", True, "encodes and decodes")
+        except (FFmpegError, ValueError) as error:
+            yield Finding(
+                f"codec {codec}", False, f"PyAV was built without it ({error}): install PyAV's own wheel"
+            )
+
+
+async def database_finding(settings: Settings) -> Finding:
+    """Whether the database opens and answers; it is created and migrated as `serve` would do."""
+    data_dir = Path(settings.server.data_dir)
+    try:
+        await asyncio.to_thread(private.make_folder, data_dir)
+        async with await Store.open(settings.server.database, data_dir) as store:
+            counts = await store.counts()
+    except (StoreError, OSError) as error:
+        return Finding("database", False, f"{error}: see server.database and server.data_dir")
+    return Finding("database", True, f"answers, {sum(counts.statuses.values())} calls in it")
+
+
+def disk_finding(settings: Settings) -> Finding:
+    """Room for recordings."""
+    data_dir = Path(settings.server.data_dir)
+    try:
+        free = shutil.disk_usage(data_dir).free
+    except OSError as error:
+        return Finding("disk", False, f"{error.strerror}: create {data_dir} or set server.data_dir")
+    hours = free // RECORDING_BYTES_PER_HOUR
+    text = f"room for {hours} hours of recordings"
+    return Finding("disk", hours >= 1, text if hours else f"{text}: free some space or set server.data_dir")
+
+
+def limits_finding(settings: Settings) -> Finding:
+    """Open files: what calls and connections may need, and the limit that the server raises its own to."""
+    most = descriptors.highest()
+    needed = descriptors.needed(settings.sip.max_calls, settings.server.http_connections)
+    if most < needed:
+        text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
+        return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
+    return Finding("open files", True, f"limit {most}, {needed} needed")
+
+
+def memory_finding() -> Finding:
+    """Memory that is left, and whether the address space has room for a server."""
+    reason = memory.too_few_addresses()
+    return Finding("memory", not reason, reason or f"{memory.free_mb(own=True)} MB are free")
+
+
+async def clock_finding() -> Finding:
+    """How late this machine's timers are: RTP is paced by them."""
+    loop = asyncio.get_running_loop()
+    late_ms = []
+    for _ in range(_TICKS):
+        due = loop.time() + 0.02
+        await asyncio.sleep(0.02)
+        late_ms.append((loop.time() - due) * 1000)
+    worst, typical = max(late_ms), statistics.median(late_ms)
+    text = f"timers are {typical:.1f} ms late, {worst:.1f} ms at worst"
+    if typical > 5:
+        return Finding("clock", False, f"{text}: the machine is overloaded or its timers are coarse")
+    return Finding("clock", True, text)
+
+
+def _port(name: str, address: str, kind: socket.SocketKind) -> Finding:
+    refusal = _refusal(*split_address(address), kind)
+    if refusal:
+        return Finding(name, False, f"{address}: {refusal}")
+    return Finding(name, True, f"{address} can be bound")
+
+
+def _refusal(host: str, port: int, kind: socket.SocketKind) -> str:
+    """Why `host:port` cannot be bound, "" when it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, kind) as probe:
+        if kind is socket.SOCK_STREAM:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return _ADVICE.get(error.errno, error.strerror or str(error))
+    return ""
+
+
+_ADVICE: Mapping[int | None, str] = {
+    errno.EADDRINUSE: "in use: is a server running already?",
+    errno.EACCES: "not permitted: ports below 1024 need CAP_NET_BIND_SERVICE",
+    errno.EADDRNOTAVAIL: "not an address of this machine",
+}
+
+
+@click.command()
+@config_option
+def doctor(config: str) -> None:
+    """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
+    settings = load_or_exit(config, engines=False)
+    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
+    examine = resolve_name("mediaserver.cli.doctor:examine")
+    findings = asyncio.run(examine(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)

@@ -1,0 +1,1 @@
+"""SQL on SQLite or PostgreSQL."""

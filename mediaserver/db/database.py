@@ -1,0 +1,168 @@
+"""SQL written once, run by a driver: `mediaserver.db.sqlite` or `mediaserver.db.postgres`.
+
+Work on the database is a plain function of a transaction, `work(tx) -> result`, run as a whole or not at all,
+on a thread of the driver; it may be run again after it was undone, so it touches nothing else. Five tokens
+keep the text the same for every engine: `{now}` (the database's clock, in milliseconds since 1970 UTC),
+`{lock}` and `{skip_locked}` (row locks, waiting for those of others or passing them by; where an engine has
+one writer anyway, nothing), `{serial}` (an ascending identity column) and `{identity}` (of the engine that
+the database is in, see `mediaserver.queue.history`; where an engine has none, ''). Values are named,
+`:like_this`.
+
+Rows are locked in one order, so that waiting never goes in circles: company, call, batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Protocol, TypeVar
+
+from mediaserver import private
+from mediaserver.db.sqlite import Sqlite
+from mediaserver.errors import SchemaTooNew, StoreError
+
+T = TypeVar("T")
+
+SCHEMA = Path(__file__).with_name("schema")
+
+
+class Row(Protocol):
+    """One row of a result, by column name."""
+
+    def __getitem__(self, column: str, /) -> Any:
+        """The value in `column`."""
+
+
+class Tx(Protocol):
+    """A transaction under way; valid only inside the function that it was given to."""
+
+    def rows(self, sql: str, **values: Any) -> Sequence[Row]:
+        """Runs a statement and returns all its rows."""
+
+    def row(self, sql: str, **values: Any) -> Row | None:
+        """Runs a statement and returns its first row, None for none."""
+
+    def run(self, sql: str, **values: Any) -> int:
+        """Runs a statement and returns how many rows it changed."""
+
+    def lock_schema(self) -> None:
+        """Lets nobody else change the schema until the end of the transaction."""
+
+
+class Db(Protocol):
+    """A database. Both verbs raise `StoreError`, and whatever `work` raises (nothing is written then)."""
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """Runs `work` in a transaction; returns after it is on disk."""
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        """Runs `work`, which only reads, on one consistent state."""
+
+    async def close(self) -> None:
+        """Finishes what is under way; later verbs raise `StoreUnavailable`. Closing again does nothing."""
+
+
+async def open_database(url: str, data_dir: Path) -> Db:
+    """The database at `url` (`sqlite:///relative/path`, `sqlite:////absolute/path`, "" for one in
+    `data_dir`; `postgresql://user@host/name`), a file created if need be, migrated. Raises `StoreError`."""
+    db: Db
+    if is_postgres(url):
+        # Its driver is loaded where it is used: 0.15 s of every start.
+        postgres = await asyncio.to_thread(resolve_name, "mediaserver.db.postgres:Postgres")
+        db = await postgres.open(url)
+    else:
+        path = sqlite_path(url, data_dir)
+        await asyncio.to_thread(_create, path)
+        db = await Sqlite.open(path)
+    try:
+        await db.write(bring_up_to_date)
+    except BaseException:
+        await db.close()
+        raise
+    return db
+
+
+def is_postgres(url: str) -> bool:
+    """Whether `url` names a database on a PostgreSQL server."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def bring_up_to_date(tx: Tx) -> None:
+    """Migrates to the newest schema, one node at a time."""
+    tx.lock_schema()
+    migrate(tx, migrations(SCHEMA))
+
+
+def _create(path: Path) -> None:
+    """Makes the file and its folder. It holds what people said on the phone: for nobody else's eyes (the WAL
+    files take the same mode, those of a file that was open to others do not)."""
+    try:
+        path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, private.FILE_MODE))
+        for part in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            private.close(part, private.FILE_MODE)
+    except OSError as error:
+        raise StoreError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def sqlite_path(url: str, data_dir: Path) -> Path:
+    """Where a `sqlite:` URL leads. Raises `StoreError` for another kind."""
+    if not url:
+        return data_dir / "mediaserver.db"
+    scheme, separator, path = url.partition(":///")
+    if scheme != "sqlite" or not separator or not path:
+        raise StoreError(f'{scheme}: a database is "sqlite:///PATH" or "postgresql://USER@HOST/NAME"')
+    return Path(path)
+
+
+def migrations(folder: Path) -> list[tuple[int, str, str]]:
+    """Number, name and text of every `NNN_name.sql`, in order."""
+    found = []
+    for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
+        number, _, name = path.stem.partition("_")
+        found.append((int(number), name, path.read_text(encoding="utf-8")))
+    return found
+
+
+def migrate(tx: Tx, steps: Sequence[tuple[int, str, str]]) -> None:
+    """Brings the schema to the newest of `steps`, each recorded in `schema_version`. Raises
+    `SchemaTooNew`."""
+    tx.run(
+        "CREATE TABLE IF NOT EXISTS schema_version"
+        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at_ms BIGINT NOT NULL)"
+    )
+    row = tx.row("SELECT COALESCE(MAX(version), 0) AS version FROM schema_version")
+    have = row["version"] if row is not None else 0
+    newest = steps[-1][0]
+    if have > newest:
+        raise SchemaTooNew(
+            f"the database has schema version {have}, this program knows versions up to {newest}:"
+            " run the newer program, or go back to a copy of the database from before the upgrade"
+        )
+    for number, name, text in steps:
+        if number > have:
+            for statement in statements(text):
+                tx.run(statement)
+            tx.run(
+                "INSERT INTO schema_version (version, name, applied_at_ms) VALUES (:number, :name, {now})",
+                number=number,
+                name=name,
+            )
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a migration: comments are whole lines, a statement ends with ";" at a line's end."""
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip().rstrip(";")]
+
+
+def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
+    """A condition that narrows to rows whose `column` is one of `values`, and what it is bound to; none of
+    them narrows nothing."""
+    if not values:
+        return "", {}
+    bound = {f"among_{number}": value for number, value in enumerate(sorted(values))}
+    return f" AND {column} IN ({', '.join(f':{name}' for name in bound)})", bound

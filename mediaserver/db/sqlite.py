@@ -1,0 +1,343 @@
+"""The SQLite driver: one thread that writes, one that reads, and nothing of either on the event loop.
+
+SQLite has one writer at a time whatever one does, so there is one thread for it, and what is waiting when it
+comes round is committed together: each piece of work in its own savepoint, one fsync for all
+(`synchronous=FULL`: what was acknowledged survives a power cut). That is what lets a few hundred small
+transactions a second through a disk that syncs a hundred times. WAL lets the reading thread see the last
+committed state meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sqlite_utils import Database
+
+from mediaserver.db.values import storable
+from mediaserver.errors import LocalError, StoreError, StoreUnavailable
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+OLDEST = (3, 35, 0)
+"""RETURNING came with it."""
+
+WAITING_LIMIT = 10_000
+"""Pieces of work that may wait: some ten seconds of a slow disk; beyond that, who asks is told so."""
+
+TOGETHER = 64
+"""Pieces of work in one commit: more gains nothing, and one bad page would take more with it."""
+
+BUSY_MS = 5000
+"""How long another program's lock is waited for."""
+
+_TOKENS = {
+    "{now}": "now_ms()",
+    "{identity}": "''",
+    "{lock}": "",
+    "{skip_locked}": "",
+    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",
+}
+
+_PRIMARY = 0xFF
+"""Extended result codes carry the primary one in their low byte."""
+
+_TEMPORARY = {
+    sqlite3.SQLITE_BUSY: "is locked by another program",
+    sqlite3.SQLITE_LOCKED: "is locked by another program",
+    sqlite3.SQLITE_FULL: "has no room: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk fails",
+    sqlite3.SQLITE_READONLY: "may not be written",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_NOMEM: "has no memory",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another program",
+}
+_LASTING = {
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy",
+    sqlite3.SQLITE_NOTADB: "is not a database",
+}
+
+
+def clock_ms() -> int:
+    """The machine's clock in milliseconds since 1970 UTC: what processes sharing a file share as well."""
+    return time.time_ns() // 1_000_000
+
+
+class SqliteTx:
+    """A transaction on a connection; see `mediaserver.db.database.Tx`."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, **values: Any) -> list[Any]:
+        """See `Tx.rows`."""
+        return self._connection.execute(_translated(sql), storable(values)).fetchall()
+
+    def row(self, sql: str, **values: Any) -> Any:
+        """See `Tx.row`. All rows are fetched: a statement with RETURNING is done only then."""
+        return next(iter(self.rows(sql, **values)), None)
+
+    def run(self, sql: str, **values: Any) -> int:
+        """See `Tx.run`."""
+        return self._connection.execute(_translated(sql), storable(values)).rowcount
+
+    def lock_schema(self) -> None:
+        """See `Tx.lock_schema`. Whoever writes is alone as it is."""
+
+
+@lru_cache(maxsize=1024)
+def _translated(sql: str) -> str:
+    """A statement in SQLite's spelling."""
+    for token, meaning in _TOKENS.items():
+        sql = sql.replace(token, meaning)
+    return sql
+
+
+class _Work:
+    """One piece of work and who waits for it."""
+
+    __slots__ = ("error", "function", "future", "result")
+
+    def __init__(self, function: Callable[[SqliteTx], Any]) -> None:
+        self.function = function
+        self.future: Future[Any] = Future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def settle(self, error: Exception | None) -> None:
+        """Tells who waits: `error` is the commit's, None when it went through."""
+        error = error or self.error
+        if error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(error)
+
+
+class Sqlite:
+    """A database file; see `mediaserver.db.database.Db`. Made by `Sqlite.open`."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], int] = clock_ms, busy_ms: int = BUSY_MS) -> None:
+        self._path = path
+        self._clock = clock
+        self._busy_ms = busy_ms
+        self._waiting: queue.Queue[_Work | None] = queue.Queue(WAITING_LIMIT)
+        self._writer = threading.Thread(target=self._write_until_closed, name="sqlite-writer", daemon=True)
+        self._reader = ThreadPoolExecutor(1, "sqlite-reader")
+        self._opened: Future[None] = Future()
+        self._read_connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Callable[[], int] = clock_ms, busy_ms: int = BUSY_MS) -> Self:
+        """Opens (or creates) the file. `clock` is what `{now}` says. Raises `StoreError`."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
+        db = cls(path, clock=clock, busy_ms=busy_ms)
+        db._writer.start()
+        try:
+            await asyncio.wrap_future(db._opened)
+            await db._on_reader(db._open_reader)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    async def write(self, work: Callable[[SqliteTx], T]) -> T:
+        """See `Db.write`."""
+        item = _Work(work)
+        if self._closed:
+            raise StoreUnavailable(f"{self._path}: the database is closed")
+        try:
+            self._waiting.put_nowait(item)
+        except queue.Full:
+            raise StoreUnavailable(f"{self._path}: too much is waiting to be written") from None
+        result: T = await asyncio.wrap_future(item.future)
+        return result
+
+    async def read(self, work: Callable[[SqliteTx], T]) -> T:
+        """See `Db.read`."""
+        if self._closed:
+            raise StoreUnavailable(f"{self._path}: the database is closed")
+        return await self._on_reader(lambda: self._read(work))
+
+    async def close(self) -> None:
+        """See `Db.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._waiting.put, None)
+        await asyncio.to_thread(self._writer.join)
+        await self._on_reader(self._close_reader)
+        self._reader.shutdown()
+
+    # On the writing thread ----------------------------------------------------------------------------------
+
+    def _write_until_closed(self) -> None:
+        connection: sqlite3.Connection | None
+        try:
+            connection = self._connect()
+        except Exception as error:
+            self._opened.set_exception(self._translated(error))
+            return
+        self._opened.set_result(None)
+        going = True
+        while going:
+            batch, going = self._next_batch()
+            if batch:
+                connection = self._write(connection, batch)
+        if connection is not None:
+            connection.close()
+
+    def _write(self, connection: sqlite3.Connection | None, batch: list[_Work]) -> sqlite3.Connection | None:
+        """Commits a batch, and returns the connection for the next one: None where this one can say no more
+        than that it failed, and another must be made."""
+        failure: Exception | None = None
+        try:
+            if connection is None:
+                connection = self._connect_again()
+            self._commit_together(connection, batch)
+        except Exception as error:
+            failure = self._translated(error)
+            connection = _rolled_back(connection)
+        for item in batch:
+            item.settle(failure)
+        return connection
+
+    def _next_batch(self) -> tuple[list[_Work], bool]:
+        """What is waiting (at least one), and whether to go on after it."""
+        item = self._waiting.get()
+        batch: list[_Work] = []
+        while item is not None:
+            if item.future.set_running_or_notify_cancel():
+                batch.append(item)
+            if len(batch) == TOGETHER:
+                return batch, True
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _commit_together(self, connection: sqlite3.Connection, batch: list[_Work]) -> None:
+        tx = SqliteTx(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        for item in batch:
+            self._run_in_savepoint(connection, tx, item)
+        connection.execute("COMMIT")
+
+    def _run_in_savepoint(self, connection: sqlite3.Connection, tx: SqliteTx, item: _Work) -> None:
+        """Runs one piece of work. Its own mistakes undo only itself; the database's undo the whole batch."""
+        connection.execute("SAVEPOINT work")
+        try:
+            item.result = item.function(tx)
+        except Exception as error:
+            if _code(error) in _TEMPORARY or _code(error) in _LASTING or not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO work")
+            item.error = self._translated(error)
+        connection.execute("RELEASE work")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=self._busy_ms / 1000, isolation_level=None)
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.create_function("now_ms", 0, self._clock)
+            Database(connection, execute_plugins=False).enable_wal()
+            for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+                connection.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_again(self) -> sqlite3.Connection:
+        """As `_connect`, but makes no new file where the old one is gone."""
+        if not self._path.is_file():
+            raise StoreUnavailable(f"{self._path} cannot be opened")
+        return self._connect()
+
+    def _translated(self, error: Exception) -> Exception:
+        """SQLite's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
+        if not isinstance(error, sqlite3.Error):
+            return error
+        code = _code(error)
+        translated: Exception
+        if code in _TEMPORARY:
+            translated = StoreUnavailable(f"{self._path} {_TEMPORARY[code]}")
+        elif code in _LASTING:
+            translated = StoreError(f"{self._path} {_LASTING[code]}")
+        else:
+            translated = LocalError(f"{self._path} refused the work: {error}")
+        translated.__cause__ = error
+        return translated
+
+    # On the reading thread ----------------------------------------------------------------------------------
+
+    async def _on_reader(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
+
+    def _open_reader(self) -> None:
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = ON")
+        self._read_connection = connection
+
+    def _reopen_reader(self) -> None:
+        """After one whose transaction could not be undone."""
+        if self._closed:
+            return
+        try:
+            self._open_reader()
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
+    def _close_reader(self) -> None:
+        if self._read_connection is not None:
+            self._read_connection.close()
+            self._read_connection = None
+
+    def _read(self, work: Callable[[SqliteTx], T]) -> T:
+        if self._read_connection is None:
+            self._reopen_reader()
+        connection = self._read_connection
+        if connection is None:
+            raise StoreUnavailable(f"{self._path}: the database is closed")
+        try:
+            connection.execute("BEGIN")
+            return work(SqliteTx(connection))
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._read_connection = _rolled_back(connection)
+
+
+def _rolled_back(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:
+    """The connection without a transaction; None where it cannot be had so, and is closed."""
+    try:
+        if connection is not None and connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:
+        log.exception("connection given up: its transaction could not be undone")
+        with contextlib.suppress(sqlite3.Error):
+            if connection is not None:
+                connection.close()
+        return None
+    return connection
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary result code, 0 for an error that is not SQLite's."""
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY

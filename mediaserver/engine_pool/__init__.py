@@ -1,0 +1,1 @@
+"""Speech engines and agents, chosen and shared between calls."""

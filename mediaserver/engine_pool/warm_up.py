@@ -1,0 +1,109 @@
+"""What an engine costs on this machine, measured before anybody calls: CPU time, so that other work going on
+beside it changes nothing. Every measurement ends in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipeline.confinement.confined_process import close_pipes, how_it_ended, start_confined
+from pipeline.errors import EngineError
+from pipeline.tts.subprocess_voice import ProcessVoice
+
+EARS_S: Final = 25.0
+"""The longest that a recogniser is tried: the first import of its libraries included."""
+
+VOICE_S: Final = 10.0
+"""The longest that a voice is listened to; its start has a bound of its own."""
+
+TEXT: Final = "21, 22, 23, 24."
+"""Figures are read in any language: 3 to 5 s of speech."""
+
+_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class EarsTrial:
+    """`cpu_ms` of a decode of 3 s, by one thread; `problem`: why there is none."""
+
+    cpu_ms: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceTrial:
+    """`cpu_ratio`: seconds of CPU for a second of speech, for each of the callers while all of them wait;
+    `problem`: why there is none."""
+
+    cpu_ratio: float = 0.0
+    problem: str = ""
+
+
+async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
+    """Decodes with the model in `directory`, in a process that ends with it."""
+    arguments = (str(directory), str(window_s), compute_type)
+    try:
+        async with asyncio.timeout(EARS_S), _running("pipeline.stt.whisper.trial", *arguments) as process:
+            written, _ = await process.communicate()
+            status = await process.wait()
+    except TimeoutError:
+        return EarsTrial(problem=f"no decode in {EARS_S:.0f} s")
+    except OSError as error:
+        return EarsTrial(problem=f"its trial does not start: {error.strerror or error}")
+    try:
+        read = json.loads(written.decode().splitlines()[-1])
+        return EarsTrial(float(read.get("cpu_ms", 0.0)), str(read.get("problem", "")))
+    except (ValueError, IndexError):
+        return EarsTrial(problem=how_it_ended(status))
+
+
+async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
+    """What the started `voice` takes for `callers` at once; each of them waits for all of it."""
+    before_s = await asyncio.to_thread(cpu_s, voice.pid)
+    try:
+        async with asyncio.timeout(VOICE_S):
+            seconds = await asyncio.gather(*(_spoken_s(voice, language) for _ in range(callers)))
+    except TimeoutError:
+        return VoiceTrial(problem=f"not through with {callers * 4} s of speech in {VOICE_S:.0f} s")
+    except EngineError as error:
+        return VoiceTrial(problem=str(error))
+    longest_s = max(seconds)
+    if longest_s <= 0:
+        return VoiceTrial(problem="it says nothing")
+    return VoiceTrial((await asyncio.to_thread(cpu_s, voice.pid) - before_s) / longest_s)
+
+
+def cpu_s(pid: int | None) -> float:
+    """CPU time that a process has used, 0 for one that is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+async def _spoken_s(voice: ProcessVoice, language: str) -> float:
+    samples = 0
+    async for chunk in voice.speak(TEXT, language=language):
+        samples += len(chunk.samples)
+    return samples / voice.rate_hz
+
+
+@asynccontextmanager
+async def _running(module: str, *arguments: str) -> AsyncIterator[Process]:
+    """The process, ended with the block whatever it does."""
+    process = await start_confined(module, *arguments, stdin=DEVNULL, stderr=DEVNULL)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        close_pipes(process)

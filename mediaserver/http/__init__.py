@@ -1,0 +1,1 @@
+"""The HTTP server: accept loop, caps, deadlines."""

@@ -1,0 +1,1 @@
+"""Model weights on disk and where they are fetched from."""

@@ -1,0 +1,1 @@
+"""Calls as rows: the dispatch ledger with its rules."""

@@ -1,0 +1,135 @@
+"""Batches: what was asked for in one request, as a whole.
+
+```
+SCHEDULED ─due─► QUEUED ─first call dialled─► ONGOING ─last call over─► COMPLETED
+      └──────────────┴── pause ─► PAUSED ─ resume ─┘    any of them ── cancel ─► CANCELLED
+```
+
+The row counts the calls that are not over, and the transaction that ends the last one ends the batch. A
+batch's row is locked after those of its calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mediaserver.db.database import Row, Tx, among
+from mediaserver.errors import LocalError
+from mediaserver.queue.outbox import write_event
+from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
+
+PAGE_LIMIT = 200
+"""The most batches on a page."""
+
+# Time alone makes SCHEDULED QUEUED: nobody has to write it down.
+_SHOWN = "CASE WHEN status = 'SCHEDULED' AND due_at_ms <= {now} THEN 'QUEUED' ELSE status END"
+
+_SELECT = f"""
+SELECT position, id, company_id, agent_id, webhook_id, {_SHOWN} AS shown, total, open, created_at_ms,
+    ended_at_ms
+FROM batches WHERE company_id = :company_id
+"""
+
+_INSERT = """
+INSERT INTO batches (id, company_id, agent_id, webhook_id, status, total, open, due_at_ms, created_at_ms)
+VALUES (:id, :company_id, :agent_id, :webhook_id, :status, :total, :total, :due_at_ms, {now})
+"""
+
+_BEGUN = (
+    "UPDATE batches SET status = 'ONGOING' WHERE id = :id AND status IN ('PENDING', 'SCHEDULED', 'QUEUED')"
+)
+
+_ONE_OVER = """
+UPDATE batches SET open = open - 1,
+    status = CASE WHEN open = 1 AND status <> 'CANCELLED' THEN 'COMPLETED' ELSE status END,
+    ended_at_ms = CASE WHEN open = 1 THEN {now} ELSE ended_at_ms END
+WHERE id = :id RETURNING open, status, total
+"""
+
+
+def insert(tx: Tx, **columns: Any) -> None:
+    """Writes a new batch."""
+    tx.run(_INSERT, **columns)
+
+
+def get(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
+    """See `Store.batch`."""
+    row = tx.row(f"{_SELECT} AND id = :batch_id", company_id=company_id, batch_id=batch_id)
+    return _batch(row) if row is not None else None
+
+
+def find(
+    tx: Tx,
+    *,
+    company_id: str,
+    status: BatchStatus | None,
+    cursor: str,
+    limit: int,
+    agents: frozenset[str] = frozenset(),
+) -> BatchPage:
+    """See `Store.batches`."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise LocalError("Invalid cursor")
+    theirs, bound = among("agent_id", agents)
+    rows = tx.rows(
+        f"{_SELECT} AND (:before = 0 OR position < :before) AND (:status = '' OR {_SHOWN} = :status)"
+        f"{theirs} ORDER BY position DESC LIMIT :limit",
+        **bound,
+        company_id=company_id,
+        before=int(cursor or 0),
+        status=status or "",
+        limit=limit + 1,
+    )
+    following = str(rows[limit - 1]["position"]) if len(rows) > limit else ""
+    return BatchPage(tuple(_batch(row) for row in rows[:limit]), following)
+
+
+def _batch(row: Row) -> BatchRow:
+    return BatchRow(
+        id=row["id"],
+        company_id=row["company_id"],
+        agent_id=row["agent_id"],
+        webhook_id=row["webhook_id"],
+        status=BatchStatus(row["shown"]),
+        total=row["total"],
+        open=row["open"],
+        created_at_ms=row["created_at_ms"],
+        ended_at_ms=row["ended_at_ms"],
+    )
+
+
+def held_status(tx: Tx, batch_id: str) -> BatchStatus | None:
+    """The status of the batch of a call that the transaction holds, locked until it ends; None for a call
+    without one."""
+    if not batch_id:
+        return None
+    row = tx.row("SELECT status FROM batches WHERE id = :id {lock}", id=batch_id)
+    return BatchStatus(row["status"]) if row is not None else None
+
+
+def begun(tx: Tx, batch_id: str) -> None:
+    """A call of the batch is being dialled."""
+    if batch_id:
+        tx.run(_BEGUN, id=batch_id)
+
+
+def call_over(tx: Tx, *, batch_id: str, call_id: str) -> None:
+    """A call of the batch is over; with the last one so is the batch (`batch.completed`, told with that
+    call)."""
+    if not batch_id:
+        return
+    row = tx.row(_ONE_OVER, id=batch_id)
+    if row is None or row["open"] > 0:
+        return
+    statuses = tx.rows(
+        "SELECT status, COUNT(*) AS many FROM calls WHERE batch_id = :id GROUP BY status", id=batch_id
+    )
+    data = {
+        "batchId": batch_id,
+        "status": row["status"],
+        "total": row["total"],
+        "calls": {counted["status"]: counted["many"] for counted in statuses},
+    }
+    write_event(tx, call_id=call_id, kind="batch.completed", data=data)

@@ -1,0 +1,169 @@
+"""Calls as the API sees them: put in the queue, looked at, listed, counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+from uuid import uuid4
+
+from mediaserver.db.database import Row, Tx, among
+from mediaserver.errors import LocalError
+from mediaserver.queue import decisions
+from mediaserver.queue.outbox import write_event
+from mediaserver.queue.records import (
+    AttemptRow,
+    CallPage,
+    CallRecord,
+    CallRow,
+    CallStatus,
+    Claim,
+    NewCall,
+    Stage,
+    StoreCounts,
+)
+
+PAGE_LIMIT = 200
+"""The most calls on a page."""
+
+_INSERT = """
+INSERT INTO calls (id, company_id, agent_id, trunk_id, batch_id, direction, phone_number, dial_number,
+    webhook_id, variables, metadata, is_test, status, stage, created_at_ms, not_before_ms)
+VALUES (:id, :company_id, :agent_id, :trunk_id, :batch_id, 'outbound', :phone_number, :dial_number,
+    :webhook_id, :variables, :metadata, :is_test, 'PENDING', 'QUEUED', {now},
+    CASE WHEN :not_before_ms > 0 THEN :not_before_ms ELSE {now} END)
+RETURNING *
+"""
+
+_ROW_FIELDS = tuple(field.name for field in fields(CallRow))
+_ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRow))
+_DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis")
+
+
+def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any] | None = None) -> CallRow:
+    """Writes a call into the queue, with its event; `data` is what the event tells beside the call itself."""
+    row = tx.row(
+        _INSERT,
+        id=str(uuid4()),
+        company_id=call.company_id,
+        agent_id=call.agent_id,
+        trunk_id=call.trunk_id,
+        batch_id=batch_id,
+        phone_number=call.phone_number,
+        dial_number=call.dial_number,
+        webhook_id=call.webhook_id,
+        variables=json.dumps(dict(call.variables), ensure_ascii=False),
+        metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
+        is_test=int(call.is_test),
+        not_before_ms=call.not_before_ms,
+    )
+    if row is None:
+        raise LocalError("the call was not written")
+    write_event(tx, call_id=row["id"], kind="call.queued", data=data or {})
+    return call_row(row)
+
+
+def call_row(row: Row) -> CallRow:
+    """A row of `calls` without its content."""
+    return CallRow(**_columns(row))
+
+
+def fill_variables(tx: Tx, *, claim: Claim) -> bool:
+    """See `Store.fill_variables`."""
+    changed = tx.run(
+        "UPDATE calls SET variables = :variables"
+        " WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
+        variables=json.dumps(dict(claim.variables), ensure_ascii=False),
+        call_id=claim.call_id,
+        epoch=claim.epoch,
+    )
+    return changed > 0
+
+
+def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
+    """See `Store.call`."""
+    row = tx.row(
+        "SELECT * FROM calls WHERE id = :call_id AND company_id = :company_id",
+        call_id=call_id,
+        company_id=company_id,
+    )
+    if row is None:
+        return None
+    attempts = tx.rows("SELECT * FROM attempts WHERE call_id = :call_id ORDER BY number", call_id=call_id)
+    return CallRecord(
+        **_columns(row),
+        **{name: json.loads(row[name]) for name in _DOCUMENTS},
+        recording_path=row["recording_path"],
+        recording_url=row["recording_url"],
+        recording_node=row["recording_node"],
+        attempts=tuple(_attempt(attempt) for attempt in attempts),
+        decisions=tuple(decisions.of_call(tx, call_id)),
+    )
+
+
+def calls(
+    tx: Tx,
+    *,
+    company_id: str,
+    status: CallStatus | None,
+    cursor: str,
+    limit: int,
+    agents: frozenset[str] = frozenset(),
+) -> CallPage:
+    """See `Store.calls`."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+    before = _position(cursor)
+    theirs, bound = among("agent_id", agents)
+    rows = tx.rows(
+        "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
+        f" AND (:status = '' OR status = :status){theirs} ORDER BY position DESC LIMIT :limit",
+        **bound,
+        company_id=company_id,
+        before=before,
+        status=status or "",
+        limit=limit + 1,
+    )
+    page = rows[:limit]
+    following = str(page[-1]["position"]) if len(rows) > limit else ""
+    return CallPage(tuple(call_row(row) for row in page), following)
+
+
+def _position(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise LocalError("Invalid cursor")
+    return int(cursor)
+
+
+def _columns(row: Row) -> dict[str, Any]:
+    values = {name: row[name] for name in _ROW_FIELDS}
+    values["is_test"] = bool(values["is_test"])
+    values["status"] = CallStatus(values["status"])
+    values["stage"] = Stage(values["stage"])
+    return values
+
+
+def _attempt(row: Row) -> AttemptRow:
+    values = {name: row[name] for name in _ATTEMPT_FIELDS}
+    values["status"] = CallStatus(values["status"])
+    return AttemptRow(**values)
+
+
+def counts(tx: Tx) -> StoreCounts:
+    """See `Store.counts`. One question for each stage: that is how the partial indexes are used."""
+    stages: dict[str, int] = {}
+    statuses: Counter[str] = Counter()
+    for stage in (Stage.QUEUED, Stage.HELD, Stage.CLAIMED, Stage.ARMED):
+        rows = tx.rows(f"SELECT status, COUNT(*) AS many FROM calls WHERE stage = '{stage}' GROUP BY status")
+        statuses.update({row["status"]: row["many"] for row in rows})
+        stages[stage.value] = sum(row["many"] for row in rows)
+    deliveries = {
+        state: rows[0]["many"]
+        for state in ("PENDING", "DEAD")
+        if (rows := tx.rows(f"SELECT COUNT(*) AS many FROM deliveries WHERE state = '{state}'"))
+    }
+    return StoreCounts(stages, statuses, deliveries)

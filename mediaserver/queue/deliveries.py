@@ -1,0 +1,225 @@
+"""What became of every webhook: listed, looked at, and sent again.
+
+A replay sends the event as it was, with its own `webhook-id`, so that a receiver which had it after all can
+tell. Only what is settled (DELIVERED, DEAD) is replayed: what is under way comes anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mediaserver.db.database import Row, Tx
+from mediaserver.errors import LocalError
+
+PAGE_LIMIT = 200
+"""The most deliveries on a page."""
+
+REPLAY_LIMIT = 10_000
+"""The most that one request replays, oldest first: they share the receiver with what happens now."""
+
+
+class DeliveryState(StrEnum):
+    """What a delivery has come to."""
+
+    PENDING = "PENDING"  # under way, or to be tried again
+    DELIVERED = "DELIVERED"
+    DEAD = "DEAD"  # given up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFilter:
+    """Which deliveries are meant; what is "", 0 or None does not restrict. Times are milliseconds since 1970
+    of the event, `since_ms` inclusive, `until_ms` exclusive."""
+
+    delivery_id: int = 0
+    call_id: str = ""
+    subscription_id: str = ""
+    state: DeliveryState | None = None
+    since_ms: int = 0
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRow:
+    """One event to one subscription. The `last_*` are the last attempt's; `due_at_ms` means something while
+    it is PENDING."""
+
+    id: int
+    event_id: str
+    kind: str
+    sequence: int
+    call_id: str
+    subscription_id: str
+    url: str
+    state: DeliveryState
+    attempts: int
+    created_at_ms: int
+    due_at_ms: int
+    settled_at_ms: int
+    last_status: int
+    last_error: str
+    last_duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryAttempt:
+    """One attempt: `status` 0 and an `error` where no answer came; `response` is the answer's beginning."""
+
+    number: int
+    ended_at_ms: int
+    duration_ms: int
+    status: int
+    error: str
+    response: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """A delivery with its log and what was sent."""
+
+    row: DeliveryRow
+    body: str
+    attempts: tuple[DeliveryAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+
+    deliveries: tuple[DeliveryRow, ...]
+    cursor: str
+
+
+_SELECT = """
+SELECT d.id, o.event_id, o.kind, o.sequence, d.call_id, d.subscription_id, s.url, d.state, d.attempts,
+    o.created_at_ms, d.due_at_ms, d.settled_at_ms, d.last_status, d.last_error, d.last_duration_ms, o.body
+FROM deliveries d
+JOIN outbox o ON o.position = d.outbox_position
+JOIN subscriptions s ON s.id = d.subscription_id
+WHERE d.company_id = :company_id
+"""
+
+_REPLAY = """
+UPDATE deliveries SET state = 'PENDING', due_at_ms = {now}, settled_at_ms = 0, attempts_before = attempts
+WHERE id IN (
+    SELECT d.id FROM deliveries d
+    JOIN outbox o ON o.position = d.outbox_position
+    JOIN subscriptions s ON s.id = d.subscription_id AND s.enabled = 1
+    WHERE d.company_id = :company_id AND d.state <> 'PENDING'
+"""
+
+_LOG = """
+INSERT INTO delivery_attempts (delivery_id, number, ended_at_ms, duration_ms, status, error, response)
+VALUES (:delivery_id, :number, {now}, :duration_ms, :status, :error, :response)
+"""
+
+
+def find(tx: Tx, *, company_id: str, wanted: DeliveryFilter, cursor: str, limit: int) -> DeliveryPage:
+    """See `Store.deliveries`."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+    conditions, values = _conditions(wanted)
+    if cursor:
+        conditions += " AND d.id < :before"
+        values["before"] = _position(cursor)
+    rows = tx.rows(
+        f"{_SELECT}{conditions} ORDER BY d.id DESC LIMIT :limit",
+        company_id=company_id,
+        limit=limit + 1,
+        **values,
+    )
+    page = rows[:limit]
+    following = str(page[-1]["id"]) if len(rows) > limit else ""
+    return DeliveryPage(tuple(_row(row) for row in page), following)
+
+
+def get(tx: Tx, *, company_id: str, delivery_id: int) -> DeliveryReport | None:
+    """See `Store.delivery`."""
+    row = tx.row(f"{_SELECT} AND d.id = :delivery_id", company_id=company_id, delivery_id=delivery_id)
+    if row is None:
+        return None
+    attempts = tx.rows(
+        "SELECT * FROM delivery_attempts WHERE delivery_id = :delivery_id ORDER BY number",
+        delivery_id=delivery_id,
+    )
+    return DeliveryReport(_row(row), row["body"], tuple(_attempt(attempt) for attempt in attempts))
+
+
+def replay(tx: Tx, *, company_id: str, wanted: DeliveryFilter) -> int:
+    """See `Store.replay_deliveries`."""
+    conditions, values = _conditions(wanted)
+    return tx.run(
+        f"{_REPLAY}{conditions} ORDER BY d.id LIMIT :limit)",
+        company_id=company_id,
+        limit=REPLAY_LIMIT,
+        **values,
+    )
+
+
+def write_attempt(
+    tx: Tx, *, delivery_id: int, number: int, duration_ms: int, status: int, error: str, response: str
+) -> None:
+    """Adds an attempt that ended now to the log."""
+    tx.run(
+        _LOG,
+        delivery_id=delivery_id,
+        number=number,
+        duration_ms=duration_ms,
+        status=status,
+        error=error,
+        response=response,
+    )
+
+
+def _conditions(wanted: DeliveryFilter) -> tuple[str, dict[str, Any]]:
+    """What restricts, as SQL and its values: only what is asked for, so that the indexes fit."""
+    parts: Sequence[tuple[str, str, Any]] = (
+        ("d.id = :delivery_id", "delivery_id", wanted.delivery_id),
+        ("d.call_id = :call_id", "call_id", wanted.call_id),
+        ("d.subscription_id = :subscription_id", "subscription_id", wanted.subscription_id),
+        ("d.state = :state", "state", wanted.state.value if wanted.state is not None else ""),
+        ("o.created_at_ms >= :since_ms", "since_ms", wanted.since_ms),
+        ("o.created_at_ms < :until_ms", "until_ms", wanted.until_ms),
+    )
+    used = [(text, name, value) for text, name, value in parts if value]
+    return "".join(f" AND {text}" for text, _, _ in used), {name: value for _, name, value in used}
+
+
+def _position(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise LocalError("Invalid cursor")
+    return int(cursor)
+
+
+def _row(row: Row) -> DeliveryRow:
+    return DeliveryRow(
+        id=row["id"],
+        event_id=row["event_id"],
+        kind=row["kind"],
+        sequence=row["sequence"],
+        call_id=row["call_id"],
+        subscription_id=row["subscription_id"],
+        url=row["url"],
+        state=DeliveryState(row["state"]),
+        attempts=row["attempts"],
+        created_at_ms=row["created_at_ms"],
+        due_at_ms=row["due_at_ms"],
+        settled_at_ms=row["settled_at_ms"],
+        last_status=row["last_status"],
+        last_error=row["last_error"],
+        last_duration_ms=row["last_duration_ms"],
+    )
+
+
+def _attempt(row: Row) -> DeliveryAttempt:
+    return DeliveryAttempt(
+        number=row["number"],
+        ended_at_ms=row["ended_at_ms"],
+        duration_ms=row["duration_ms"],
+        status=row["status"],
+        error=row["error"],
+        response=row["response"],
+    )

@@ -1,0 +1,74 @@
+"""The numbers that a company never dials."""
+
+from __future__ import annotations
+
+from mediaserver.db.database import Tx
+from mediaserver.e164 import normalise
+from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.queue.requests import DoNotCall, DoNotCallPage
+
+PAGE_LIMIT = 200
+"""The most numbers on a page."""
+
+_ADD = """
+INSERT INTO do_not_call (company_id, phone_number, reason, created_at_ms)
+VALUES (:company_id, :phone_number, :reason, {now}) ON CONFLICT (company_id, phone_number) DO NOTHING
+"""
+
+
+def add(tx: Tx, *, company_id: str, numbers: tuple[str, ...], reason: str) -> int:
+    """See `Store.add_do_not_call`."""
+    return sum(
+        tx.run(_ADD, company_id=company_id, phone_number=number, reason=reason) for number in sorted(numbers)
+    )
+
+
+def bar(tx: Tx, *, company_id: str, phone_number: str, reason: str) -> bool:
+    """See `Store.bar`."""
+    company = tx.row("SELECT country FROM companies WHERE id = :company_id", company_id=company_id)
+    try:
+        number = normalise(phone_number, company["country"] or None if company is not None else None)
+    except InvalidNumber:
+        return False
+    return add(tx, company_id=company_id, numbers=(number,), reason=reason) > 0
+
+
+def remove(tx: Tx, *, company_id: str, phone_number: str) -> bool:
+    """See `Store.remove_do_not_call`."""
+    return (
+        tx.run(
+            "DELETE FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
+            company_id=company_id,
+            phone_number=phone_number,
+        )
+        > 0
+    )
+
+
+def listed(tx: Tx, *, company_id: str, phone_number: str) -> bool:
+    """See `Store.may_not_call`."""
+    return bool(
+        tx.rows(
+            "SELECT 1 FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
+            company_id=company_id,
+            phone_number=phone_number,
+        )
+    )
+
+
+def find(tx: Tx, *, company_id: str, cursor: str, limit: int) -> DoNotCallPage:
+    """See `Store.do_not_call`."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+    rows = tx.rows(
+        "SELECT * FROM do_not_call WHERE company_id = :company_id AND phone_number > :after"
+        " ORDER BY phone_number LIMIT :limit",
+        company_id=company_id,
+        after=cursor,
+        limit=limit + 1,
+    )
+    page = tuple(
+        DoNotCall(phone_number=row["phone_number"], reason=row["reason"], created_at_ms=row["created_at_ms"])
+        for row in rows[:limit]
+    )
+    return DoNotCallPage(page, page[-1].phone_number if len(rows) > limit else "")

@@ -1,0 +1,242 @@
+"""Events on their way out: written with what they tell, delivered later, at least once.
+
+`write_event` runs inside the transaction that makes the event true, numbers it (contiguous per call) and lays
+one delivery aside for every subscription that wants it. `take` and `settle` are the sending side: a delivery
+that was taken is due again when its lease ends, so one that died with its process is repeated; and while a
+call's delivery is not settled, its later ones to the same subscription wait, which keeps them in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from mediaserver.db.database import Row, Tx
+from mediaserver.errors import LocalError
+from mediaserver.queue.deliveries import write_attempt
+from mediaserver.queue.records import Delivery
+
+EVENTS = frozenset(
+    {
+        "call.queued",
+        "call.dialing",
+        "call.ringing",
+        "call.answered",
+        "call.completed",
+        "call.failed",
+        "call.cancelled",
+        "call.unknown",
+        "call.transferred",
+        "turn.completed",
+        "transcript.completed",
+        "analysis.completed",
+        "recording.completed",
+        "batch.completed",
+        "webcall.started",
+        "webcall.ended",
+    }
+)
+"""Everything that is ever told."""
+
+_NEXT = """
+UPDATE calls SET sequence = sequence + 1 WHERE id = :call_id
+RETURNING sequence, company_id, agent_id, webhook_id, phone_number, metadata, {now} AS now_ms
+"""
+
+_PUT = """
+INSERT INTO outbox (event_id, company_id, call_id, sequence, kind, body, created_at_ms)
+VALUES (:event_id, :company_id, :call_id, :sequence, :kind, :body, {now}) RETURNING position
+"""
+
+_LAY_ASIDE = """
+INSERT INTO deliveries (outbox_position, company_id, subscription_id, call_id, due_at_ms)
+VALUES (:position, :company_id, :subscription_id, :call_id, {now})
+"""
+
+# Of one call only the oldest that is not settled: ids are given in the order of events.
+_DUE = """
+SELECT d.id, d.subscription_id, d.call_id, d.attempts, d.attempts_before, o.event_id, o.body,
+    o.created_at_ms, s.url
+FROM deliveries d
+JOIN outbox o ON o.position = d.outbox_position
+JOIN subscriptions s ON s.id = d.subscription_id AND s.enabled = 1
+WHERE d.subscription_id = :subscription_id AND d.state = 'PENDING' AND d.due_at_ms <= {now}
+AND NOT EXISTS (
+    SELECT 1 FROM deliveries e
+    WHERE e.subscription_id = d.subscription_id AND e.call_id = d.call_id AND e.state = 'PENDING'
+        AND e.id < d.id
+)
+ORDER BY d.due_at_ms, d.id LIMIT :room
+"""
+
+_TAKE = """
+UPDATE deliveries SET attempts = attempts + 1, due_at_ms = {now} + :lease_ms
+WHERE id = :id AND state = 'PENDING' AND attempts = :attempts
+"""
+
+_SETTLE = """
+UPDATE deliveries SET state = :state, due_at_ms = {now} + :retry_ms, last_status = :status,
+    last_error = :error, last_duration_ms = :duration_ms,
+    settled_at_ms = CASE WHEN :state = 'PENDING' THEN 0 ELSE {now} END
+WHERE id = :id AND state = 'PENDING' AND attempts = :attempt
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one delivery went. Not `delivered`: it is tried again in `retry_ms`, or given up where that is
+    None. `response` is the beginning of the receiver's answer, for the log."""
+
+    delivered: bool
+    status: int = 0
+    error: str = ""
+    response: str = ""
+    duration_ms: int = 0
+    retry_ms: int | None = None
+
+    @property
+    def state(self) -> str:
+        """What the delivery becomes."""
+        if self.delivered:
+            return "DELIVERED"
+        return "DEAD" if self.retry_ms is None else "PENDING"
+
+
+def write_once(tx: Tx, *, event_id: str, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
+    """Writes an event that may have been written before: the database's answer may have been lost."""
+    if tx.row("SELECT position FROM outbox WHERE event_id = :event_id", event_id=event_id) is None:
+        write_event(tx, call_id=call_id, kind=kind, data=data, event_id=event_id)
+
+
+def write_event(
+    tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_ms: int = 0, event_id: str = ""
+) -> int:
+    """Writes an event of a call and returns its sequence number. `at_ms` 0: now."""
+    if kind not in EVENTS:
+        raise LocalError(f"there is no event {kind!r}")
+    call = tx.row(_NEXT, call_id=call_id)
+    if call is None:
+        raise LocalError(f"there is no call {call_id!r}")
+    row = tx.row(
+        _PUT,
+        event_id=event_id or new_event_id(),
+        company_id=call["company_id"],
+        call_id=call_id,
+        sequence=call["sequence"],
+        kind=kind,
+        body=_body(call, kind, {**data, **_identity(call_id, call)}, at_ms or call["now_ms"]),
+    )
+    if row is not None:
+        for subscription_id in _wanting(tx, call["company_id"], kind):
+            tx.run(
+                _LAY_ASIDE,
+                position=row["position"],
+                company_id=call["company_id"],
+                subscription_id=subscription_id,
+                call_id=call_id,
+            )
+    sequence: int = call["sequence"]
+    return sequence
+
+
+def new_event_id() -> str:
+    """What receivers know an event by (`webhook-id`)."""
+    return f"evt_{uuid4().hex}"
+
+
+def _identity(call_id: str, call: Row) -> dict[str, Any]:
+    return {
+        "callTaskId": call_id,
+        "agentId": call["agent_id"],
+        "companyId": call["company_id"],
+        "phoneNumber": call["phone_number"],
+        "metadata": json.loads(call["metadata"]),
+    }
+
+
+def _body(call: Row, kind: str, data: Mapping[str, Any], at_ms: int) -> str:
+    document = {
+        "type": kind,
+        "timestamp": iso(at_ms),
+        "webhookId": call["webhook_id"],
+        "sequence": call["sequence"],
+        "data": data,
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _wanting(tx: Tx, company_id: str, kind: str) -> list[str]:
+    rows = tx.rows(
+        "SELECT id, events FROM subscriptions WHERE company_id = :company_id AND enabled = 1 ORDER BY id",
+        company_id=company_id,
+    )
+    return [row["id"] for row in rows if any(matches(pattern, kind) for pattern in json.loads(row["events"]))]
+
+
+def matches(pattern: str, kind: str) -> bool:
+    """Whether an event is one of a subscription's: `"*"`, `"call.*"` or the event's own name."""
+    return pattern in ("*", kind) or (pattern.endswith(".*") and kind.startswith(pattern[:-1]))
+
+
+def iso(at_ms: int) -> str:
+    """Milliseconds since 1970 as an ISO 8601 time in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def take(tx: Tx, *, room: Mapping[str, int], lease_ms: int) -> list[Delivery]:
+    """See `Store.take_deliveries`."""
+    taken = []
+    for subscription_id, free in room.items():
+        for row in tx.rows(_DUE, subscription_id=subscription_id, room=free) if free > 0 else ():
+            if tx.run(_TAKE, id=row["id"], attempts=row["attempts"], lease_ms=lease_ms):
+                taken.append(_delivery(row))
+    return taken
+
+
+def _delivery(row: Row) -> Delivery:
+    return Delivery(
+        id=row["id"],
+        event_id=row["event_id"],
+        subscription_id=row["subscription_id"],
+        call_id=row["call_id"],
+        url=row["url"],
+        body=row["body"],
+        attempt=row["attempts"] + 1,
+        tries=row["attempts"] + 1 - row["attempts_before"],
+        created_at_ms=row["created_at_ms"],
+    )
+
+
+def settle(tx: Tx, *, delivery: Delivery, result: Result) -> bool:
+    """See `Store.settle_delivery`. False: it was taken again since, and this result says nothing."""
+    changed = tx.run(
+        _SETTLE,
+        id=delivery.id,
+        attempt=delivery.attempt,
+        state=result.state,
+        status=result.status,
+        error=result.error,
+        duration_ms=result.duration_ms,
+        retry_ms=result.retry_ms or 0,
+    )
+    if not changed:
+        return False
+    write_attempt(
+        tx,
+        delivery_id=delivery.id,
+        number=delivery.attempt,
+        duration_ms=result.duration_ms,
+        status=result.status,
+        error=result.error,
+        response=result.response,
+    )
+    return True
+
+
+def subscriptions(tx: Tx) -> Sequence[str]:
+    """The ids of all enabled subscriptions."""
+    return [row["id"] for row in tx.rows("SELECT id FROM subscriptions WHERE enabled = 1 ORDER BY id")]

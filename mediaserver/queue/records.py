@@ -1,0 +1,308 @@
+"""Rows of the store as the rest of the server sees them, and the words they are written in.
+
+Times named `_ms` are milliseconds since 1970 UTC; 0 means "not yet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from mediaserver.queue.decisions import Decision
+
+
+class CallStatus(StrEnum):
+    """A call's state as the API tells it, in the order in which a call goes through them."""
+
+    PENDING = "PENDING"
+    DIALING = "DIALING"
+    RINGING = "RINGING"
+    ANSWERED = "ANSWERED"
+    COMPLETED = "COMPLETED"
+    NO_ANSWER = "NO_ANSWER"
+    BUSY = "BUSY"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows this state."""
+        return not TRANSITIONS[self]
+
+
+_ENDS = frozenset(
+    {
+        CallStatus.COMPLETED,
+        CallStatus.NO_ANSWER,
+        CallStatus.BUSY,
+        CallStatus.FAILED,
+        CallStatus.CANCELLED,
+        CallStatus.UNKNOWN,
+    }
+)
+
+TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
+    CallStatus.PENDING: frozenset({CallStatus.DIALING, CallStatus.FAILED, CallStatus.CANCELLED}),
+    CallStatus.DIALING: frozenset({CallStatus.RINGING, CallStatus.ANSWERED}) | _ENDS,
+    CallStatus.RINGING: frozenset({CallStatus.ANSWERED}) | _ENDS,
+    # An answered call was a call: it cannot become one that nobody answered.
+    CallStatus.ANSWERED: frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.UNKNOWN}),
+    **dict.fromkeys(_ENDS, frozenset()),
+}
+"""What may follow what within an attempt. A requeued call is still PENDING; another attempt, which only a
+definite outcome allows (`mediaserver.queue.finish`), begins at PENDING again."""
+
+
+class Stage(StrEnum):
+    """Where a call is in the dispatch ledger (`mediaserver.queue.ledger`)."""
+
+    QUEUED = "QUEUED"
+    HELD = "HELD"  # its batch is paused
+    CLAIMED = "CLAIMED"
+    ARMED = "ARMED"
+    FINISHED = "FINISHED"
+
+
+class Stopping(StrEnum):
+    """What a request to hang up came to."""
+
+    CANCELLED = "cancelled"  # it had not been dialled, and never will be
+    REQUESTED = "requested"  # it is live: whoever holds it must hang up now
+    ENDED = "ended"  # it was over already
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """An API key: whose, and for what. The key itself is not stored. `agents`: those that it is for, none for
+    all."""
+
+    id: str
+    company_id: str
+    company_name: str
+    scopes: frozenset[str]
+    agents: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCall:
+    """A call to be made. `phone_number` is E.164 with "+", `dial_number` what the trunk's carrier is sent."""
+
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_test: bool = False
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInboundCall:
+    """A call that somebody makes to us. `phone_number` is the caller's, as the trunk gave it. It is known by
+    `call_id` before it is written; `ringing_at_ms` 0: since it is."""
+
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    called_number: str
+    webhook_id: str
+    sip_call_id: str = ""
+    call_id: str = field(default_factory=lambda: str(uuid4()))
+    ringing_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebCall:
+    """A browser session that somebody has joined. `call_id` is the name of its room, `user_ref` the client's
+    own name for the person."""
+
+    call_id: str
+    company_id: str
+    agent_id: str
+    webhook_id: str
+    user_ref: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebRoom:
+    """A browser session that somebody may join for `life_ms`: a room opened by name, and for whom."""
+
+    name: str
+    company_id: str
+    agent_id: str
+    identity: str
+    life_ms: int
+    user_ref: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One call, held by one node for a while. `epoch` fences: a node that lost the call cannot write to
+    it."""
+
+    call_id: str
+    epoch: int
+    node: str
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    variables: Mapping[str, str]
+    metadata: Mapping[str, Any]
+    is_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A claim whose lease was extended; `hang_up`: somebody asked for the end of the call meanwhile."""
+
+    call_id: str
+    epoch: int
+    hang_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What `reap` found: calls put back to the queue, calls of which nobody knows how they went, and calls
+    that waited for a company that is gone."""
+
+    requeued: tuple[str, ...]
+    unknown: tuple[str, ...]
+    orphaned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a call went. `status` is a final one; `cause` a `sip.states.HangupCause` value or a word of ours.
+
+    `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event. `definite`: the far
+    end said so itself (a final answer to the INVITE), which is what another attempt needs. `recording_node`
+    is where other nodes reach the one that has the recording.
+    """
+
+    status: CallStatus
+    cause: str
+    sip_status: int = 0
+    ended_by: str = ""
+    ended_at_ms: int = 0  # 0: the database's time of writing
+    error: str = ""
+    definite: bool = False
+    transcript: Sequence[Mapping[str, Any]] = ()
+    turns: Sequence[Mapping[str, Any]] = ()
+    analysis: Mapping[str, Any] = field(default_factory=dict)
+    recording_path: str = ""
+    recording_url: str = ""
+    recording_node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One INVITE, or the intention of one: the row is written before it leaves."""
+
+    number: int
+    node: str
+    trunk_id: str
+    dial_number: str
+    sip_call_id: str
+    started_at_ms: int
+    ended_at_ms: int
+    status: CallStatus
+    cause: str
+    sip_status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """A call without its content, as lists show it."""
+
+    id: str
+    company_id: str
+    agent_id: str
+    trunk_id: str
+    batch_id: str
+    direction: str
+    phone_number: str
+    dial_number: str
+    webhook_id: str
+    is_test: bool
+    status: CallStatus
+    stage: Stage
+    created_at_ms: int
+    not_before_ms: int
+    dialing_at_ms: int
+    ringing_at_ms: int
+    answered_at_ms: int
+    ended_at_ms: int
+    cause: str
+    sip_status: int
+    ended_by: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord(CallRow):
+    """A call with everything known about it."""
+
+    variables: Mapping[str, str]
+    metadata: Mapping[str, Any]
+    transcript: Sequence[Mapping[str, Any]]
+    turns: Sequence[Mapping[str, Any]]
+    analysis: Mapping[str, Any]
+    recording_path: str
+    recording_url: str
+    recording_node: str
+    attempts: tuple[AttemptRow, ...]
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def next_attempt_at_ms(self) -> int:
+        """When it will be dialled, as far as is known; 0 where it will not be, or its batch is paused."""
+        return self.not_before_ms if self.stage is Stage.QUEUED else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallPage:
+    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+
+    calls: tuple[CallRow, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event on its way to one subscription; `body` is sent as it stands, every time. `attempt` counts all
+    attempts, `tries` those since it was last replayed."""
+
+    id: int
+    event_id: str
+    subscription_id: str
+    call_id: str
+    url: str
+    body: str
+    attempt: int
+    tries: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounts:
+    """For metrics, and of what is not done only (the rest grows for ever): calls per ledger stage and per
+    status, deliveries PENDING and DEAD."""
+
+    stages: Mapping[str, int]
+    statuses: Mapping[str, int]
+    deliveries: Mapping[str, int]

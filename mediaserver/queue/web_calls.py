@@ -1,0 +1,45 @@
+"""Browser sessions in the store: calls of direction "web", which nobody dials and which begin answered."""
+
+from __future__ import annotations
+
+import json
+
+from mediaserver.db.database import Tx
+from mediaserver.errors import LocalError
+from mediaserver.queue import extra_legs, rules
+from mediaserver.queue.ledger import claim_of
+from mediaserver.queue.outbox import write_event
+from mediaserver.queue.records import Claim, NewWebCall
+
+_RECORD = """
+INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, dial_number, webhook_id,
+    variables, metadata, is_test, status, stage, owner, epoch, lease_until_ms, created_at_ms, not_before_ms,
+    answered_at_ms)
+VALUES (:id, :company_id, :agent_id, '', 'web', :user_ref, '', :webhook_id,
+    :variables, :metadata, 0, 'ANSWERED', 'ARMED', :node, 1, {now} + :ttl_ms, {now}, {now}, {now})
+RETURNING *
+"""
+
+
+def record(tx: Tx, *, call: NewWebCall, node: str, ttl_ms: int) -> Claim:
+    """See `Store.record_web_call`."""
+    extra_legs.leave(tx, leg_id=call.call_id)  # the place that was held for it becomes its own
+    rules.take_place(tx, company_id=call.company_id)
+    row = tx.row(
+        _RECORD,
+        id=call.call_id,
+        company_id=call.company_id,
+        agent_id=call.agent_id,
+        user_ref=call.user_ref,
+        webhook_id=call.webhook_id,
+        variables=json.dumps(dict(call.variables), ensure_ascii=False),
+        metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
+        node=node,
+        ttl_ms=ttl_ms,
+    )
+    if row is None:
+        raise LocalError("the call was not written")
+    write_event(
+        tx, call_id=call.call_id, kind="webcall.started", data={"direction": "web", "userRef": call.user_ref}
+    )
+    return claim_of(row)

@@ -1,0 +1,1 @@
+"""A database put back from a copy: what this node dialled meanwhile."""

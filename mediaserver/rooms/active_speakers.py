@@ -1,0 +1,53 @@
+"""Who speaks at the moment, from how loud each one is: what LiveKit's clients show as active speakers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mediaserver.rooms.participant import Participant
+from pipeline.media.bridge import ACTIVE
+
+LOOK_S: Final = 0.25
+"""How often it is looked at; LiveKit's servers do so every 0.4 s."""
+
+HOLD: Final = 3
+"""Looks that somebody may be quiet for before they have ceased to speak: pauses between words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speaking:
+    """Somebody began (`active`) or ceased to speak. `level`: 0 to 1, root mean square of full scale."""
+
+    participant: Participant
+    level: float
+    active: bool
+
+
+class Speakers:
+    """The people of one room who speak."""
+
+    __slots__ = ("_quiet",)
+
+    def __init__(self) -> None:
+        self._quiet: dict[str, int] = {}  # who speaks, by sid: looks since they were loud
+
+    def look(self, levels: Iterable[tuple[Participant, float]]) -> list[Speaking]:
+        """What has changed, given how loud everybody was since the last look."""
+        changes, here = [], set()
+        for participant, level in levels:
+            sid = participant.sid
+            here.add(sid)
+            if level >= ACTIVE:
+                if sid not in self._quiet:
+                    changes.append(Speaking(participant, min(1.0, level), active=True))
+                self._quiet[sid] = 0
+            elif sid in self._quiet:
+                self._quiet[sid] += 1
+                if self._quiet[sid] >= HOLD:
+                    del self._quiet[sid]
+                    changes.append(Speaking(participant, 0.0, active=False))
+        for sid in self._quiet.keys() - here:
+            del self._quiet[sid]  # gone; clients know
+        return changes

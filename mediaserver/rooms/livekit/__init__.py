@@ -1,0 +1,1 @@
+"""LiveKit's signalling protocol, sans-IO."""

@@ -1,0 +1,277 @@
+"""LiveKit's data packets with one client: what it sends to others and to the agent, and what it is told.
+
+Packets between participants pass through unread, with the sender put right: nobody speaks in another's name.
+What is for the agent is taken here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
+Transcripts leave in both forms that the SDKs know, as segments and on the text stream topic
+`lk.transcription`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from livekit.protocol import models
+
+from mediaserver.rooms.livekit.rpc import AgentRpc
+from mediaserver.rooms.livekit.text_streams import TextStreams
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.room import Message, Room, RoomObserver, Words
+from pipeline.net.untrusted import NotJson, read_json
+
+log = logging.getLogger(__name__)
+
+RELIABLE: Final = "_reliable"
+LOSSY: Final = "_lossy"
+
+TRANSCRIPTION: Final = "lk.transcription"
+CHAT: Final = "lk.chat"
+LEGACY_CHAT: Final = "lk-chat-topic"
+
+CHUNK_BYTES: Final = 15_000
+"""What the SDKs put into one packet of a stream; some take no more than 16 KiB."""
+
+MAX_WAITING: Final = 128
+"""Packets that wait for the channel to open: the greeting is often said before it is."""
+
+MAX_PACKET_BYTES: Final = 64 * 1024
+
+SendOn = Callable[[str, bytes], bool]
+"""Sends on the data channel of that label; False: it is not open, or full."""
+
+
+class DataLink(RoomObserver):
+    """The data channels of one client."""
+
+    def __init__(self, room: Room, participant: Participant, send: SendOn) -> None:
+        self.last_sequence = 0
+        """Of the reliable packets received; what comes again after a resume is dropped."""
+        self.refused = 0
+        """Packets that were malformed, oversized or not permitted."""
+        self.dropped = 0
+        """Packets for the client that its channel did not take."""
+        self.on_encrypted = _unheard
+        """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
+        self.rpc = AgentRpc(room, participant, self.from_agent)
+        self._room = room
+        self._participant = participant
+        self._send = send
+        self._streams = TextStreams(self._text)
+        self._sequence = 0
+        self._open = False
+        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
+
+    # From the client ----------------------------------------------------------------------------------------
+
+    def receive(self, label: str, body: bytes, now: float) -> None:
+        """A message on a data channel, whatever is in it."""
+        if label not in (RELIABLE, LOSSY):
+            return
+        packet = self._parsed(body) if self._participant.permissions.publish_data else None
+        if packet is None:
+            self.refused += 1
+            return
+        if label == RELIABLE and packet.sequence:
+            if packet.sequence <= self.last_sequence:
+                return
+            self.last_sequence = packet.sequence
+        self._sign(packet)
+        to = _recipients(packet)
+        if not to or self._room.agent.identity in to:
+            self._for_agent(packet, now)
+        if to == (self._room.agent.identity,):
+            return
+        if packet.HasField("rpc_request") and not any(each in self._room.participants for each in to):
+            self.rpc.refuse_recipient(packet.rpc_request.id)
+            return
+        message = Message(self._participant, packet.SerializeToString(), reliable=label == RELIABLE, to=to)
+        self._room.send(message, now)
+
+    def _parsed(self, body: bytes) -> models.DataPacket | None:
+        if len(body) > MAX_PACKET_BYTES:
+            return None
+        try:
+            packet = models.DataPacket.FromString(body)
+        except DecodeError:
+            return None
+        return packet if packet.WhichOneof("value") in _TAKEN else None
+
+    def _sign(self, packet: models.DataPacket) -> None:
+        packet.participant_identity = self._participant.identity
+        packet.participant_sid = self._participant.sid
+        if packet.HasField("user"):
+            packet.user.participant_identity = self._participant.identity
+            packet.user.participant_sid = self._participant.sid
+
+    def _for_agent(self, packet: models.DataPacket, now: float) -> None:
+        kind = packet.WhichOneof("value")
+        if kind == "encrypted_packet":
+            self.on_encrypted()
+        elif kind == "stream_header" and packet.stream_header.topic == CHAT:
+            self._streams.begin(packet.stream_header, now)
+        elif kind == "stream_chunk":
+            self._streams.add(packet.stream_chunk, now)
+        elif kind == "stream_trailer":
+            self._streams.end(packet.stream_trailer, now)
+        elif kind == "chat_message" and not packet.chat_message.deleted:
+            self._text(packet.chat_message.message)
+        elif kind == "user" and packet.user.topic == LEGACY_CHAT:
+            self._text(_legacy_text(packet.user.payload))
+        elif kind is not None and kind.startswith("rpc_"):
+            self.rpc.receive(packet)
+
+    def _text(self, text: str) -> None:
+        if text.strip() and self._room.on_text is not None:
+            self._room.on_text(self._participant, text.strip())
+
+    # To the client ------------------------------------------------------------------------------------------
+
+    def opened(self, label: str) -> None:
+        """A data channel is open."""
+        if label == RELIABLE and not self._open:
+            self._open = True
+            while self._waiting:
+                self._deliver(self._waiting.popleft())
+
+    def from_agent(self, packet: models.DataPacket, *, speaker: Participant | None = None) -> None:
+        """A reliable packet of the agent's. `speaker`: in whose name, for transcripts of people; the sequence
+        is the agent's all the same, which is what clients number by."""
+        self._sequence += 1
+        packet.kind = models.DataPacket.RELIABLE
+        packet.sequence = self._sequence
+        packet.participant_sid = self._room.agent.sid
+        packet.participant_identity = (speaker or self._room.agent).identity
+        body = packet.SerializeToString()
+        if self._open:
+            self._deliver(body)
+        else:
+            self._waiting.append(body)
+
+    def words_spoken(self, words: Words, now: float) -> None:
+        """See `RoomObserver`."""
+        speaker = words.speaker
+        attributes = {
+            "lk.segment_id": words.segment,
+            "lk.transcription_final": "true" if words.final else "false",
+        }
+        track = next(iter(speaker.tracks), "")
+        if track:  # without one, who writes instead of speaking, there is no segment: the Rust SDK dies of it
+            attributes["lk.transcribed_track_id"] = track
+            segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
+            transcription = models.Transcription(
+                transcribed_participant_identity=speaker.identity, track_id=track, segments=[segment]
+            )
+            self.from_agent(models.DataPacket(transcription=transcription), speaker=speaker)
+        self.send_text(TRANSCRIPTION, words.text, attributes, speaker=speaker)
+
+    def send_text(
+        self, topic: str, text: str, attributes: Mapping[str, str], *, speaker: Participant | None = None
+    ) -> None:
+        """A text stream of one header, as many chunks as it takes, and a trailer."""
+        stream = secrets.token_hex(8)
+        content = text.encode()
+        header = models.DataStream.Header(
+            stream_id=stream,
+            timestamp=int(time.time() * 1000),
+            topic=topic,
+            mime_type="text/plain",
+            total_length=len(content),
+            attributes=attributes,
+            text_header=models.DataStream.TextHeader(),
+        )
+        self.from_agent(models.DataPacket(stream_header=header), speaker=speaker)
+        for index, piece in enumerate(_pieces(content)):
+            chunk = models.DataStream.Chunk(stream_id=stream, chunk_index=index, content=piece)
+            self.from_agent(models.DataPacket(stream_chunk=chunk), speaker=speaker)
+        trailer = models.DataStream.Trailer(stream_id=stream)
+        self.from_agent(models.DataPacket(stream_trailer=trailer), speaker=speaker)
+
+    def message_sent(self, message: Message, now: float) -> None:
+        """See `RoomObserver`."""
+        own = self._participant
+        if message.sender is own or (message.to and own.identity not in message.to):
+            return
+        if message.reliable and not self._open:
+            self._waiting.append(message.body)
+        else:
+            self._deliver(message.body, RELIABLE if message.reliable else LOSSY)
+
+    def close(self) -> None:
+        """The participant is gone."""
+        self._room.forget(self)
+        self._waiting.clear()
+        self.rpc.close()
+        self._send, self._streams = _unsent, TextStreams(_unread)
+        self.on_encrypted = _unheard
+
+    def _deliver(self, body: bytes, label: str = RELIABLE) -> None:
+        if not self._send(label, body):
+            self.dropped += 1
+
+
+def _unheard() -> None:
+    """Nobody is told any more, or not yet."""
+
+
+def _unsent(label: str, body: bytes) -> bool:
+    """The data channels of a participant who is gone."""
+    return False
+
+
+def _unread(text: str) -> None:
+    """What a participant who is gone has written."""
+
+
+_TAKEN: Final = frozenset(
+    {
+        "user",
+        "chat_message",
+        "rpc_request",
+        "rpc_ack",
+        "rpc_response",
+        "stream_header",
+        "stream_chunk",
+        "stream_trailer",
+        "encrypted_packet",
+        "metrics",
+        "sip_dtmf",
+    }
+)
+"""What one participant may send another. Not `speaker` and `transcription`: those are the server's to say."""
+
+
+def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
+    """Identities, () for everybody; older SDKs name them in the user packet."""
+    named = [*packet.destination_identities]
+    if packet.HasField("user"):
+        named += packet.user.destination_identities
+    return tuple(dict.fromkeys(named))
+
+
+def _legacy_text(payload: bytes) -> str:
+    """The chat of LiveKit's components before text streams. Newer ones send it beside the stream, marked."""
+    try:
+        message = read_json(payload)
+    except NotJson:
+        return ""
+    if not isinstance(message, dict) or message.get("ignoreLegacy"):
+        return ""
+    text = message.get("message")
+    return text if isinstance(text, str) else ""
+
+
+def _pieces(content: bytes) -> list[bytes]:
+    """Cut between characters: every chunk is UTF-8 of its own."""
+    pieces, start = [], 0
+    while start < len(content):
+        end = min(start + CHUNK_BYTES, len(content))
+        while end < len(content) and content[end] & 0xC0 == 0x80:
+            end -= 1
+        pieces.append(content[start:end])
+        start = end
+    return pieces

@@ -1,0 +1,346 @@
+"""A participant who came with a LiveKit SDK: signalling, data and peer connections held together.
+
+It outlives its WebSocket: the media goes on, and the client has half a minute to resume. `/rtc/v1` has one
+peer connection, which the client offers; `/rtc` a second, which we offer, for what the client hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from livekit.protocol import rtc
+
+from mediaserver.rooms.errors import BadOffer, BadSignal, PeerClosed, RoomError
+from mediaserver.rooms.livekit.data import LOSSY, RELIABLE, DataLink
+from mediaserver.rooms.livekit.messages import leave as leave_message
+from mediaserver.rooms.livekit.messages import quality
+from mediaserver.rooms.livekit.signalling import (
+    ENCRYPTED,
+    AddCandidate,
+    AnswerOffer,
+    Listen,
+    Refuse,
+    Signalling,
+    SignalState,
+    Step,
+    UseAnswer,
+)
+from mediaserver.rooms.open_room import Entry
+from mediaserver.rooms.registry import RoomRegistry
+from mediaserver.rooms.room import LeaveReason
+from mediaserver.rooms.tokens import LIFETIME_S, Grant
+from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 0.25
+QUALITY_S: Final = 5.0
+REFRESH_S: Final = LIFETIME_S / 3
+"""A client that loses everything joins again with its token: it always has one that is good for a while."""
+
+LATER_S: Final = (0.03, 1.0)
+"""The Rust SDK starts to wait for the response to a request after it has sent it: a busy machine's may not be
+waiting yet the first time. What nobody waits for any more is ignored."""
+
+GOING: Final = 1000
+"""WebSocket close code "normal closure" (RFC 6455 section 7.4.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """How a client joins. `request`: what `/rtc/v1` has in its URL, empty for `/rtc`."""
+
+    dual: bool
+    request: rtc.JoinRequest
+
+
+class Outlet(Protocol):
+    """The WebSocket of the moment. Both return at once."""
+
+    def send(self, data: bytes) -> None:
+        """A message to the client, after those before it."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Closes when everything sent is on its way."""
+
+
+class SdkSession:
+    """One participant. All methods on the loop."""
+
+    def __init__(
+        self,
+        lobby: RoomRegistry,
+        entry: Entry,
+        goodbyes: set[asyncio.Task[None]],
+        *,
+        dual: bool,
+        ice_servers: tuple[str, ...],
+    ) -> None:
+        """`goodbyes` keeps what is still under way when the session itself is over."""
+        self.entry = entry
+        participant = entry.person.participant
+        self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
+        self.data = DataLink(entry.room, participant, self._send_data)
+        self.data.on_encrypted = lambda: self._refuse(ENCRYPTED)
+        self.on_end: Callable[[SdkSession], None] | None = None
+        """Told once that the participant is out of the room."""
+        self._lobby = lobby
+        self._goodbyes = goodbyes
+        self._loop = asyncio.get_running_loop()
+        self._dual = dual
+        self._outlet: Outlet | None = None
+        self._own: PeerTransport | None = None  # the client's, which it offers
+        self._ours: PeerTransport | None = None  # the second of a dual client
+        self._offers = 0
+        self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once told
+        self._quality_s = self._loop.time()
+        self._refresh_s = self._loop.time() + REFRESH_S
+        self._counted = (0, 0)
+        self._tick_timer = self._loop.call_later(TICK_S, self._tick)
+        self._leaving = False
+        self._refused = ""  # why the client was put out, for its WebSocket
+        self.signalling.on_gone = self._gone
+        entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
+
+    @property
+    def resumable(self) -> bool:
+        """Somebody may take this session up again: there is a peer connection to go on with."""
+        return self.signalling.state is not SignalState.GONE and not self._media_closed()
+
+    # The WebSocket ------------------------------------------------------------------------------------------
+
+    async def begin(self, hello: Hello, outlet: Outlet) -> None:
+        """Joins: says who is there, answers the offer of the join request or makes ours."""
+        self._take(outlet)
+        request, now = hello.request, self._loop.time()
+        self.signalling.attach(self._send, now)
+        self.entry.room.observe(self.data)
+        self._describe(request, now)
+        for wish in request.add_track_requests:
+            refusal = self.signalling.add_track(wish)
+            if refusal is not None:
+                return self._refuse(refusal.why)
+        if self._dual:
+            await self._make_offer()
+        elif request.publisher_offer.sdp:
+            await self._perform(AnswerOffer(request.publisher_offer.id, request.publisher_offer.sdp))
+
+    async def resume(self, outlet: Outlet) -> None:
+        """The client is back on a new WebSocket, perhaps from another network: it restarts ICE on what it
+        offers, and waits for us to do so on what we offer."""
+        self._take(outlet)
+        now = self._loop.time()
+        self.signalling.resume(self._send, now, last_sequence=self.data.last_sequence)
+        self._refresh_s = now
+        if self._ours is not None:
+            await self._offer_again(self._ours)
+
+    async def receive(self, data: bytes) -> None:
+        """A message of the client's. Raises `BadSignal`."""
+        step = self.signalling.receive(data, self._loop.time())
+        if step is not None:
+            await self._perform(step)
+
+    def lost(self, outlet: Outlet) -> None:
+        """That WebSocket is gone; nothing when there is a newer one."""
+        if outlet is self._outlet:
+            self._outlet = None
+            self.signalling.detach(self._loop.time())
+
+    def _take(self, outlet: Outlet) -> None:
+        before, self._outlet = self._outlet, outlet
+        if before is not None:
+            before.close(GOING, "resumed elsewhere")
+
+    def _send(self, response: rtc.SignalResponse) -> None:
+        if response.request_response.request_id and self._outlet is not None:
+            for later_s in LATER_S:
+                self._loop.call_later(later_s, self._put, response.SerializeToString())
+        else:
+            self._put(response.SerializeToString())
+
+    def _put(self, data: bytes) -> None:
+        if self._outlet is not None:
+            self._outlet.send(data)
+
+    def _describe(self, request: rtc.JoinRequest, now: float) -> None:
+        participant = self.entry.person.participant
+        if not participant.permissions.update_own_metadata:
+            return
+        if request.metadata or request.participant_attributes:
+            try:
+                self.entry.room.describe(
+                    participant,
+                    now,
+                    metadata=request.metadata or None,
+                    attributes=dict(request.participant_attributes),
+                )
+            except RoomError as error:
+                log.info("metadata left out", extra={**self._fields(), "reason": str(error)})
+
+    # The peer connections -----------------------------------------------------------------------------------
+
+    async def _perform(self, step: Step) -> None:
+        try:
+            if isinstance(step, AnswerOffer):
+                await self._answer(step)
+            elif isinstance(step, UseAnswer):
+                await self._use_answer(step)
+            elif isinstance(step, AddCandidate):
+                await self._add_candidate(step)
+            elif isinstance(step, Listen):
+                self.entry.person.audio.sender.wanted = step.wanted
+            elif isinstance(step, Refuse):
+                self._refuse(step.why)
+            else:
+                self._leave(LeaveReason.CLIENT, returns=not step.wished)
+        except PeerClosed:
+            log.info("peer connection is closed", extra=self._fields())
+        except BadOffer as error:
+            log.warning("participant put out", extra={**self._fields(), "reason": str(error)})
+            self._leave(LeaveReason.STATE_MISMATCH)
+
+    async def _answer(self, step: AnswerOffer) -> None:
+        if self._own is None:
+            self._own = self._new_peer(carries_data=not self._dual)
+        peer = self._own
+        sdp = await peer.answer(step.sdp)
+        now = self._loop.time()
+        self.signalling.answered(step, sdp, sections=peer.sections, agent_mid=peer.agent_mid, now=now)
+
+    async def _make_offer(self) -> None:
+        peer = self._ours = self._new_peer(carries_data=True)
+        self._offers += 1
+        sdp = await peer.offer((RELIABLE, LOSSY))
+        self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
+
+    async def _offer_again(self, peer: PeerTransport) -> None:
+        try:
+            sdp = await peer.offer((RELIABLE, LOSSY), restart=True)
+        except PeerClosed:
+            return  # the next tick asks the client to start over
+        self._offers += 1
+        self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
+
+    async def _use_answer(self, step: UseAnswer) -> None:
+        if self._ours is not None:
+            await self._ours.accept(step.sdp)
+
+    async def _add_candidate(self, step: AddCandidate) -> None:
+        peer = self._ours if step.ours else self._own
+        if peer is None:
+            return
+        try:
+            await peer.add_candidate(step.candidate)
+        except BadOffer as error:
+            raise BadSignal(str(error)) from error
+
+    def _new_peer(self, *, carries_data: bool) -> PeerTransport:
+        peer = self.entry.person.new_peer()
+        peer.on_message = self._data_received
+        if carries_data:
+            peer.on_channel = self.data.opened
+        return peer
+
+    def _data_received(self, label: str, body: bytes) -> None:
+        self.data.receive(label, body, self._loop.time())
+
+    def _send_data(self, label: str, body: bytes) -> bool:
+        peer = self._ours if self._dual else self._own
+        return peer is not None and peer.send(label, body)
+
+    def _media_closed(self) -> bool:
+        main = self._ours if self._dual else self._own
+        return main is not None and main.state.over
+
+    # Time ---------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        self._tick_timer = self._loop.call_later(TICK_S, self._tick)
+        signalling = self.signalling
+        if signalling.silent(now) and self._outlet is not None:
+            outlet = self._outlet
+            self.lost(outlet)
+            outlet.close(GOING, "nothing heard")
+        if signalling.lapsed(now):
+            self._leave(LeaveReason.SIGNAL_CLOSE)
+        elif self._media_closed():
+            self._start_over(now)
+        self._tell_subscribed()
+        self._tell_quality(now)
+        if now >= self._refresh_s:
+            self._refresh_s = now + REFRESH_S
+            signalling.send(rtc.SignalResponse(refresh_token=self._lobby.mint(self._grant())))
+
+    def _start_over(self, now: float) -> None:
+        """The media is gone for good: the client is asked to join anew, which then puts this session out."""
+        if self.signalling.state is SignalState.ATTACHED and self._outlet is not None:
+            outlet = self._outlet
+            self._put(leave_message(LeaveReason.MEDIA_FAILURE, again=True).SerializeToString())
+            self.lost(outlet)
+            outlet.close(GOING, "media lost")
+
+    def _tell_subscribed(self) -> None:
+        packets = self.entry.person.audio.receiver.packets
+        for sid in self.entry.person.participant.tracks:
+            before = self._told.setdefault(sid, packets)
+            if -1 < before < packets:
+                self._told[sid] = -1
+                self.signalling.track_subscribed(sid)
+
+    def _tell_quality(self, now: float) -> None:
+        if now - self._quality_s < QUALITY_S:
+            return
+        self._quality_s = now
+        receiver = self.entry.person.audio.receiver
+        before, self._counted = self._counted, (receiver.packets, receiver.lost)
+        packets, lost = receiver.packets - before[0], receiver.lost - before[1]
+        if packets + lost:
+            participant = self.entry.person.participant
+            self.signalling.send(quality(participant, lost / (packets + lost)))
+
+    def _grant(self) -> Grant:
+        participant = self.entry.person.participant
+        return Grant(
+            room=self.entry.room.name,
+            identity=participant.identity,
+            name=participant.name,
+            metadata=participant.metadata,
+            attributes=dict(participant.attributes),
+            permissions=participant.permissions,
+        )
+
+    # The end ------------------------------------------------------------------------------------------------
+
+    def _refuse(self, why: str) -> None:
+        if not self._leaving:
+            self._refused = why
+            log.warning("participant put out", extra={**self._fields(), "reason": why})
+            self._leave(LeaveReason.ENCRYPTED)
+
+    def _leave(self, reason: LeaveReason, *, returns: bool = False) -> None:
+        """In a task of its own: the WebSocket's may be cancelled as soon as it is closed."""
+        if not self._leaving:
+            self._leaving = True
+            task = self._loop.create_task(self._lobby.leave(self.entry, reason, returns=returns))
+            self._goodbyes.add(task)
+            task.add_done_callback(self._goodbyes.discard)
+
+    def _gone(self, reason: LeaveReason) -> None:
+        """Out of the room, by whomever: nothing of this session is needed any more."""
+        self._tick_timer.cancel()
+        self.data.close()
+        outlet, self._outlet = self._outlet, None
+        if outlet is not None:
+            outlet.close(GOING, self._refused or reason.value)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
+
+    def _fields(self) -> dict[str, object]:
+        return {"call_id": self.entry.room.name, "participant": self.entry.person.participant.sid}

@@ -1,0 +1,103 @@
+"""What belongs to a room that is open on this node, and what is needed to come in."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.queue.records import Claim, NewWebCall
+from mediaserver.rooms.active_speakers import Speakers
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.participant_leg import ParticipantLeg
+from mediaserver.rooms.room import LeaveReason, Room
+from mediaserver.rooms.sip_participant import SipParticipant
+from mediaserver.rooms.web_call import WebCall, WebCallRequest
+from pipeline.leg import Leg
+from pipeline.media.bridge import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGrant:
+    """What a client needs to join: the answer of `web-calls/connect`."""
+
+    server_url: str
+    room_name: str
+    token: str
+    identity: str
+
+
+@dataclass(slots=True)
+class OpenRoom:
+    """A room with what belongs to it."""
+
+    room: Room
+    company_id: str
+    request: WebCallRequest
+    bridge: Bridge
+    persons: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
+    guests: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
+    speakers: Speakers = field(default_factory=Speakers)
+    call: WebCall | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def agent_id(self) -> str:
+        """The agent that speaks in it."""
+        return self.request.agent_id
+
+    def people(self) -> dict[Leg, Participant]:
+        """Whose each leg is."""
+        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
+        return who | {guest.call: guest.participant for guest in self.guests.values()}
+
+    def look(self, now: float) -> None:
+        """Tells the room who began and who ceased to speak."""
+        who = self.people()
+        seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
+        changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
+        if changes:
+            self.room.speaking(changes, now)
+
+    async def remove_participant(self, reason: LeaveReason, now: float) -> None:
+        """Ends the room for everybody who is in it."""
+        self.room.close(reason, now)
+        persons, self.persons = list(self.persons.values()), {}
+        guests, self.guests = list(self.guests.values()), {}
+        await asyncio.gather(
+            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
+        )
+
+    def new_call(self) -> NewWebCall:
+        """What is written of the conversation that begins here."""
+        request = self.request
+        return NewWebCall(
+            call_id=self.room.name,
+            company_id=self.company_id,
+            agent_id=request.agent_id,
+            webhook_id=str(uuid.uuid4()),
+            user_ref=request.user_ref,
+            variables=request.variables,
+            metadata=request.metadata,
+        )
+
+    def conversation(self, claim: Claim, part: CallProfile, floor: CallServices) -> WebCall:
+        """The agent's conversation with whoever is here."""
+        call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
+        call.speaking = self.speaking
+        return call
+
+    def speaking(self, now: float) -> Participant | None:
+        """Who said what the agent hears now, or heard last."""
+        leg = self.bridge.speaking(now)
+        return self.people().get(leg) if leg is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
+
+    room: Room
+    person: ParticipantLeg
+    evicted: ParticipantLeg | None = None

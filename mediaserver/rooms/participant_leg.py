@@ -1,0 +1,132 @@
+"""A person in a room, seen from the conversation: a `pipeline.leg.Leg` over one or two peer connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.webrtc.audio_track import RoomAudio
+from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+from mediaserver.rooms.webrtc.peer_state import PeerState
+from mediaserver.rooms.webrtc.udp_mux import MediaPort
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.pacer import Pacer
+from sip.rtp.telephone_event import check_digits
+
+log = logging.getLogger(__name__)
+
+GOODBYE_S: Final = 0.3
+"""How long the last messages on the data channels may take to leave."""
+
+
+class LegState(Enum):
+    """CONNECTING: no media yet; CONNECTED: media is up; ENDED: for good."""
+
+    CONNECTING = auto()
+    CONNECTED = auto()
+    ENDED = auto()
+
+
+class ParticipantLeg:
+    """The connection behind a participant.
+
+    `stream` and `track`: what the agent's audio is called in our descriptions (LiveKit: "PA_x|TR_y", "TR_y").
+    The leg ends when `hang_up` is called, when `gone` is (the participant left), or when its last peer
+    connection closes and nobody resumes it: that is for the owner of the signalling to say.
+    """
+
+    def __init__(
+        self, participant: Participant, port: MediaPort, pacer: Pacer, *, stream: str, track: str
+    ) -> None:
+        self.participant = participant
+        self.audio = RoomAudio(pacer, loop=asyncio.get_running_loop())
+        self.state = LegState.CONNECTING
+        self.peers: list[PeerTransport] = []
+        self.on_media: Callable[[bool, float], None] | None = None
+        """Told when media comes up (True) and when it is lost (False)."""
+        self.on_hang_up: Callable[[], None] | None = None
+        """Told once when our side ends the leg, so that the signalling can say goodbye."""
+        self._port = port
+        self._ids = (stream, track)
+        self._loop = asyncio.get_running_loop()
+        self._listener: LegListener | None = None
+
+    @property
+    def rate_hz(self) -> int:
+        """16 kHz."""
+        return self.audio.rate_hz
+
+    @property
+    def held(self) -> bool:
+        """See `Leg`: a browser puts nobody on hold."""
+        return False
+
+    @property
+    def left(self) -> bool:
+        """The far end has closed its connection: nobody lost anything."""
+        return any(peer.state is PeerState.LEFT for peer in self.peers)
+
+    def new_peer(self) -> PeerTransport:
+        """A peer connection of this person's; the first one carries the media's life."""
+        stream, track = self._ids
+        peer = PeerTransport(self._port, self.audio, stream=stream, track=track)
+        peer.on_state = self._peer_moved
+        self.peers.append(peer)
+        return peer
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        """See `Leg`. Attaching to a leg that has ended tells the listener so."""
+        self._listener = listener
+        if self.state is not LegState.ENDED:
+            self.audio.attach(listener, source)
+        elif listener is not None:
+            self._loop.call_soon(self._tell_ended, "gone")
+
+    async def hang_up(self) -> None:
+        """See `Leg`."""
+        if self.state is LegState.ENDED:
+            return
+        self._end("hung_up")
+        if self.on_hang_up is not None:
+            self.on_hang_up()
+        await self._close_peers()
+
+    async def gone(self, reason: str) -> None:
+        """The participant left, or was put out. Again: nothing."""
+        self._end(reason)
+        await self._close_peers()
+
+    async def send_dtmf(self, digits: str) -> None:
+        """A browser has no use for digits: they are checked and left out."""
+        check_digits(digits)
+        log.info("digits left out: a room's participant takes none", extra={"identity": self.participant.sid})
+
+    def _peer_moved(self, state: PeerState, now: float) -> None:
+        if self.state is LegState.ENDED:
+            return
+        connected = any(peer.state is PeerState.CONNECTED for peer in self.peers)
+        before, after = self.state, LegState.CONNECTED if connected else LegState.CONNECTING
+        self.state = after
+        if before is not after and self.on_media is not None:
+            self.on_media(connected, now)
+
+    def _end(self, reason: str) -> None:
+        if self.state is LegState.ENDED:
+            return
+        self.state = LegState.ENDED
+        self.audio.close()
+        self._tell_ended(reason)
+
+    def _tell_ended(self, reason: str) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.leg_ended(reason, self._loop.time())
+
+    async def _close_peers(self) -> None:
+        await asyncio.gather(*(peer.flush(GOODBYE_S) for peer in self.peers))
+        await asyncio.gather(*(peer.close() for peer in self.peers), return_exceptions=True)
+        self.on_media = self.on_hang_up = None

@@ -1,0 +1,391 @@
+"""Every room of this node: opened for a token, entered with it, closed with its call.
+
+    invitation = lobby.invite("acme", request)            # what `web-calls/connect` answers
+    entry = await lobby.enter(token)                      # WHIP, or LiveKit's signalling
+    answer = await entry.person.new_peer().answer(offer)
+    ...
+    await lobby.leave(entry, LeaveReason.CLIENT)
+
+The agent is dispatched when the first person's media is up. The room ends when the last person who may speak
+has left, when the agent hangs up, or, unvisited, with the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from mediaserver.admin.access import Access
+from mediaserver.admin.directory import Directory
+from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.validation import check_agent
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
+from mediaserver.rooms import tokens
+from mediaserver.rooms.active_speakers import LOOK_S
+from mediaserver.rooms.errors import RoomClosed, RoomFull
+from mediaserver.rooms.open_room import Entry, JoinGrant, OpenRoom
+from mediaserver.rooms.participant import Kind, Participant
+from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
+from mediaserver.rooms.room import LeaveReason, Room, RoomState
+from mediaserver.rooms.sip_participant import SipParticipant
+from mediaserver.rooms.vacancy import give_place_back, hold_place
+from mediaserver.rooms.web_call import WebCall, WebCallRequest
+from mediaserver.rooms.webrtc.opus import RATE_HZ
+from mediaserver.rooms.webrtc.udp_mux import MediaPort
+from mediaserver.settings import reveal, split_ports
+from pipeline.errors import EngineMissing
+from pipeline.media.bridge import Bridge
+from pipeline.media.pacer import Pacer
+from pipeline.net.egress import EgressPolicy
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 20.0
+"""Who has no media up after this is put out: ICE over a bad network takes five seconds."""
+
+RETURN_S = 5.0
+"""How long a room waits for a client that starts over."""
+
+UNKNOWN_AGENT = "Agent not found"
+UNKNOWN_ROOM = "Room not found"
+NO_WEB_CALLS = "Web Calls API is not enabled"
+
+
+class RoomRegistry:
+    """The rooms of this node."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        engines: Engines,
+        floor: CallServices,
+        port: MediaPort,
+        pacer: Pacer,
+        node: str,
+    ) -> None:
+        self._directory = directory
+        self._engines = engines
+        self._floor = floor
+        self._port = port
+        self._pacer = pacer
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._rooms: dict[str, OpenRoom] = {}
+        self._draining = False
+        # Goodbyes under way; each is bounded by the closing of its peer connections.
+        self._goodbyes: set[asyncio.Task[None]] = set()
+        if floor.lines is not None:
+            floor.lines.rooms = self._people_in
+        self._look = self._loop.call_later(LOOK_S, self._look_around)
+
+    def __len__(self) -> int:
+        """Conversations in progress."""
+        return sum(each.task is not None for each in self._rooms.values())
+
+    @property
+    def rooms(self) -> int:
+        """Rooms, those that nobody has joined yet included."""
+        return len(self._rooms)
+
+    def find(self, call_id: str) -> WebCall | None:
+        """The live web call of that id, if this node has it."""
+        opened = self._rooms.get(call_id)
+        return opened.call if opened is not None else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rooms
+
+    def invite(self, company_id: str, request: WebCallRequest) -> JoinGrant:
+        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
+        `Unavailable`."""
+        self.check_open()
+        name = _agent_name(self._directory, self._engines, company_id, request)
+        now = self._loop.time()
+        agent = Participant(f"agent-{uuid.uuid4().hex[:8]}", kind=Kind.AGENT, name=name)
+        room = Room(str(uuid.uuid4()), agent=agent, now=now, empty_timeout_s=request.join_within_s)
+        bridge = Bridge(self._pacer, rate_hz=RATE_HZ)
+        self._rooms[room.name] = OpenRoom(room, company_id, request, bridge)
+        self._loop.call_later(request.join_within_s + 1, self._expire, room.name)
+        identity = request.user_ref or f"user-{uuid.uuid4().hex[:8]}"
+        grant = tokens.Grant(room=room.name, identity=identity, name=request.name or identity)
+        return JoinGrant(self.server_url(), room.name, self.mint(grant), identity)
+
+    async def withdraw(self, token: str) -> None:
+        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        opened = self._rooms.get(self.verify(token).room)
+        if opened is not None and opened.room.state is RoomState.EMPTY:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
+
+    def mint(self, grant: tokens.Grant) -> str:
+        """A token for one more participant of a room: a supervisor, somebody's second device."""
+        rooms = self._directory.rooms
+        return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
+
+    def verify(self, token: str) -> tokens.Grant:
+        """What a token grants. Raises `TokenRefused`."""
+        rooms = self._directory.rooms
+        return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
+
+    def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
+        """Where the bearer of `token` may come in now. Raises `TokenRefused`, `RoomClosed`, `RoomFull`,
+        `Unavailable`."""
+        grant = self.verify(token)
+        opened = self._rooms.get(grant.room)
+        if opened is None:
+            raise RoomClosed("the room is over, or was never opened here")
+        if opened.task is None:
+            self.check_open()
+        if opened.task is None and len(self) >= self._directory.rooms.max_calls:
+            raise RoomFull("this server takes no more web calls at the moment")
+        return grant, opened
+
+    async def enter(self, token: str, *, resumable: bool = False) -> Entry:
+        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
+        does, and `RoomFull` for a room with too many participants."""
+        grant, opened = self.admit(token)
+        if opened.task is None:
+            await self._check_room(opened, takes_part=grant.permissions.publish)
+        participant = Participant(
+            grant.identity,
+            name=grant.name,
+            permissions=grant.permissions,
+            metadata=grant.metadata,
+            attributes=dict(grant.attributes),
+        )
+        room = opened.room
+        track = room.agent_track.sid
+        stream = f"{room.agent.sid}|{track}"
+        person = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
+        before = room.join(participant, self._loop.time())
+        evicted = opened.persons.pop(before.sid, None) if before is not None else None
+        opened.persons[participant.sid] = person
+        person.on_media = lambda up, now: self._media(opened, person, up, now, resumable)
+        self._loop.call_later(CONNECT_S, self._check_connected, opened, person)
+        if evicted is not None:
+            opened.bridge.remove(evicted)
+            await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
+        return Entry(room, person, evicted)
+
+    async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
+        """Whether a conversation may begin in a room, and holds its place where one is about to."""
+        if not takes_part:
+            return
+        await hold_place(self._floor, opened)
+        if self._rooms.get(opened.room.name) is not opened:
+            give_place_back(self._floor, opened)
+            raise RoomClosed("the room is over")
+
+    async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
+        """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
+        nothing."""
+        opened = self._rooms.get(entry.room.name)
+        if opened is not None:  # to its end, even where whoever asked for it is gone
+            leaving = self._leave(opened, entry.person, reason, returns=returns)
+            await asyncio.shield(self._goodbye(leaving))
+
+    def opened(self, access: Access, name: str) -> OpenRoom:
+        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
+
+    def _look_around(self) -> None:
+        self._look = self._loop.call_later(LOOK_S, self._look_around)
+        for opened in self._rooms.values():
+            if opened.task is not None:
+                opened.look(self._loop.time())
+
+    def _people_in(self, company_id: str, name: str) -> Bridge | None:
+        opened = self._rooms.get(name)
+        running = opened is not None and opened.company_id == company_id and opened.task is not None
+        return opened.bridge if opened is not None and running else None
+
+    def check_open(self) -> None:
+        """Raises `Unavailable` where nobody new is taken."""
+        if self._draining:
+            raise Unavailable("The server is draining")
+        self._floor.check()
+
+    async def remove_participant(self, opened: OpenRoom, person: ParticipantLeg) -> None:
+        """Somebody has to leave; returns when they are gone."""
+        await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
+
+    def arrived(self, opened: OpenRoom, guest: SipParticipant) -> None:
+        """A telephone has answered."""
+        opened.bridge.add(guest.call)
+        self._begin(opened)
+
+    def departed(self, opened: OpenRoom, guest: SipParticipant) -> None:
+        """A telephone is gone."""
+        if opened.guests.pop(guest.participant.sid, None) is not None:
+            self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
+
+    @property
+    def lines(self) -> OutboundLegs | None:
+        """Calls to people, where there are any."""
+        return self._floor.lines
+
+    async def hang_up(self, call_ids: Iterable[str]) -> None:
+        """Ends the calls named, those that this node has."""
+        for opened in filter(None, map(self._rooms.get, call_ids)):
+            await self._close(opened, LeaveReason.ROOM_DELETED)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes nobody new, waits for the conversations; False when `timeout_s` was not enough."""
+        self._draining = True
+        await self._wait(timeout_s)
+        return not len(self)
+
+    async def _wait(self, timeout_s: float) -> None:
+        tasks = [each.task for each in self._rooms.values() if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+    async def close(self) -> None:
+        """Ends every room and closes the port."""
+        self._draining = True
+        self._look.cancel()
+        for opened in list(self._rooms.values()):
+            await self._close(opened, LeaveReason.SERVER_SHUTDOWN)
+        await self._wait(5.0)
+        await asyncio.gather(*self._goodbyes, return_exceptions=True)
+        self._port.close()
+
+    # A room's life ------------------------------------------------------------------------------------------
+
+    def _media(self, opened: OpenRoom, person: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
+        if person.participant.sid not in opened.persons:
+            return
+        if not up:
+            opened.room.media_lost(person.participant, now)
+            if not resumable:
+                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, person, reason))
+            return
+        opened.room.active(person.participant, now)
+        if person not in [seat.leg for seat in opened.bridge.seats]:
+            opened.bridge.add(person, speaks=person.participant.permissions.publish)
+        if person.participant.permissions.publish:
+            self._begin(opened)
+
+    def _begin(self, opened: OpenRoom) -> None:
+        if opened.task is None:
+            opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
+
+    async def _run(self, opened: OpenRoom) -> None:
+        """One web call, from the first person's media to the outcome."""
+        try:
+            opened.call = await self._start(opened)
+            await opened.call.run()
+        except (StoreError, EngineMissing, RuleBroken) as error:
+            log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
+            give_place_back(self._floor, opened)
+        except Exception:
+            log.exception("web call failed", extra={"call_id": opened.room.name})
+        opened.task = opened.call = None
+        self._rooms.pop(opened.room.name, None)
+        await opened.remove_participant(LeaveReason.ROOM_CLOSED, self._loop.time())
+
+    async def _start(self, opened: OpenRoom) -> WebCall:
+        agent = self._directory.agent(opened.request.agent_id)
+        if agent is None:
+            raise EngineMissing("the agent is not configured any more")
+        part = CallProfile(
+            cast=self._engines.cast(agent.id),
+            language=agent.language,
+            greeting=agent.greeting,
+            records=agent.session.recording,
+            tools=agent.pre_call_tools,
+            unreachable=agent.unreachable,
+        )
+        floor = self._floor
+        claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
+        return opened.conversation(claim, part, floor)
+
+    async def _leave(
+        self, opened: OpenRoom, person: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
+    ) -> None:
+        if opened.persons.pop(person.participant.sid, None) is None:
+            return
+        if returns:
+            opened.bridge.remove(person)
+        opened.room.leave(person.participant, reason, self._loop.time())
+        await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
+        if returns:
+            self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
+        else:
+            await self._check_empty(opened, reason)
+
+    async def _check_empty(self, opened: OpenRoom, reason: LeaveReason) -> None:
+        if opened.room.speakers or self._rooms.get(opened.room.name) is not opened:
+            return
+        if opened.task is None:
+            await self._close(opened, LeaveReason.ROOM_CLOSED)
+        else:
+            opened.bridge.end(reason.value)  # who left may never have had a leg in it
+
+    async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
+        """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""
+        if opened.call is not None:
+            await opened.call.hang_up()
+            return
+        if opened.task is None:
+            self._rooms.pop(opened.room.name, None)
+            give_place_back(self._floor, opened)
+        await opened.remove_participant(reason, self._loop.time())
+
+    def _expire(self, name: str) -> None:
+        opened = self._rooms.get(name)
+        if opened is not None and opened.room.expired(self._loop.time()):
+            self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
+
+    def _check_connected(self, opened: OpenRoom, person: ParticipantLeg) -> None:
+        if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
+            self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
+
+    def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(leaving)
+        self._goodbyes.add(task)
+        task.add_done_callback(self._goodbyes.discard)
+        return task
+
+    def server_url(self) -> str:
+        """Where clients connect to."""
+        return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
+
+
+def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
+    """The name of the agent that is asked for. Raises what `RoomRegistry.invite` does."""
+    company = directory.company(company_id)
+    if company is None or not company.web_calls:
+        raise ScopeMissing(NO_WEB_CALLS)
+    agent = directory.agent(request.agent_id)
+    if agent is None or agent.company != company_id:
+        raise NotFound(UNKNOWN_AGENT)
+    try:
+        engines.cast(agent.id)
+    except EngineMissing as missing:
+        raise Unavailable(f"Agent's engine is not available: {missing}") from None
+    check_agent(engines, agent, request.variables, request.metadata)
+    return agent.name
+
+
+def open_lobby(
+    directory: Directory, *, engines: Engines, floor: CallServices, pacer: Pacer, node: str
+) -> RoomRegistry | None:
+    """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
+    rooms = directory.rooms
+    if rooms.api_secret is None:
+        return None
+    port = MediaPort.open(
+        split_ports(rooms.udp_ports),
+        addresses=rooms.addresses,
+        public_address=rooms.public_address,
+        reach=EgressPolicy(str(network) for network in directory.server.allow_networks),
+    )
+    log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
+    return RoomRegistry(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)

@@ -1,0 +1,90 @@
+"""Telephones in a room: called in, heard by everybody, put out. To clients such a guest is a participant of
+kind SIP, with the attributes that LiveKit's have (`sip.callStatus`, `sip.phoneNumber`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from mediaserver.calls.outbound_legs import OutboundLegs, Route
+from mediaserver.rooms.errors import RoomError
+from mediaserver.rooms.participant import Kind, Participant
+from mediaserver.rooms.room import LeaveReason, Room
+from sip.call import Call, CallFailed
+from sip.states import CallState
+
+log = logging.getLogger(__name__)
+
+STATUS: Final = "sip.callStatus"
+NUMBER: Final = "sip.phoneNumber"
+
+_SHOWN: Final = {
+    CallState.DIALING: "dialing",
+    CallState.RINGING: "ringing",
+    CallState.ANSWERED: "active",
+    CallState.ENDED: "hangup",
+}
+
+
+def phone_participant(number: str, *, name: str = "", status: str = "dialing") -> Participant:
+    """What a room shows of a telephone."""
+    attributes = {STATUS: status, NUMBER: number}
+    identity = f"phone-{uuid.uuid4().hex[:8]}"
+    return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
+
+
+class SipParticipant:
+    """One telephone called into one room. `on_arrival` when it has answered, `on_leaving` when it is gone,
+    answered or not; each at most once."""
+
+    def __init__(self, room: Room, participant: Participant, call: Call) -> None:
+        self.participant = participant
+        self.call = call
+        self.on_arrival: Callable[[SipParticipant], None] | None = None
+        self.on_leaving: Callable[[SipParticipant], None] | None = None
+        self._room = room
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self) -> None:
+        """Begins to watch the call."""
+        self.call.on_state(self._moved)
+        self._task = asyncio.create_task(self._follow(), name=f"phone in room {self._room.name}")
+
+    async def gone(self) -> None:
+        """Hangs up; what follows is told by `on_leaving`."""
+        await self.call.hang_up()
+
+    async def _follow(self) -> None:
+        try:
+            await self.call.answered()
+            self._room.active(self.participant, self._loop.time())
+            if self.on_arrival is not None:
+                self.on_arrival(self)
+            await self.call.ended()
+        except CallFailed as failed:
+            log.info("phone not reached", extra={"call_id": self._room.name, "cause": failed.cause.value})
+        finally:
+            self._room.leave(self.participant, LeaveReason.CLIENT, self._loop.time())
+            if self.on_leaving is not None:
+                self.on_leaving(self)
+
+    def _moved(self, call: Call, state: CallState, now: float) -> None:
+        if self._room.participants.get(self.participant.identity) is self.participant:
+            self._room.describe(self.participant, now, attributes={STATUS: _SHOWN.get(state, "")})
+
+
+async def call_in(room: Room, lines: OutboundLegs, route: Route, *, name: str) -> SipParticipant:
+    """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `LineRefused`,
+    `SipError`, OSError, `RoomClosed`, `RoomFull`."""
+    participant = phone_participant(route.number, name=name)
+    call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}", leg_of=room.name)
+    try:
+        room.join(participant, asyncio.get_running_loop().time())
+    except RoomError:
+        await call.hang_up()
+        raise
+    return SipParticipant(room, participant, call)

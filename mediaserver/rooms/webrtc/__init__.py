@@ -1,0 +1,1 @@
+"""WebRTC transport on aiortc."""

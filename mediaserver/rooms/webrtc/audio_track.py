@@ -1,0 +1,211 @@
+"""A participant's audio in both directions: the two seams, their reports, and one place on the pacer.
+
+`RoomAudio` is the media half of a leg. `SecureLink` is its connection to aiortc: the SRTP sessions that DTLS
+made and the `Path` on our port. A LiveKit client with two peer connections is heard on one and spoken to on
+the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import pylibsrtp
+from aiortc import RTCDtlsTransport
+
+from mediaserver.rooms.webrtc.opus import RATE_HZ
+from mediaserver.rooms.webrtc.receiver import OpusReceiver
+from mediaserver.rooms.webrtc.sender import OpusSender
+from mediaserver.rooms.webrtc.udp_mux import Path
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.pacer import Pace, Pacer
+from sip.rtp.packet import MalformedPacket
+from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
+
+REPORT_S: Final = 1.0
+"""Browsers decide from our reports whether to send FEC, and that is worth nothing five seconds later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioStats:
+    """What has been counted so far; `remote_*` is what the participant reports of our packets."""
+
+    packets_sent: int
+    packets_received: int
+    lost: int
+    recovered: int
+    concealed: int
+    bad_packets: int
+    jitter_ms: float
+    remote_lost: int
+    remote_fraction_lost: float
+    rtt_ms: float | None
+
+
+class SecureLink:
+    """One DTLS connection's SRTP, straight to and from our port."""
+
+    __slots__ = ("_dtls", "_path")
+
+    def __init__(self, dtls: RTCDtlsTransport, path: Path) -> None:
+        self._dtls = dtls
+        self._path = path
+
+    def send(self, packet: bytes) -> bool:
+        """Encrypts and sends an RTP packet."""
+        return self._path.send(self._dtls._tx_srtp.protect(packet))
+
+    def send_report(self, compound: bytes) -> bool:
+        """Encrypts and sends RTCP."""
+        return self._path.send(self._dtls._tx_srtp.protect_rtcp(compound))
+
+    def opened(self, data: bytes) -> bytes | None:
+        """The RTP packet in `data`; None: forged, replayed, damaged."""
+        try:
+            return self._dtls._rx_srtp.unprotect(data)
+        except pylibsrtp.Error:
+            return None
+
+    def opened_report(self, data: bytes) -> bytes | None:
+        """The RTCP compound in `data`, or None."""
+        try:
+            return self._dtls._rx_srtp.unprotect_rtcp(data)
+        except pylibsrtp.Error:
+            return None
+
+    def listen(self, audio: RoomAudio | None) -> None:
+        """What arrives goes to `audio`."""
+        self._path.media = None if audio is None else _Intake(self, audio)
+
+
+class _Intake:
+    """The media sink of a path: SRTP to the receiver, SRTCP to the reports."""
+
+    __slots__ = ("_audio", "_link")
+
+    def __init__(self, link: SecureLink, audio: RoomAudio) -> None:
+        self._link = link
+        self._audio = audio
+
+    def __call__(self, data: bytes, now: float) -> None:
+        if len(data) > 1 and data[1] in PACKET_TYPES:
+            compound = self._link.opened_report(data)
+            if compound is not None:
+                self._audio.report_received(compound, now)
+            return
+        packet = self._link.opened(data)
+        if packet is not None:
+            self._audio.receiver.packet(packet, now)
+
+
+class RoomAudio:
+    """One participant's audio, in frames of 20 ms at 16 kHz both ways."""
+
+    def __init__(self, pacer: Pacer, *, loop: asyncio.AbstractEventLoop) -> None:
+        self.receiver = OpusReceiver()
+        self.sender = OpusSender(time=loop.time)
+        self._pacer = pacer
+        self._loop = loop
+        self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
+        self._report_due_s = 0.0
+        self._pace: Pace | None = None
+        self._heard_on: SecureLink | None = None
+        self._spoken_on: SecureLink | None = None
+
+    @property
+    def rate_hz(self) -> int:
+        """16 kHz, for the life of the leg."""
+        return RATE_HZ
+
+    @property
+    def stats(self) -> AudioStats:
+        """The counters."""
+        receiver, reception, remote = self.receiver, self.receiver.reception, self._reports.remote
+        return AudioStats(
+            packets_sent=self.sender.packets,
+            packets_received=receiver.packets,
+            lost=receiver.lost,
+            recovered=receiver.recovered,
+            concealed=receiver.frames.concealed,
+            bad_packets=receiver.bad_packets,
+            jitter_ms=reception.jitter_ms if reception is not None else 0.0,
+            remote_lost=remote.lost,
+            remote_fraction_lost=remote.fraction_lost,
+            rtt_ms=remote.rtt_ms,
+        )
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        """Connects a conversation; None disconnects."""
+        before = self.sender.source
+        if before is not None and before is not source:
+            before.on_ready(None)
+        self.receiver.listener = listener
+        self.sender.source = source
+        if source is not None:
+            source.on_ready(self._wake)
+
+    def hear_on(self, link: SecureLink, payload_types: frozenset[int]) -> None:
+        """The participant's microphone arrives on `link` from now on."""
+        self.receiver.payload_types = payload_types
+        self._heard_on = link
+        link.listen(self)
+        self._start()
+
+    def speak_on(self, link: SecureLink, *, payload_type: int, ssrc: int) -> None:
+        """The participant hears us on `link` from now on."""
+        sender = self.sender
+        sender.payload_type, sender.ssrc = payload_type, ssrc
+        sender.wire = link.send
+        self._spoken_on = link
+        if self._heard_on is not link:
+            link.listen(self)  # their reports of what we send
+        self._start()
+
+    def report_received(self, compound: bytes, now: float) -> None:
+        """Decrypted RTCP of the participant's."""
+        try:
+            self._reports.receive(compound, self.sender.ssrc, now)
+        except MalformedPacket:
+            self.receiver.bad_packets += 1
+
+    def close(self) -> None:
+        """Nothing is heard or sent after this."""
+        self.attach(None, None)
+        self.sender.wire = None
+        for link in (self._heard_on, self._spoken_on):
+            if link is not None:
+                link.listen(None)
+        self._heard_on = self._spoken_on = None
+        if self._pace is not None:
+            self._pace.remove()
+            self._pace = None
+
+    def _start(self) -> None:
+        if self._pace is None:
+            now = self._loop.time()
+            self._report_due_s = now + REPORT_S / 2
+            self._pace = self.sender.pace = self._pacer.add(self._tick, now)
+
+    def _wake(self) -> None:
+        if self._pace is not None and self.sender.silent:
+            self._pace.wake()
+
+    def _tick(self, now: float) -> None:
+        self.sender.tick(now)
+        if self.receiver.waiting:
+            self.receiver.flush(now)
+        if now >= self._report_due_s:
+            self._report_due_s = now + REPORT_S
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        """One compound where one connection does both; else each direction is reported where it runs."""
+        sender, reception = self.sender, self.receiver.reception
+        sent = Sent(sender.ssrc, sender.timestamp_at(now), sender.packets, sender.octets)
+        heard, spoken = self._heard_on, self._spoken_on
+        if heard is not None:
+            heard.send_report(self._reports.report(sent, reception, now))
+        if spoken is not None and spoken is not heard:
+            spoken.send_report(self._reports.report(sent, None, now))

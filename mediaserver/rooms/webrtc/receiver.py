@@ -1,0 +1,154 @@
+"""Seam one: Opus in. What aiortc does with a jitter buffer, a queue and a thread, done in the datagram's
+callback.
+
+aiortc's receiver holds every packet for 80 ms and after one loss stays up to 280 ms behind, without
+concealment; its listener is a loudspeaker. Ours is a machine, which needs order and not smoothness: a packet
+in order is decoded as it arrives, a gap is waited for 40 ms at the most, and what is lost comes out of the
+next packet's in-band FEC. Sans-IO: decrypted packets in, frames to the listener.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
+from pipeline.audio import Pcm
+from pipeline.leg import LegListener
+from pipeline.media.reorder import Gap, Reorder
+from sip.rtp.frame_assembly import FrameAssembly
+from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span, timestamp_delta
+from sip.rtp.reception_stats import Reception
+from sip.sdp.media_plan import OPUS
+
+PATIENCE_MS: Final = 40
+MAX_MADE_UP: Final = 5
+"""Frames made up for one gap: libopus has faded to silence by then. A longer gap is a hole in the
+positions."""
+
+TAKEOVER_S: Final = 0.2
+"""A new source is listened to when the one before it has been silent this long: a client that publishes its
+microphone again begins a new one, one with two microphones must not be heard as both at once."""
+
+_UNITS: Final = CLOCK_HZ // 50
+_PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
+
+
+class OpusReceiver:
+    """One participant's microphone. `payload_types`: what Opus is called in the agreed description."""
+
+    __slots__ = (
+        "_decoder",
+        "_expected",
+        "_heard_s",
+        "_reorder",
+        "_ssrc",
+        "bad_packets",
+        "frames",
+        "packets",
+        "payload_types",
+        "reception",
+        "recovered",
+    )
+
+    def __init__(self) -> None:
+        self.frames = FrameAssembly(RATE_HZ)
+        self.frames.use(OPUS)
+        self.payload_types: frozenset[int] = frozenset()
+        self.reception: Reception | None = None
+        self.packets = self.bad_packets = self.recovered = 0
+        self._decoder = OpusDecoder()
+        self._reorder = Reorder(patience_ms=PATIENCE_MS)
+        self._ssrc = -1
+        self._heard_s = 0.0
+        self._expected = -1  # the timestamp that follows what was decoded last; -1: nothing was
+
+    @property
+    def listener(self) -> LegListener | None:
+        """Who hears the frames."""
+        return self.frames.listener
+
+    @listener.setter
+    def listener(self, listener: LegListener | None) -> None:
+        self.frames.listener = listener
+
+    @property
+    def lost(self) -> int:
+        """Packets given up."""
+        return self._reorder.stats.lost
+
+    @property
+    def waiting(self) -> int:
+        """Packets that wait for an earlier one: `flush` must be called."""
+        return self._reorder.pending
+
+    def packet(self, data: bytes, now: float) -> None:
+        """A decrypted RTP packet, whatever is in it."""
+        if len(data) < HEADER_BYTES:
+            self.bad_packets += 1
+            return
+        first, second, sequence, timestamp, ssrc = HEADER.unpack_from(data)
+        span = (HEADER_BYTES, len(data)) if first == PLAIN else payload_span(data, len(data))
+        if second & 0x7F not in self.payload_types or span is None:
+            self.bad_packets += 1
+            return
+        if ssrc != self._ssrc and not self._taken_over(ssrc, now):
+            return
+        self._heard_s = now
+        self.packets += 1
+        reception = self.reception
+        if reception is not None:
+            reception.packet(sequence)
+            reception.arrival(timestamp, now)
+        payload = data[span[0] : span[1]]
+        if self._reorder.push(sequence, timestamp, payload, now):
+            self._play(payload, timestamp, now)
+        if self._reorder.pending:
+            self.flush(now)
+
+    def flush(self, now: float) -> None:
+        """Plays what has waited long enough."""
+        lost = False
+        for item in self._reorder.take(now):
+            if isinstance(item, Gap):
+                lost = True
+                continue
+            if lost:
+                self._make_up(item.payload, item.timestamp, now)
+                lost = False
+            self._play(item.payload, item.timestamp, item.arrived)
+
+    def _taken_over(self, ssrc: int, now: float) -> bool:
+        if self._ssrc >= 0:
+            if now - self._heard_s < TAKEOVER_S:
+                return False
+            self._reorder.reset()
+            self.frames.restart()
+            self._expected = -1
+        self._ssrc = ssrc
+        self.reception = Reception(ssrc, CLOCK_HZ)
+        return True
+
+    def _play(self, payload: bytes, timestamp: int, now: float) -> None:
+        if not payload:  # padding only: a probe for bandwidth
+            return
+        try:
+            samples = self._decoder.decode(payload)
+        except BadPacket:
+            self.bad_packets += 1
+            return
+        self._pass_on(samples, timestamp, now, made_up=False)
+
+    def _make_up(self, following: bytes, timestamp: int, now: float) -> None:
+        """What was lost before the packet `following`, which is stamped `timestamp`."""
+        missing = timestamp_delta(timestamp, self._expected) // _UNITS if self._expected >= 0 else 0
+        if missing <= 0:
+            return
+        if missing <= MAX_MADE_UP:
+            for _ in range(missing - 1):
+                self._pass_on(self._decoder.conceal(), self._expected, now, made_up=True)
+        self.recovered += 1
+        self._pass_on(self._decoder.recover(following), timestamp - _UNITS & 0xFFFFFFFF, now, made_up=True)
+
+    def _pass_on(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool) -> None:
+        self._expected = (timestamp + len(samples) * _PER_SAMPLE) & 0xFFFFFFFF
+        self.frames.audio(samples, timestamp, now, made_up=made_up)

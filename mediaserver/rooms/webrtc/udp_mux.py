@@ -1,0 +1,392 @@
+"""One UDP port for the media of every participant: firewalls open one hole, a wake-up serves whoever is
+there.
+
+aioice binds a random port per connection; here its `StunProtocol`s get a `Lane` on our sockets (one socket
+for each address of this machine, all on the same port). A datagram finds its connection by
+
+- the username of a STUN request, which begins with our side's ufrag, once its integrity has been verified,
+- the transaction id of a STUN response,
+- for all else (DTLS, SRTP) the address that a verified request came from.
+
+So nobody gets a path, or takes one over, without the password that went through signalling.
+
+A participant writes its candidates as it likes. To an address that is closed (`pipeline.net.egress`) nothing
+is sent before a verified request has come from there; the check that was due then goes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from aioice import Candidate, ice, stun
+from aioice.candidate import candidate_foundation, candidate_priority
+
+from mediaserver.rooms.errors import RoomFull
+from pipeline.net.egress import EgressPolicy
+
+BURST: Final = 64
+"""Datagrams read in one wake-up at the most: a flood must not hold up the calls."""
+
+MAX_ADDRESSES: Final = 8
+"""Addresses that one connection is reached from: a phone that roams has two or three."""
+
+MAX_WITHHELD: Final = 64
+"""Addresses that a connection has checks for which are not sent yet."""
+
+MAX_QUEUED: Final = 256
+"""DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
+
+_MAX_ASKED: Final = 4096  # STUN transactions of ours in flight; 20 for each connection being made
+_BUFFER_BYTES: Final = 4 << 20
+_DATAGRAM: Final = 2048
+_USERNAME: Final = 0x0006
+_HEADER: Final = 20
+
+MediaSink = Callable[[bytes, float], None]
+
+
+class Path:
+    """One peer connection on the port. `media` takes what is SRTP or SRTCP."""
+
+    __slots__ = ("_lanes", "_port", "addresses", "connection", "media")
+
+    def __init__(self, port: MediaPort, connection: ice.Connection) -> None:
+        self._port = port
+        self._lanes: list[Lane] = []
+        self.addresses: list[tuple[socket.socket, tuple[str, int]]] = []
+        self.connection = connection
+        self.media: MediaSink | None = None
+
+    async def candidates(self, component: int, addresses: list[str], timeout: int = 5) -> list[Candidate]:
+        """In the place of `aioice.Connection.get_component_candidates`: our sockets instead of new ones."""
+        found = []
+        for own, host in self._port.sockets:
+            lane = Lane(self._port, self, own)
+            self._lanes.append(lane)
+            protocol = lane.protocol
+            protocol.local_candidate = _candidate(component, host, self._port.number)
+            protocol.connection_made(lane)
+            self.connection._protocols.append(protocol)
+            found.append(protocol.local_candidate)
+        public = self._port.public_address
+        if public is not None:
+            found.insert(0, _candidate(component, public, self._port.number))
+        self._port.listen(self.connection.local_username, self)
+        return found
+
+    def rename(self, ufrag: str, password: str) -> None:
+        """An ICE restart: requests must have these credentials from now on. Addresses stay: what comes from
+        them goes on being heard until the new path is up."""
+        connection = self.connection
+        self._port.unlisten(connection.local_username, self)
+        connection._local_username, connection._local_password = ufrag, password
+        self._port.listen(ufrag, self)
+
+    def heard_from(self, host: str) -> bool:
+        """Whether a verified request has come from this address."""
+        return any(address[0] == host for _, address in self.addresses)
+
+    def opened(self, host: str) -> None:
+        """The first verified request of an address has come."""
+        for lane in self._lanes:
+            lane.opened(host)
+
+    def lane(self, own: socket.socket) -> Lane | None:
+        """This connection's lane on that socket."""
+        return next((lane for lane in self._lanes if lane.socket is own and not lane.is_closing()), None)
+
+    def send(self, data: bytes) -> bool:
+        """Sends on the nominated pair; False: there is none, or the socket is full."""
+        pair = self.connection._nominated.get(1)
+        if pair is None:
+            return False
+        return cast(Lane, pair.protocol.transport).deliver(data, pair.remote_addr)
+
+    def received(self, data: bytes, now: float) -> None:
+        """A datagram from an address of this connection's that is not STUN (RFC 7983)."""
+        if 127 < data[0] < 192:
+            if self.media is not None:
+                self.media(data, now)
+        elif self.connection._queue.qsize() < MAX_QUEUED:
+            self.connection.data_received(data, 1)
+
+    def let_go(self) -> None:
+        """The connection is closed: it, its pairs and the lanes do not keep each other."""
+        self._port.forget(self.connection.local_username, self)
+        for lane in self._lanes:
+            del lane.protocol
+        self._lanes.clear()
+        for pair in self.connection._check_list:
+            pair.task = None  # a check that was cancelled keeps the pair that it was of
+        self.connection._check_list.clear()
+        vars(self.connection).pop("get_component_candidates", None)
+
+    def close_lane(self, lane: Lane) -> None:
+        """A lane was closed by aioice; with the last one the path is gone."""
+        if all(each.is_closing() for each in self._lanes):
+            self.media = None
+            self._port.forget(self.connection.local_username, self)
+
+
+class Lane(asyncio.DatagramTransport):
+    """What one aioice `StunProtocol` takes for its socket."""
+
+    def __init__(self, port: MediaPort, path: Path, own: socket.socket) -> None:
+        super().__init__()
+        self._port = port
+        self._closing = False
+        self._withheld: dict[tuple[str, int], bytes] = {}
+        self.path = path
+        self.socket = own
+        self.protocol = ice.StunProtocol(path.connection)
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        """Sends; what we ask by STUN is remembered, since its answer may come from a new address. To a closed
+        address nothing goes before something has come."""
+        if data[0] < 2 and len(data) >= _HEADER and data[1] == 1:
+            self._port.asked(bytes(data[8:20]), self)
+        if self._port.reach.allows(addr[0]) or self.path.heard_from(addr[0]):
+            self.deliver(data, addr)
+        elif addr in self._withheld or len(self._withheld) < MAX_WITHHELD:
+            self._withheld[addr] = bytes(data)
+
+    def opened(self, host: str) -> None:
+        """Something has come from `host`: what was withheld from it goes."""
+        for address in [each for each in self._withheld if each[0] == host]:
+            self.deliver(self._withheld.pop(address), address)
+
+    def deliver(self, data: bytes, addr: tuple[str, int]) -> bool:
+        """Sends at once or not at all: what does not fit the socket's buffer is lost, as on any network."""
+        try:
+            self.socket.sendto(data, addr)
+        except OSError:
+            return False
+        return True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Only "sockname"."""
+        return self.socket.getsockname()[:2] if name == "sockname" else default
+
+    def is_closing(self) -> bool:
+        """Closed already."""
+        return self._closing
+
+    def close(self) -> None:
+        """This lane is given up, the socket stays."""
+        if not self._closing:
+            self._closing = True
+            self.path.close_lane(self)
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+
+class MediaPort:
+    """The sockets and who is reached on them."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        *,
+        public_address: str | None,
+        reach: EgressPolicy,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Use `open`."""
+        self.reach = reach
+        self.sockets = [(own, own.getsockname()[0]) for own in sockets]
+        self.number: int = sockets[0].getsockname()[1]
+        self.public_address = public_address
+        self.strays = 0
+        """Datagrams that belong to nobody."""
+        self._loop = loop
+        self._paths: dict[str, Path] = {}
+        self._by_address: dict[socket.socket, dict[tuple[str, int], Path]] = {own: {} for own in sockets}
+        self._asked: dict[bytes, Lane] = {}
+        for own in sockets:
+            loop.add_reader(own, self._readable, own, self._by_address[own])
+
+    @classmethod
+    def open(
+        cls,
+        ports: tuple[int, int],
+        *,
+        addresses: Sequence[str] = (),
+        public_address: str | None = None,
+        reach: EgressPolicy | None = None,
+    ) -> MediaPort:
+        """Binds the first port of the range that is free on every address.
+
+        `addresses` (): every address of this machine, loopback where it has no other. `reach`: which
+        addresses a participant may name; None: public ones. Raises `RoomFull` when no port is free, OSError
+        for an address that is not this machine's.
+        """
+        hosts = list(addresses) or own_addresses()
+        for number in range(ports[0], ports[1] + 1):
+            sockets = _bind_all(hosts, number)
+            if sockets:
+                loop = asyncio.get_running_loop()
+                return cls(sockets, public_address=public_address, reach=reach or EgressPolicy(), loop=loop)
+        raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
+
+    def __len__(self) -> int:
+        """Connections on the port."""
+        return len(self._paths)
+
+    def close(self) -> None:
+        """Closes the sockets."""
+        for own, _ in self.sockets:
+            self._loop.remove_reader(own)
+            own.close()
+        self._paths.clear()
+        self._by_address.clear()
+        self._asked.clear()
+
+    def listen(self, ufrag: str, path: Path) -> None:
+        """Requests for `ufrag` are for `path`."""
+        self._paths[ufrag] = path
+
+    def unlisten(self, ufrag: str, path: Path) -> None:
+        """Requests for `ufrag` are nobody's any more."""
+        if self._paths.get(ufrag) is path:
+            del self._paths[ufrag]
+
+    def forget(self, ufrag: str, path: Path) -> None:
+        """The connection is gone."""
+        self.unlisten(ufrag, path)
+        for own, address in path.addresses:
+            table = self._by_address.get(own)
+            if table is not None and table.get(address) is path:
+                del table[address]
+        path.addresses.clear()
+        for transaction in [key for key, lane in self._asked.items() if lane.path is path]:
+            del self._asked[transaction]
+
+    def asked(self, transaction: bytes, lane: Lane) -> None:
+        """We sent a STUN request."""
+        self._asked[transaction] = lane
+        if len(self._asked) > _MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def _readable(self, own: socket.socket, by_address: dict[tuple[str, int], Path]) -> None:
+        now = self._loop.time()
+        for _ in range(BURST):
+            try:
+                data, address = own.recvfrom(_DATAGRAM)
+            except OSError:  # nothing left, or an ICMP error reported here
+                return
+            if not data:
+                continue
+            if data[0] < 4:
+                self._stun(own, data, (address[0], address[1]))
+                continue
+            path = by_address.get((address[0], address[1]))
+            if path is None:
+                self.strays += 1
+            else:
+                path.received(data, now)
+
+    def _stun(self, own: socket.socket, data: bytes, address: tuple[str, int]) -> None:
+        if len(data) < _HEADER:
+            self.strays += 1
+            return
+        if data[:2] == b"\x00\x01":
+            path = self._verified(data)
+            lane = path.lane(own) if path is not None else None
+            if path is not None:
+                self._reached(path, own, address)
+        else:
+            lane = self._asked.get(data[8:20])
+        if lane is None:
+            self.strays += 1
+        else:
+            lane.protocol.datagram_received(data, address)
+
+    def _verified(self, data: bytes) -> Path | None:
+        """Whose request it is, when its integrity proves that its sender knows our password."""
+        path = self._paths.get(_ufrag(data))
+        if path is None:
+            return None
+        try:
+            message = stun.parse_message(data)
+            genuine = message.check_message_integrity(path.connection.local_password.encode())
+        except (ValueError, KeyError):
+            return None
+        return path if genuine else None
+
+    def _reached(self, path: Path, own: socket.socket, address: tuple[str, int]) -> None:
+        table = self._by_address[own]
+        if table.get(address) is path:
+            return
+        before = table.get(address)
+        if before is not None:  # the address was another's: a NAT gave it to a new connection
+            before.addresses.remove((own, address))
+        table[address] = path
+        is_new = not path.heard_from(address[0])
+        path.addresses.append((own, address))
+        if is_new:
+            path.opened(address[0])
+        if len(path.addresses) > MAX_ADDRESSES:
+            old_socket, old = path.addresses.pop(0)
+            self._by_address[old_socket].pop(old, None)
+
+
+def own_addresses() -> list[str]:
+    """The addresses of this machine that others may reach, else loopback."""
+    found: list[str] = ice.get_host_addresses(use_ipv4=True, use_ipv6=True)
+    usable = [each for each in found if not ipaddress.ip_address(each).is_link_local]
+    return usable or ["127.0.0.1"]
+
+
+def new_credentials() -> tuple[str, str]:
+    """A user name fragment and a password, of 48 and 144 bits (RFC 8839 section 5.4 asks 24 and 128)."""
+    return secrets.token_hex(6), secrets.token_hex(18)
+
+
+def _candidate(component: int, host: str, port: int) -> Candidate:
+    return Candidate(
+        foundation=candidate_foundation("host", "udp", host),
+        component=component,
+        transport="udp",
+        priority=candidate_priority(component, "host"),
+        host=host,
+        port=port,
+        type="host",
+    )
+
+
+def _ufrag(data: bytes) -> str:
+    """The first half of the USERNAME attribute, which names the receiver (RFC 8445 7.2.2); "" without one."""
+    at = _HEADER
+    while at + 4 <= len(data):
+        kind = int.from_bytes(data[at : at + 2], "big")
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if kind == _USERNAME:
+            return data[at + 4 : at + 4 + length].partition(b":")[0].decode("ascii", "replace")
+        at += 4 + length + -length % 4
+    return ""
+
+
+def _bind_all(hosts: Sequence[str], number: int) -> list[socket.socket]:
+    """A socket on each host, or [] when the port is taken on one of them."""
+    bound: list[socket.socket] = []
+    for host in hosts:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        own = socket.socket(family, socket.SOCK_DGRAM)
+        bound.append(own)
+        try:
+            own.setblocking(False)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+            own.bind((host, number))
+        except OSError as error:
+            for each in bound:
+                each.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return []
+            raise
+    return bound

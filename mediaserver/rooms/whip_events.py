@@ -1,0 +1,92 @@
+"""What a WHIP client is told while it talks: JSON messages on the data channel it opens as "events".
+
+    {"type": "words", "speaker": "agent" | "caller", "segment": "SG_1", "text": ..., "final": bool,
+    "interrupted": bool} {"type": "state", "state": "listening" | "thinking" | "speaking"}
+    {"type": "turn", "latencyMs": 412.0}
+    {"type": "ended", "reason": ...}
+
+The client may write: {"type": "text", "text": ...} is for the agent. What else it writes is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any, Final
+
+from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant
+from mediaserver.rooms.room import LeaveReason, Room, RoomObserver, Words
+from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+from pipeline.net.untrusted import NotJson, read_json
+
+CHANNEL: Final = "events"
+
+MAX_TEXT: Final = 2000
+"""Characters of a line that is written to the agent."""
+
+_MAX_WAITING: Final = 200  # before the channel is open: a greeting's worth
+
+
+class TalkEvents(RoomObserver):
+    """One client's view of the room, over its peer connection."""
+
+    def __init__(self, room: Room, own: Participant, peer: PeerTransport) -> None:
+        self._room = room
+        self._own = own
+        self._peer = peer
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MAX_WAITING)
+        peer.on_channel = self._opened
+        peer.on_message = self._received
+        room.observe(self)
+
+    def words_spoken(self, words: Words, now: float) -> None:
+        """See `RoomObserver`."""
+        speaker = "agent" if words.speaker.kind is Kind.AGENT else "caller"
+        self._tell(
+            type="words",
+            speaker=speaker,
+            segment=words.segment,
+            text=words.text,
+            final=words.final,
+            interrupted=words.interrupted,
+        )
+
+    def participant_changed(self, participant: Participant, now: float) -> None:
+        """See `RoomObserver`."""
+        if participant is self._room.agent:
+            self._tell(type="state", state=participant.attributes.get(AGENT_STATE, ""))
+
+    def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """See `RoomObserver`."""
+        if participant is self._own:
+            self.ended(reason)
+
+    def ended(self, reason: LeaveReason) -> None:
+        """The call is over; the connection closes next."""
+        self._tell(type="ended", reason=reason.value)
+        self._room.forget(self)
+
+    def turn_taken(self, latency_ms: float, now: float) -> None:
+        """See `RoomObserver`."""
+        self._tell(type="turn", latencyMs=round(latency_ms, 1))
+
+    def _tell(self, **message: Any) -> None:
+        if CHANNEL not in self._peer.channels:
+            self._waiting.append(message)
+            return
+        self._peer.send(CHANNEL, json.dumps(message, ensure_ascii=False))
+
+    def _opened(self, label: str) -> None:
+        if label == CHANNEL:
+            waiting, self._waiting = list(self._waiting), deque(maxlen=_MAX_WAITING)
+            for message in waiting:
+                self._tell(**message)
+
+    def _received(self, label: str, body: bytes) -> None:
+        try:
+            message = read_json(body, longest=4 * MAX_TEXT) if label == CHANNEL else None
+        except NotJson:
+            return
+        text = message.get("text") if isinstance(message, dict) and message.get("type") == "text" else None
+        if isinstance(text, str) and text.strip() and self._room.on_text is not None:
+            self._room.on_text(self._own, text.strip()[:MAX_TEXT])

@@ -1,0 +1,43 @@
+"""What is measured of a running server beside its calls: its loop, its collections, its queues."""
+
+from __future__ import annotations
+
+from mediaserver.admin.api_keys import KeyRing
+from mediaserver.admission.load import Load
+from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from mediaserver.restore.recollection import Recollection
+from mediaserver.store.store import Store
+from sip.endpoint import EndpointStats
+
+
+class Watching:
+    """Begins to measure when it is made, until `close`."""
+
+    def __init__(
+        self, metrics: Metrics, store: Store, keys: KeyRing, recollection: Recollection, *, load: Load
+    ) -> None:
+        self._metrics = metrics
+        self._store = store
+        self._keys = keys
+        self._recollection = recollection
+        self._pauses = GcPauses(metrics.gc_pause.observe)
+        self._lag = LoopLag(load.observe)
+
+    def close(self) -> None:
+        """Stops measuring."""
+        self._pauses.close()
+        self._lag.close()
+
+    async def observe(self) -> None:
+        """What is seen of the database, each time the leases are renewed. Raises `StoreError`."""
+        await self._recollection.look()
+        await self._keys.note_use()
+        counts = await self._store.counts()
+        self._metrics.show_ledger(counts.stages)
+        self._metrics.show_deliveries(counts.deliveries)
+
+    def show(self, *, backlog: int, phone: EndpointStats) -> None:
+        """What they show of this process, each time they are asked for."""
+        self._pauses.flush()
+        self._metrics.journal_backlog.set(backlog)
+        self._metrics.show_sip(phone)

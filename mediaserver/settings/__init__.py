@@ -1,0 +1,54 @@
+"""The configuration file."""
+
+from mediaserver.settings.agent import AgentSettings, AgentTerms, EngineChain, EngineSettings, SessionSettings
+from mediaserver.settings.company import (
+    CompanySettings,
+    CompanyTerms,
+    ContactLimit,
+    KeySettings,
+    TrunkSettings,
+    TrunkTerms,
+    WebhookSettings,
+)
+from mediaserver.settings.document import Settings, defaults_document, problem_of
+from mediaserver.settings.llm import LlmSettings
+from mediaserver.settings.load import load
+from mediaserver.settings.server import (
+    OverloadSettings,
+    RoomsSettings,
+    ServerSettings,
+    SipSettings,
+    SpeechSettings,
+    reveal,
+    revealed,
+)
+from mediaserver.settings.values import split_address, split_ports
+
+__all__ = [
+    "AgentSettings",
+    "AgentTerms",
+    "CompanySettings",
+    "CompanyTerms",
+    "ContactLimit",
+    "EngineChain",
+    "EngineSettings",
+    "KeySettings",
+    "LlmSettings",
+    "OverloadSettings",
+    "RoomsSettings",
+    "ServerSettings",
+    "SessionSettings",
+    "Settings",
+    "SipSettings",
+    "SpeechSettings",
+    "TrunkSettings",
+    "TrunkTerms",
+    "WebhookSettings",
+    "defaults_document",
+    "load",
+    "problem_of",
+    "reveal",
+    "revealed",
+    "split_address",
+    "split_ports",
+]

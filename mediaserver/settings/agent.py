@@ -1,0 +1,251 @@
+"""The table [[agent]]: what talks on a call, and with which engines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+from uuid import UUID
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from mediaserver.settings.llm import LlmSettings
+from mediaserver.settings.tools import PreCallTool
+from mediaserver.settings.values import E164, CallingWindow, Name, Options, Table, resolve_env
+from pipeline import settings
+from pipeline.text.word_lists import EXTENSIBLE
+
+AUTO: Final = "auto"
+"""As an engine's name: the best one that is here."""
+
+
+class EngineSettings(Table):
+    """An engine by its name, and whatever settings it takes.
+
+    The options are the engine's business: it checks them when it is built.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    engine: str = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            return {"engine": value}
+        if not isinstance(value, Mapping):
+            return value
+        resolved: dict[str, Any] = {}
+        for key, inner in value.items():
+            try:
+                resolved[key] = resolve_env(inner, info)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
+        return resolved
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Everything beside `engine`, for the engine's `from_settings`."""
+        return dict(self.model_extra or {})
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Options may be secrets: only their names are shown."""
+        return [("engine", self.engine), ("options", sorted(self.options))]
+
+
+class EngineChain(EngineSettings):
+    """[agent.stt], [agent.tts]: an engine ("auto": the best that is here), and in `fallback` those that are
+    asked in its place when it fails in a call, in order, by name or as tables. Absent: the engine that comes
+    with the server; []: none."""
+
+    fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
+
+    @property
+    def chain(self) -> tuple[EngineSettings, ...]:
+        """The engine and those written behind it."""
+        return (self, *(self.fallback or ()))
+
+
+_USUAL: Final = settings.SessionSettings()
+
+
+class SessionSettings(Table):
+    """[agent.session]: how the conversation is timed. `eot_action_delay_ms` and `eot_timeout_ms` 0: by
+    `endpoint_ms`."""
+
+    endpoint_ms: int = Field(default=_USUAL.endpoint_ms, ge=100, le=5000)
+    eot_threshold: float = Field(default=_USUAL.eot_threshold, gt=0, le=1)
+    eot_action_delay_ms: int = Field(default=0, ge=0, le=5000)
+    eot_timeout_ms: int = Field(default=0, ge=0, le=20_000)
+    duck_ms: int = Field(default=_USUAL.duck_ms, ge=40, le=5000)
+    hush_ms: int = Field(default=_USUAL.hush_ms, ge=40, le=5000)
+    barge_in_ms: int = Field(default=_USUAL.barge_in_ms, ge=40, le=5000)
+    reprompt_s: float = Field(default=_USUAL.reprompt_s, ge=1, le=120)
+    max_reprompts: int = Field(default=_USUAL.max_reprompts, ge=0, le=20)
+    max_fillers: int = Field(default=_USUAL.max_fillers, ge=0, le=10)
+    max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
+    recording: bool = True
+    record_masked: bool = False
+    turn_model: str = ""
+    rescue: str = ""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.action_delay_ms > self.timeout_ms:
+            raise ValueError("eot_timeout_ms: must not be below the action delay")
+        return self
+
+    @property
+    def action_delay_ms(self) -> int:
+        """Silence that ends a turn which seems to be over."""
+        usual_ms = round(self.endpoint_ms * _USUAL.eot_action_delay_ms / _USUAL.endpoint_ms)
+        return self.eot_action_delay_ms or usual_ms
+
+    @property
+    def timeout_ms(self) -> int:
+        """Silence that ends any turn."""
+        return self.eot_timeout_ms or max(_USUAL.eot_timeout_ms, 3 * self.endpoint_ms)
+
+
+class LineSettings(Table):
+    """[agent.line]: what an outbound agent does when a machine answers, or music."""
+
+    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
+    message: str = Field(default="", max_length=2000)
+    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
+    hold_s: float = Field(default=120.0, ge=5, le=3600)
+
+    @model_validator(mode="after")
+    def _worded(self) -> Self:
+        if self.answering_machine == "leave_message" and not self.message.strip():
+            raise ValueError("message: leave_message needs the words to leave")
+        return self
+
+
+ROOM = "room:"
+"""What a transfer target begins with that is a room."""
+
+ANY_ROOM = "room:*"
+
+
+def _target(value: str) -> str:
+    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
+        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
+    return value
+
+
+Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
+"""Seconds before each further attempt."""
+
+
+class RetrySettings(Table):
+    """[agent.retry]: by the cause for which an attempt came to nothing, the pauses before the next ones. Only
+    what the far end said itself counts: an INVITE that nobody answered is never sent again."""
+
+    busy: Pauses = Field(default=(), max_length=20)
+    no_answer: Pauses = Field(default=(), max_length=20)
+    rejected: Pauses = Field(default=(), max_length=20)
+    not_found: Pauses = Field(default=(), max_length=20)
+    unreachable: Pauses = Field(default=(), max_length=20)
+    incompatible: Pauses = Field(default=(), max_length=20)
+    remote_error: Pauses = Field(default=(), max_length=20)
+
+
+TransferTarget = Annotated[str, AfterValidator(_target)]
+"""A number as E.164, or "room:" and the name of a room."""
+
+_TEXTS: Mapping[str, Mapping[str, str]] = {
+    "ar": {
+        "apology": "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
+        "unreachable": "عذراً، لا يمكن لأحد أن يجيب على مكالمتك الآن. مع السلامة.",
+    }
+}
+"""By language, where the configuration says nothing."""
+
+
+def _asks_the_model(script: Mapping[str, Any]) -> bool:
+    steps = script.get("step")
+    return isinstance(steps, list) and any(isinstance(step, Mapping) and "llm" in step for step in steps)
+
+
+class AgentTerms(Table):
+    """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
+    at."""
+
+    name: str = ""
+    direction: Literal["outbound", "inbound"] = "outbound"
+    trunk: Name | None = None
+    phone_number: E164 | None = None
+    language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
+    greeting: str = ""
+    apology: str = "I am sorry, there is a technical problem. Please call again later."
+    unreachable: str = "I am sorry, nobody can take your call right now. Goodbye."
+    transfer_targets: Mapping[str, TransferTarget] = Field(default_factory=dict, max_length=100)
+    transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
+    is_test: bool = False
+    llm: LlmSettings | None = None
+    script: Options | None = None
+    stt: EngineChain = EngineChain(engine=AUTO)
+    tts: EngineChain = EngineChain(engine=AUTO)
+    tts_fallback: EngineSettings | None = None
+    session: SessionSettings = SessionSettings()
+    line: LineSettings = LineSettings()
+    words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
+    retry: RetrySettings = RetrySettings()
+    pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
+    calling_windows: tuple[CallingWindow, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_its_language(cls, table: Any) -> Any:
+        """Nobody apologises in English to somebody who speaks Arabic."""
+        if not isinstance(table, Mapping):
+            return table
+        texts = _TEXTS.get(str(table.get("language", "")).split("-")[0], {})
+        return {**texts, **table}
+
+    @field_validator("words")
+    @classmethod
+    def _listed(cls, words: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        unknown = sorted(set(words) - set(EXTENSIBLE))
+        if unknown:
+            raise ValueError(f"{unknown[0]}: not one of {', '.join(EXTENSIBLE)}")
+        return words
+
+    @model_validator(mode="after")
+    def _one_mind(self) -> Self:
+        asks = self.script is not None and _asks_the_model(self.script)
+        if (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
+            raise ValueError("llm: an agent has either [agent.llm] or [agent.script]; both if a step asks it")
+        if self.direction == "inbound" and self.phone_number is None:
+            raise ValueError("phone_number: an inbound agent needs the number that it is called at")
+        if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
+            raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
+        if self.session.rescue and self.session.rescue not in self.transfer_targets:
+            raise ValueError("session.rescue: not one of transfer_targets")
+        return self
+
+    def reaches(self, wanted: str) -> str:
+        """The number or room that is meant by `wanted`: a name in `transfer_targets`, or one of those targets
+        itself; "" for none of them."""
+        targets = self.transfer_targets
+        if targets.get(wanted, ANY_ROOM) != ANY_ROOM:
+            return targets[wanted]
+        allowed = set(targets.values())
+        return wanted if wanted in allowed or (wanted.startswith(ROOM) and ANY_ROOM in allowed) else ""
+
+
+class AgentSettings(AgentTerms):
+    """[[agent]]: what talks on a call."""
+
+    id: str
+    company: Name
+
+    @field_validator("id")
+    @classmethod
+    def _uuid(cls, value: str) -> str:
+        try:
+            return str(UUID(value))
+        except ValueError as error:
+            raise ValueError("must be a UUID") from error

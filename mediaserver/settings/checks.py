@@ -1,0 +1,104 @@
+"""What must hold between the tables of a file: references that lead somewhere, names used once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mediaserver.settings.document import Settings
+from mediaserver.settings.server import reveal
+
+Problem = tuple[str, str]
+"""Key and reason."""
+
+
+def broken_rules(settings: Settings) -> Iterator[Problem]:
+    """Every broken rule of a file whose tables are right by themselves."""
+    yield from _repeated("company[{}].id", (company.id for company in settings.companies))
+    yield from _repeated("trunk[{}].id", (trunk.id for trunk in settings.trunks))
+    yield from _repeated("agent[{}].id", (agent.id for agent in settings.agents))
+    yield from _keys(settings)
+    yield from _webhooks(settings)
+    yield from _trunks(settings)
+    yield from _agents(settings)
+    yield from _inbound_numbers(settings)
+    yield from _caller_ids(settings)
+
+
+def _caller_ids(settings: Settings) -> Iterator[Problem]:
+    """A number is shown by one company only, and by one that lists its numbers only if it is among them."""
+    owners: dict[str, int] = {}
+    for place, company in enumerate(settings.companies):
+        for number in company.caller_ids or ():
+            if owners.setdefault(number, place) != place:
+                yield f"company[{place}].caller_ids", f"company[{owners[number]}] lists {number} already"
+    listed = {company.id: company.caller_ids for company in settings.companies}
+    for place, agent in enumerate(settings.agents):
+        own = listed.get(agent.company)
+        if own is not None and agent.direction == "outbound" and agent.phone_number not in (None, *own):
+            yield f"agent[{place}].phone_number", f"is not among the caller_ids of company {agent.company!r}"
+
+
+def _repeated(key: str, names: Iterable[str]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if name in seen:
+            yield key.format(place), f"already used by {key.format(seen[name])}"
+        seen.setdefault(name, place)
+
+
+def _keys(settings: Settings) -> Iterator[Problem]:
+    seen = {reveal(settings.server.admin_key): "server.admin_key"}
+    for place, company in enumerate(settings.companies):
+        for number, key in enumerate(company.keys):
+            where = f"company[{place}].key[{number}].key"
+            first = seen.setdefault(reveal(key.key), where)
+            if first != where:
+                yield where, f"the same key as {first}"
+
+
+def _webhooks(settings: Settings) -> Iterator[Problem]:
+    for place, company in enumerate(settings.companies):
+        yield from _repeated(f"company[{place}].webhook[{{}}].url", (hook.url for hook in company.webhooks))
+
+
+def _trunks(settings: Settings) -> Iterator[Problem]:
+    sip = settings.sip
+    if settings.trunks and sip.udp is None and sip.tcp is None and sip.tls is None:
+        yield "sip.udp", "trunks need udp, tcp or tls"
+    companies = {company.id for company in settings.companies}
+    for place, trunk in enumerate(settings.trunks):
+        if trunk.company not in companies:
+            yield f"trunk[{place}].company", f"there is no company {trunk.company!r}"
+
+
+def _agents(settings: Settings) -> Iterator[Problem]:
+    companies = {company.id: company for company in settings.companies}
+    trunks = {trunk.id: trunk for trunk in settings.trunks}
+    for place, agent in enumerate(settings.agents):
+        here = f"agent[{place}]"
+        if agent.company not in companies:
+            yield f"{here}.company", f"there is no company {agent.company!r}"
+            continue
+        if agent.trunk is None:
+            continue
+        trunk = trunks.get(agent.trunk)
+        if trunk is None or trunk.company != agent.company:
+            yield f"{here}.trunk", f"company {agent.company!r} has no trunk {agent.trunk!r}"
+        elif agent.direction == "outbound" and not companies[agent.company].prefixes:
+            yield (
+                f"{here}.trunk",
+                f"company {agent.company!r} may dial nothing: it has no dial_prefixes or country",
+            )
+
+
+def _inbound_numbers(settings: Settings) -> Iterator[Problem]:
+    seen: dict[tuple[str | None, str | None], int] = {}
+    for place, agent in enumerate(settings.agents):
+        if agent.direction != "inbound":
+            continue
+        first = seen.setdefault((agent.trunk, agent.phone_number), place)
+        if first != place:
+            yield (
+                f"agent[{place}].phone_number",
+                f"agent[{first}] answers this number on the same trunk already",
+            )

@@ -1,0 +1,151 @@
+"""The tables [[company]] and [[trunk]]: who uses the server, and over which carriers."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from mediaserver.settings.server import reveal
+from mediaserver.settings.values import (
+    E164,
+    CallingWindow,
+    Country,
+    HttpUrl,
+    Name,
+    Network,
+    NumberFormat,
+    Prefix,
+    Regex,
+    Secret,
+    SipUri,
+    Table,
+)
+
+Scope = Literal["calls", "web-calls", "speech", "admin"]
+DuplicatePolicy = Literal["DEDUPE", "SPACED"]
+CodecName = Literal["pcmu", "pcma", "g722", "opus"]
+
+_EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
+
+
+class ContactLimit(Table):
+    """How often one number may be called."""
+
+    calls: int = Field(ge=1, le=1_000_000)
+    per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
+
+
+class KeySettings(Table):
+    """[[company.key]]: an API key."""
+
+    key: Secret
+    scopes: tuple[Scope, ...] = Field(default=("calls",), min_length=1)
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> Self:
+        if len(self.key.get_secret_value()) < 8:
+            raise ValueError("key: must have at least 8 characters")
+        return self
+
+
+class WebhookSettings(Table):
+    """[[company.webhook]]: who is told of the company's calls. A secret is "whsec_" and base64 of the key;
+    while `previous_secret` is there, every event carries a signature by each."""
+
+    url: HttpUrl
+    secret: Secret
+    previous_secret: Secret | None = None
+    events: tuple[str, ...] = Field(default=("*",), min_length=1)
+
+    @field_validator("events")
+    @classmethod
+    def _patterns(cls, events: tuple[str, ...]) -> tuple[str, ...]:
+        for event in events:
+            if _EVENT.fullmatch(event) is None:
+                raise ValueError('must be "*", "call.*" or an event such as "call.completed"')
+        return events
+
+    @field_validator("secret", "previous_secret")
+    @classmethod
+    def _usable_secret(cls, secret: SecretStr | None) -> SecretStr | None:
+        encoded = reveal(secret).removeprefix("whsec_")
+        try:
+            key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        except ValueError:
+            key = b""
+        if secret is not None and not key:
+            raise ValueError('must be "whsec_" followed by base64')
+        return secret
+
+
+class CompanyTerms(Table):
+    """What a company may do, whatever it is called."""
+
+    name: str = ""
+    duplicate_policy: DuplicatePolicy = "DEDUPE"
+    contact_limit: ContactLimit | None = None
+    dial_prefixes: tuple[Prefix, ...] | None = None
+    max_concurrent_calls: int = Field(default=20, ge=1, le=1_000_000)
+    web_calls: bool = False
+    country: Country | None = None
+    caller_ids: tuple[E164, ...] | None = None
+    calling_windows: tuple[CallingWindow, ...] = ()
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What may be dialled: `dial_prefixes`, else the company's own country, else nothing."""
+        if self.dial_prefixes is not None:
+            return self.dial_prefixes
+        return (self.country,) if self.country is not None else ()
+
+
+class CompanySettings(CompanyTerms):
+    """[[company]]: a customer of this server. `public_talk`: anybody may talk to its agents at /talk."""
+
+    id: Name
+    public_talk: bool = False
+    keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
+    webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
+
+
+class TrunkTerms(Table):
+    """How a carrier is reached and what it is sent, whoever's trunk it is."""
+
+    uri: SipUri
+    backup_uris: tuple[SipUri, ...] = ()
+    caller_id: str = Field(default="", pattern=r"^[A-Za-z0-9+._-]{0,64}$")
+    number_format: NumberFormat = "+{e164}"
+    accepts: Regex = ".*"
+    username: str = Field(default="", pattern=r'^[^"\\\x00-\x1f\x7f]*$')
+    password: Secret | None = None
+    register_: bool = Field(default=False, alias="register")
+    allow_from: tuple[Network, ...] = ()
+    codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
+    symmetric_rtp: bool = False
+    session_expires_s: int = Field(default=1800, ge=90, le=86_400)
+    ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
+    media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
+    inband_dtmf: bool = False
+    reliable_provisional: bool = True
+    max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
+    calls_per_second: int = Field(default=0, ge=0, le=1000)
+
+    @model_validator(mode="after")
+    def _credentials(self) -> Self:
+        if self.password is not None and not self.username:
+            raise ValueError("password: has no use without username")
+        if self.register_ and not self.username:
+            raise ValueError("register: needs username")
+        if len(set(self.codecs)) != len(self.codecs):
+            raise ValueError("codecs: names one twice")
+        return self
+
+
+class TrunkSettings(TrunkTerms):
+    """[[trunk]]: a carrier. `id` is unique in the file; `company` owns it."""
+
+    id: Name
+    company: Name

@@ -1,0 +1,106 @@
+"""The configuration file: what it may say. Nothing of a value that may be a secret appears in a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+from mediaserver.settings.agent import (
+    AgentSettings,
+)
+from mediaserver.settings.company import (
+    CompanySettings,
+    TrunkSettings,
+)
+from mediaserver.settings.server import (
+    OverloadSettings,
+    RoomsSettings,
+    ServerSettings,
+    SipSettings,
+    SpeechSettings,
+)
+from mediaserver.settings.values import Table
+
+REQUIRED = object()
+"""In `defaults_document`: the key has no default and must be given."""
+
+
+class Settings(Table):
+    """A whole file. The arrays of the file are `companies`, `trunks` and `agents` here."""
+
+    server: ServerSettings = ServerSettings()
+    sip: SipSettings = SipSettings()
+    rooms: RoomsSettings = RoomsSettings()
+    overload: OverloadSettings = OverloadSettings()
+    speech: SpeechSettings = SpeechSettings()
+    companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")
+    trunks: tuple[TrunkSettings, ...] = Field(default=(), alias="trunk")
+    agents: tuple[AgentSettings, ...] = Field(default=(), alias="agent")
+
+    def company(self, company_id: str) -> CompanySettings | None:
+        """The company of that id."""
+        return next((company for company in self.companies if company.id == company_id), None)
+
+    def trunk(self, trunk_id: str) -> TrunkSettings | None:
+        """The trunk of that id."""
+        return next((trunk for trunk in self.trunks if trunk.id == trunk_id), None)
+
+    def agent(self, agent_id: str) -> AgentSettings | None:
+        """The agent of that id."""
+        return next((agent for agent in self.agents if agent.id == agent_id), None)
+
+
+_REASONS = {
+    "extra_forbidden": "unknown key",
+    "missing": "missing",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+}
+
+
+def problem_of(detail: ErrorDetails) -> tuple[str, str]:
+    """The key path of an error and its reason. A rule over several keys names its key at the front of its
+    text."""
+    key = _key_path(detail["loc"])
+    reason = _REASONS.get(detail["type"], detail["msg"])
+    if detail["type"] == "value_error":
+        reason = str(detail["ctx"]["error"])
+        own, colon, rest = reason.partition(": ")
+        if colon and own.replace("_", "").replace(".", "").isalnum() and own.islower():
+            return f"{key}.{own}" if key else own, rest
+    return key, reason[:1].lower() + reason[1:]
+
+
+def _key_path(location: Iterable[str | int]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def defaults_document() -> dict[str, Any]:
+    """Every key that a file may have, as dotted path to default: None for none, `REQUIRED` where it must be
+    given. Tables in lists are named once, without an index; free tables end in `.*`."""
+    return dict(_defaults(Settings, ""))
+
+
+def _defaults(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        table = _table_in(field.annotation)
+        if table is not None:
+            yield from _defaults(table, f"{key}.")
+        else:
+            yield key, REQUIRED if field.default is PydanticUndefined else field.default
+
+
+def _table_in(annotation: Any) -> type[Table] | None:
+    """The table that an annotation such as `tuple[KeySettings, ...] | None` is about."""
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return annotation
+    inner = (_table_in(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((table for table in inner if table is not None), None)

@@ -1,0 +1,116 @@
+"""The table [agent.llm]: a language model, what it may do, and what is asked of it when the call is over.
+
+Whether a tool's schema, address and name make sense is the agent's to say (`pipeline.agents.llm.settings`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mediaserver.settings.tools import HeaderName, Variable
+from mediaserver.settings.values import HttpUrl, Options, Secret, Table
+from pipeline.agents.llm.tool_names import BuiltinName
+
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+Disposition = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
+Headers = Annotated[dict[HeaderName, Secret], Field(max_length=20)]
+
+
+class LlmAsk(Table):
+    """[[agent.llm.ask]]: a number that the model may ask the caller for. `digits` 0: its length is not known;
+    keyed, it ends with `terminator` or `key_timeout_s` after the last key (0: 2.5). `mask`: neither the model
+    nor the call's record sees it."""
+
+    name: Variable
+    description: str = Field(min_length=1, max_length=500)
+    digits: int = Field(default=0, ge=0, le=64)
+    terminator: Literal["", "#", "*"] = "#"
+    key_timeout_s: float = Field(default=0.0, ge=0, le=60)
+    mask: bool = False
+
+
+class LlmTool(Table):
+    """[[agent.llm.tool]]: an HTTP endpoint that the model may have asked. `parameters` is the JSON schema of
+    its arguments; `{name}` in the URL's path is one of them, `fixed` are fields that the call's variables
+    fill. `confirm`: the caller is asked first."""
+
+    name: ToolName
+    description: str = Field(min_length=1, max_length=2000)
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    url: HttpUrl
+    headers: Headers = Field(default_factory=dict)
+    parameters: Options = Field(default_factory=dict)
+    fixed: dict[Variable, str] = Field(default_factory=dict, max_length=50)
+    confirm: bool | str = False
+    acts: bool | None = None
+    timeout_s: float = Field(default=8.0, ge=0.1, le=60)
+    max_calls: int = Field(default=5, ge=1, le=100)
+    filler: str = ""
+
+
+class LlmMcp(Table):
+    """[[agent.llm.mcp]]: a server of tools. Only those in `tools` are offered; `reads` are those of them that
+    change nothing; `confirm` gives the question for those that need the caller's yes."""
+
+    url: HttpUrl
+    headers: Headers = Field(default_factory=dict)
+    tools: tuple[ToolName, ...] = Field(min_length=1, max_length=50)
+    reads: tuple[ToolName, ...] = ()
+    confirm: dict[ToolName, str] = Field(default_factory=dict)
+    timeout_s: float = Field(default=8.0, ge=0.1, le=60)
+    max_calls: int = Field(default=5, ge=1, le=100)
+
+
+class LlmFallback(Table):
+    """[[agent.llm.fallback]]: a model that is asked in the place of those before it when they fail."""
+
+    base_url: HttpUrl
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+
+
+class LlmExtract(Table):
+    """[agent.llm.extract]: a form about the call, filled in by the model when the call is over."""
+
+    schema_: Options = Field(alias="schema")
+    goal: str = ""
+    disposition: str = ""
+    summary: str = ""
+    timeout_s: float = Field(default=10.0, ge=1, le=60)
+
+
+class LlmBudget(Table):
+    """[agent.llm.budget]: what the tools of one call may cost together."""
+
+    calls: int = Field(default=30, ge=0, le=1000)
+    calls_a_turn: int = Field(default=6, ge=1, le=50)
+    rounds: int = Field(default=5, ge=1, le=20)
+    seconds: float = Field(default=60.0, ge=0, le=3600)
+
+
+class LlmSettings(Table):
+    """[agent.llm]: an agent that speaks through a language model behind an OpenAI-compatible API."""
+
+    base_url: HttpUrl
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+    prompt: str = Field(min_length=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout_s: float = Field(default=6.0, gt=0, le=120)
+    stall_s: float = Field(default=4.0, gt=0, le=60)
+    history_turns: int = Field(default=40, ge=1, le=1000)
+    history_tokens: int = Field(default=6000, ge=200, le=1_000_000)
+    builtin: tuple[BuiltinName, ...] | None = None
+    dispositions: tuple[Disposition, ...] = Field(default=(), max_length=50)
+    languages: tuple[Language, ...] = Field(default=(), max_length=20)
+    max_digits: int = Field(default=32, ge=1, le=64)
+    asks: tuple[LlmAsk, ...] = Field(default=(), alias="ask", max_length=30)
+    fallback: tuple[LlmFallback, ...] = Field(default=(), max_length=3)
+    tools: tuple[LlmTool, ...] = Field(default=(), alias="tool", max_length=30)
+    mcp: tuple[LlmMcp, ...] = Field(default=(), max_length=5)
+    extract: LlmExtract | None = None
+    budget: LlmBudget = LlmBudget()

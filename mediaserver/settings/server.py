@@ -1,0 +1,147 @@
+"""The tables [server], [sip] and [rooms]: this installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from mediaserver.settings.agent import EngineChain
+from mediaserver.settings.values import Address, Host, HttpUrl, IceServerText, Network, Ports, Secret, Table
+
+ADMIN_KEY_LENGTH = 24
+"""Characters: who has this key has every company's."""
+
+GENERATED = "generated"
+"""As `admin_key`: one that the server makes, and keeps in the data directory."""
+
+
+class ServerSettings(Table):
+    """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`; without a
+    `node_url` no other node asks this one for its recordings."""
+
+    http: Address = "127.0.0.1:8080"
+    public_url: HttpUrl = "http://127.0.0.1:8080"
+    node_url: HttpUrl | None = None
+    data_dir: str = Field(default="var", min_length=1)
+    database: str = ""
+    admin_key: Secret | None = None
+    secret_key: Secret | None = None
+    requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
+    http_connections: int = Field(default=4096, ge=1, le=1_000_000)
+    http_connections_per_address: int = Field(default=512, ge=1, le=1_000_000)
+    http_head_s: float = Field(default=15.0, gt=0, le=3600)
+    http_body_s: float = Field(default=20.0, gt=0, le=3600)
+    http_body_bytes_per_s: int = Field(default=500, ge=1, le=1_000_000)
+    allow_networks: tuple[Network, ...] = ()
+    metrics_networks: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "plain"] = "json"
+    drain_s: float = Field(default=3600.0, ge=0, le=86_400)
+
+    @field_validator("node_url", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _not_guessable(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and reveal(key) != GENERATED and len(reveal(key)) < ADMIN_KEY_LENGTH:
+            raise ValueError(f'must have at least {ADMIN_KEY_LENGTH} characters, or be "{GENERATED}"')
+        return key
+
+    @model_validator(mode="after")
+    def _known_database(self) -> Self:
+        if self.database and not self.database.startswith(("sqlite:///", "postgresql://")):
+            raise ValueError('database: must begin with "sqlite:///" or "postgresql://"')
+        return self
+
+
+class SipSettings(Table):
+    """[sip]: where the phone side listens ("" in the file, None here: it does not) and how much it takes."""
+
+    engine: Literal["native", "pjsua2"] = "native"
+    udp: Address | None = "127.0.0.1:5060"
+    tcp: Address | None = "127.0.0.1:5060"
+    tls: Address | None = None
+    tls_certificate: str = ""
+    tls_key: str = ""
+    rtp_ports: Ports = "20000-21999"
+    public_address: Host | None = None
+    max_calls: int = Field(default=1000, ge=1, le=100_000)
+    user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
+
+    @field_validator("udp", "tcp", "tls", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+    @model_validator(mode="after")
+    def _complete_tls(self) -> Self:
+        if self.tls is not None and not (self.tls_certificate and self.tls_key):
+            raise ValueError("tls: needs tls_certificate and tls_key")
+        if self.tls is None and (self.tls_certificate or self.tls_key):
+            raise ValueError("tls_certificate: has no use without tls")
+        return self
+
+
+class RoomsSettings(Table):
+    """[rooms]: browser sessions. One UDP port of the range carries all their media, on every one of
+    `addresses` (none: every address of this machine); `public_address` is told to clients where a NAT stands
+    between."""
+
+    udp_ports: Ports = "30000-30099"
+    addresses: tuple[Host, ...] = ()
+    public_address: Host | None = None
+    max_calls: int = Field(default=100, ge=1, le=10_000)
+    public_talk_at_once: int = Field(default=50, ge=1, le=10_000)
+    public_talk_at_once_each: int = Field(default=5, ge=1, le=10_000)
+    public_talk_per_minute_each: int = Field(default=30, ge=1, le=10_000)
+    ice_servers: tuple[IceServerText, ...] = ()
+    api_key: str = Field(default="devkey", min_length=1)
+    api_secret: Secret | None = None
+
+
+class OverloadSettings(Table):
+    """[overload]: from which figures on the node begins nothing new (`mediaserver.admission.overload`), 0:
+    whatever the figure."""
+
+    lag_ms: float = Field(default=10.0, ge=0, le=10_000)
+    backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
+    set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
+
+
+def reveal(secret: SecretStr | None) -> str:
+    """What a secret says, "" for none: the one way out, easy to find."""
+    return secret.get_secret_value() if secret is not None else ""
+
+
+def revealed(value: Any) -> Any:
+    """A dumped table with every secret in it told."""
+    if isinstance(value, SecretStr):
+        return reveal(value)
+    if isinstance(value, Mapping):
+        return {name: revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [revealed(inner) for inner in value]
+    return value
+
+
+class SpeechSettings(Table):
+    """[speech]: limits are for each company; those that begin with `keyless` for each address without a key
+    (`keyless_requests_per_minute` 0: text-to-speech needs a key). An engine's `fallback` absent: none. A
+    client can ask again, and would not know that something else has understood its file."""
+
+    language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
+    at_once: int = Field(default=8, ge=1, le=1000)
+    text_characters: int = Field(default=5000, ge=1, le=100_000)
+    keyless_requests_per_minute: int = Field(default=10, ge=0, le=100_000)
+    keyless_at_once: int = Field(default=2, ge=1, le=1000)
+    keyless_text_characters: int = Field(default=500, ge=1, le=100_000)
+    upload_mb: int = Field(default=25, ge=1, le=1024)
+    audio_s: int = Field(default=300, ge=1, le=3600)
+    stt: EngineChain = EngineChain(engine="pocketsphinx")
+    tts: EngineChain = EngineChain(engine="espeak-ng")

@@ -1,0 +1,54 @@
+"""The table [[agent.pre_call_tool]]: what is asked before a call, and what its answer is good for."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from mediaserver.settings.values import HttpUrl, Name, Secret, Table
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_RESERVED = frozenset(
+    {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+)
+"""Headers that say how the request is framed: ours."""
+
+
+def _header_name(value: str) -> str:
+    if _HEADER.fullmatch(value) is None or value.lower() in _RESERVED:
+        raise ValueError(f"{value!r} is not a header that can be set")
+    return value
+
+
+def _path(value: str) -> str:
+    if not all(value.split(".")) or len(value) > 200:
+        raise ValueError('must be names with dots between them, such as "customer.name"')
+    return value
+
+
+HeaderName = Annotated[str, AfterValidator(_header_name)]
+Path = Annotated[str, AfterValidator(_path)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class PreCallTool(Table):
+    """[[agent.pre_call_tool]]: an HTTP endpoint that is posted what is known of the call. `variables` are
+    prompt variables and where their values stand in its JSON answer; `on_failure` says what becomes of the
+    call when it does not answer in `timeout_s`, not with 2xx, or not with all of them."""
+
+    name: Name
+    url: HttpUrl
+    headers: dict[HeaderName, Secret] = Field(default_factory=dict, max_length=20)
+    timeout_s: float = Field(default=3.0, ge=0.1, le=10)
+    on_failure: Literal["go_on", "do_not_dial"] = "go_on"
+    variables: dict[Variable, Path] = Field(default_factory=dict, max_length=100)
+
+    @model_validator(mode="after")
+    def _sendable(self) -> Self:
+        for name, value in self.headers.items():
+            text = value.get_secret_value()
+            if not text.isascii() or not text.isprintable():
+                raise ValueError(f"headers.{name}: must be printable ASCII")
+        return self

@@ -1,0 +1,199 @@
+"""Audio files that are sent while they are made: nothing in them is known only at the end.
+
+Raw formats (pcm, mulaw) and WAV are written here; MP3, Ogg (Opus) and FLAC by FFmpeg (PyAV) into a sink that
+cannot seek, so lengths that stand in a header stay unknown: 0xFFFFFFFF in WAV, as FFmpeg and browsers take
+for "until the end", 0 in FLAC.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+import av
+import numpy as np
+
+from pipeline.audio import Pcm, kernels
+from pipeline.audio.resample import Resampler
+
+UNKNOWN_LENGTH = 0xFFFFFFFF
+
+
+class Encoder(Protocol):
+    """One file being made. Not for the event loop: compressing takes a few milliseconds a second."""
+
+    def encode(self, samples: Pcm) -> bytes:
+        """What can be sent after `samples` (at the voice's rate); may be empty."""
+
+    def finish(self) -> bytes:
+        """The rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format by its name in requests: `rate_hz` 0 stands for the voice's own rate."""
+
+    name: str
+    rate_hz: int
+    make: Callable[[int], Encoder]
+
+    @property
+    def content_type(self) -> str:
+        """For the response's header."""
+        return f"audio/{self.name}"
+
+    def sent_hz(self, voice_hz: int) -> int:
+        """The rate of what a client gets."""
+        return self.rate_hz or voice_hz
+
+
+class RawPcm:
+    """16-bit little-endian samples."""
+
+    RATE_HZ = 24000
+
+    def __init__(self, voice_hz: int) -> None:
+        self._resample = Resampler(voice_hz, self.RATE_HZ)
+
+    def encode(self, samples: Pcm) -> bytes:
+        """See `Encoder`."""
+        return self._resample(samples).astype("<i2", copy=False).tobytes()
+
+    def finish(self) -> bytes:
+        """See `Encoder`."""
+        return b""
+
+
+class RawMulaw:
+    """G.711 µ-law at 8000 Hz, one octet a sample."""
+
+    RATE_HZ = 8000
+
+    def __init__(self, voice_hz: int) -> None:
+        self._resample = Resampler(voice_hz, self.RATE_HZ)
+
+    def encode(self, samples: Pcm) -> bytes:
+        """See `Encoder`."""
+        narrow = self._resample(samples)
+        coded = np.empty(len(narrow), np.uint8)
+        kernels.ulaw_encode(narrow, coded)
+        return coded.tobytes()
+
+    def finish(self) -> bytes:
+        """See `Encoder`."""
+        return b""
+
+
+class Wav:
+    """RIFF/WAVE, PCM, 16 bit, mono, at the voice's rate."""
+
+    def __init__(self, voice_hz: int) -> None:
+        self._header = wav_header(voice_hz)
+
+    def encode(self, samples: Pcm) -> bytes:
+        """See `Encoder`."""
+        header, self._header = self._header, b""
+        return header + samples.astype("<i2", copy=False).tobytes()
+
+    def finish(self) -> bytes:
+        """See `Encoder`."""
+        return b""
+
+
+def wav_header(rate_hz: int) -> bytes:
+    """The 44 octets before the samples of a stream whose end is not known (RIFF and data length
+    0xFFFFFFFF)."""
+    chunk = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)
+    riff = struct.pack("<4sI4s", b"RIFF", UNKNOWN_LENGTH, b"WAVE")
+    return riff + chunk + struct.pack("<4sI", b"data", UNKNOWN_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What FFmpeg is told: `codec_rate_hz` 0 stands for the voice's own, `sample` is the codec's layout."""
+
+    container: str
+    codec: str
+    sample: str
+    codec_rate_hz: int = 0
+    bit_rate: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Sink:
+    """Where FFmpeg writes; it has no `seek`, which tells FFmpeg not to."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def write(self, data: Any) -> int:
+        """What FFmpeg calls."""
+        self._kept += bytes(data)
+        return len(data)
+
+    def taken(self) -> bytes:
+        """Everything since the last time."""
+        taken, self._kept = bytes(self._kept), bytearray()
+        return taken
+
+
+class Compressed:
+    """A container and codec of FFmpeg."""
+
+    def __init__(self, recipe: Recipe, voice_hz: int) -> None:
+        self._voice_hz = voice_hz
+        self._rate_hz = recipe.codec_rate_hz or voice_hz
+        self._sink = Sink()
+        self._given = 0
+        options = {"flush_packets": "1", **recipe.options}
+        self._file = av.open(self._sink, "w", format=recipe.container, options=options)
+        stream: Any = self._file.add_stream(recipe.codec, rate=self._rate_hz, layout="mono")
+        if recipe.bit_rate:
+            stream.bit_rate = recipe.bit_rate
+        self._stream = stream
+        self._resample = av.AudioResampler(format=recipe.sample, layout="mono", rate=self._rate_hz)
+
+    def encode(self, samples: Pcm) -> bytes:
+        """See `Encoder`."""
+        frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
+        frame.sample_rate = self._voice_hz
+        frame.pts = self._given
+        frame.time_base = Fraction(1, self._voice_hz)
+        self._given += len(samples)
+        self._mux(frame)
+        return self._sink.taken()
+
+    def finish(self) -> bytes:
+        """See `Encoder`."""
+        self._mux(None)
+        self._file.mux(self._stream.encode(None))
+        self._file.close()
+        return self._sink.taken()
+
+    def _mux(self, frame: Any) -> None:
+        for resampled in self._resample.resample(frame):
+            self._file.mux(self._stream.encode(resampled))
+
+
+MP3 = Recipe("mp3", "libmp3lame", "s16p", bit_rate=64_000, options={"write_xing": "0", "id3v2_version": "0"})
+OGG = Recipe(  # a page is what a player gets at a time; FFmpeg's default is a second of it
+    "ogg", "libopus", "s16", codec_rate_hz=48_000, bit_rate=32_000, options={"page_duration": "100000"}
+)
+FLAC = Recipe("flac", "flac", "s16")
+
+FORMATS: Mapping[str, Format] = {
+    each.name: each
+    for each in (
+        Format("wav", 0, Wav),
+        Format("mp3", 0, lambda voice_hz: Compressed(MP3, voice_hz)),
+        Format("ogg", OGG.codec_rate_hz, lambda voice_hz: Compressed(OGG, voice_hz)),
+        Format("flac", 0, lambda voice_hz: Compressed(FLAC, voice_hz)),
+        Format("pcm", RawPcm.RATE_HZ, RawPcm),
+        Format("mulaw", RawMulaw.RATE_HZ, RawMulaw),
+    )
+}
+"""Everything that can be asked for. MP3 is made at the voice's rate, which must then be one of MPEG's
+(espeak-ng's 22050 Hz is)."""

@@ -1,0 +1,1 @@
+"""Every row as an asynchronous verb."""

@@ -1,0 +1,193 @@
+"""Companies, keys, trunks, agents and webhooks: what the file says, as rows; and keys made at run time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from mediaserver.db.database import Tx
+from mediaserver.errors import LocalError
+from mediaserver.queue.records import KeyRow
+from mediaserver.settings import (
+    AgentSettings,
+    CompanySettings,
+    Settings,
+    TrunkSettings,
+    WebhookSettings,
+    reveal,
+)
+from mediaserver.settings.company import Scope
+
+SCOPES: frozenset[str] = frozenset(get_args(Scope))
+"""What a key may be for."""
+
+_FIND = """
+SELECT k.id, k.scopes, k.agents, c.id AS company_id, c.name FROM api_keys k
+JOIN companies c ON c.id = k.company_id AND c.enabled = 1 WHERE k.key_sha256 = :key_sha256
+AND (k.expires_at_ms = 0 OR k.expires_at_ms > {now})
+"""
+
+_KEY = """
+INSERT INTO api_keys (id, company_id, key_sha256, scopes, from_file, created_at_ms)
+VALUES (:id, :company_id, :key_sha256, :scopes, :from_file, {now})
+ON CONFLICT (key_sha256) DO UPDATE SET company_id = excluded.company_id, scopes = excluded.scopes,
+    from_file = excluded.from_file
+"""
+
+ABANDON = """
+UPDATE deliveries SET state = 'DEAD', settled_at_ms = {now}, last_error = 'subscription removed'
+WHERE state = 'PENDING' AND subscription_id IN (SELECT id FROM subscriptions WHERE enabled = 0)
+"""
+
+
+def digest(key: str) -> str:
+    """What is stored of a key. It is long and random, so a plain hash is enough: there is nothing to
+    guess."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def find_key(tx: Tx, *, key: str) -> KeyRow | None:
+    """See `Store.find_key`."""
+    row = tx.row(_FIND, key_sha256=digest(key))
+    if row is None:
+        return None
+    scopes, agents = frozenset(json.loads(row["scopes"])), frozenset(json.loads(row["agents"]))
+    return KeyRow(row["id"], row["company_id"], row["name"], scopes, agents)
+
+
+def create_key(tx: Tx, *, company_id: str, scopes: frozenset[str]) -> str:
+    """See `Store.create_key`."""
+    unknown = scopes - SCOPES
+    if unknown or not scopes:
+        raise LocalError(f"scopes must be of {', '.join(sorted(SCOPES))}")
+    if tx.row("SELECT id FROM companies WHERE id = :id AND enabled = 1", id=company_id) is None:
+        raise LocalError(f"there is no company {company_id!r}")
+    key = f"ml_{secrets.token_urlsafe(32)}"
+    _put_key(tx, company_id=company_id, key=key, scopes=scopes, from_file=False)
+    return key
+
+
+def _put_key(tx: Tx, *, company_id: str, key: str, scopes: frozenset[str], from_file: bool) -> None:
+    key_sha256 = digest(key)
+    tx.run(
+        _KEY,
+        id=f"key_{key_sha256[:16]}",
+        company_id=company_id,
+        key_sha256=key_sha256,
+        scopes=json.dumps(sorted(scopes)),
+        from_file=int(from_file),
+    )
+
+
+def subscription_id(company_id: str, url: str) -> str:
+    """The id of a webhook of the file: the same at every start."""
+    return f"sub_{hashlib.sha256(f'{company_id} {url}'.encode()).hexdigest()[:16]}"
+
+
+def sync_file(tx: Tx, *, settings: Settings) -> None:
+    """See `Store.sync_file`."""
+    for table in ("companies", "trunks", "agents", "subscriptions"):
+        tx.run(f"UPDATE {table} SET enabled = 0 WHERE from_file = 1")
+    for table, row in _rows(settings):
+        upsert(tx, table, {**row, "from_file": 1, "enabled": 1})
+    _sync_keys(tx, settings)
+    tx.run(ABANDON)
+
+
+def _sync_keys(tx: Tx, settings: Settings) -> None:
+    """A key that was there before stays the row that it is: when it was last used is still to be seen."""
+    gone = {row["key_sha256"] for row in tx.rows("SELECT key_sha256 FROM api_keys WHERE from_file = 1")}
+    for company in settings.companies:
+        for key in company.keys:
+            text = reveal(key.key)
+            gone.discard(digest(text))
+            _put_key(tx, company_id=company.id, key=text, scopes=frozenset(key.scopes), from_file=True)
+    for key_sha256 in sorted(gone):
+        tx.run("DELETE FROM api_keys WHERE key_sha256 = :key_sha256", key_sha256=key_sha256)
+
+
+def upsert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:
+    """Writes a row of companies, trunks, agents or subscriptions over the one of its id."""
+    names = list(row)
+    stamp = (", created_at_ms", ", {now}") if table == "companies" else ("", "")
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+    values = ", ".join(f":{name}" for name in names)
+    tx.run(
+        f"INSERT INTO {table} ({', '.join(names)}{stamp[0]}) VALUES ({values}{stamp[1]})"
+        f" ON CONFLICT (id) DO UPDATE SET {changes}",
+        **row,
+    )
+
+
+def _rows(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    for company in settings.companies:
+        yield "companies", company_row(company)
+    for trunk in settings.trunks:
+        yield "trunks", trunk_row(trunk)
+    for agent in settings.agents:
+        yield "agents", agent_row(agent)
+    for company in settings.companies:
+        for hook in company.webhooks:
+            yield "subscriptions", webhook_row(subscription_id(company.id, hook.url), company.id, hook)
+
+
+def webhook_row(webhook_id: str, company_id: str, hook: WebhookSettings) -> dict[str, Any]:
+    """A subscription as its columns: nothing secret."""
+    return {
+        "id": webhook_id,
+        "company_id": company_id,
+        "url": hook.url,
+        "events": json.dumps(list(hook.events)),
+    }
+
+
+def company_row(company: CompanySettings) -> dict[str, Any]:
+    """A company as its columns."""
+    limit = company.contact_limit
+    return {
+        "id": company.id,
+        "name": company.name or company.id,
+        "duplicate_policy": company.duplicate_policy,
+        "contact_calls": limit.calls if limit is not None else 0,
+        "contact_minutes": limit.per_minutes if limit is not None else 0,
+        "dial_prefixes": json.dumps(list(company.prefixes)),
+        "max_concurrent_calls": company.max_concurrent_calls,
+        "web_calls": int(company.web_calls),
+        "country": company.country or "",
+        "caller_ids": json.dumps(list(company.caller_ids)) if company.caller_ids is not None else "",
+        "calling_windows": json.dumps(list(company.calling_windows)),
+    }
+
+
+def trunk_row(trunk: TrunkSettings) -> dict[str, Any]:
+    """A trunk as its columns: nothing secret."""
+    return {
+        "id": trunk.id,
+        "company_id": trunk.company,
+        "uri": trunk.uri,
+        "caller_id": trunk.caller_id,
+        "number_format": trunk.number_format,
+        "accepts": trunk.accepts,
+        "max_concurrent_calls": trunk.max_concurrent_calls,
+        "calls_per_second": trunk.calls_per_second,
+    }
+
+
+def agent_row(agent: AgentSettings) -> dict[str, Any]:
+    """An agent as its columns: nothing secret."""
+    return {
+        "id": agent.id,
+        "company_id": agent.company,
+        "name": agent.name,
+        "direction": agent.direction,
+        "trunk_id": agent.trunk,
+        "phone_number": agent.phone_number or "",
+        "language": agent.language,
+        "retry": json.dumps({cause: pauses for cause, pauses in agent.retry.model_dump().items() if pauses}),
+        "calling_windows": json.dumps(list(agent.calling_windows))
+        if agent.calling_windows is not None
+        else "",
+    }

@@ -1,0 +1,280 @@
+"""What is managed over the API, as rows: companies, trunks, agents, webhooks, keys; and opened rooms.
+
+Functions on a transaction; `mediaserver.store.store` makes verbs of them. Every change raises the revision,
+by which other nodes see that they must look.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from mediaserver.db.database import Row, Tx
+from mediaserver.errors import Conflict, LocalError
+from mediaserver.queue.records import NewWebRoom
+from mediaserver.store.config import ABANDON, digest, upsert
+
+PAGE_LIMIT = 200
+"""The most keys on a page."""
+
+KEYS_LIMIT = 200
+"""Keys of one company."""
+
+BY_FILE = "It is managed by the configuration file"
+
+
+class Kind(StrEnum):
+    """What can be managed; the value is its table."""
+
+    COMPANY = "companies"
+    TRUNK = "trunks"
+    AGENT = "agents"
+    WEBHOOK = "subscriptions"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedRow:
+    """One thing that is managed over the API; `document` is sealed."""
+
+    kind: Kind
+    id: str
+    company_id: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that is managed over the API at one revision."""
+
+    revision: int
+    rows: tuple[ManagedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key to be made: for what, for which agents (none: all), and what people call it."""
+
+    scopes: frozenset[str]
+    agents: frozenset[str] = frozenset()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyInfo:
+    """What is known of an API key; the key itself is not. `hint` is how it begins, `expires_at_ms` 0: it does
+    not."""
+
+    id: str
+    company_id: str
+    name: str
+    hint: str
+    scopes: frozenset[str]
+    agents: frozenset[str]
+    from_file: bool
+    created_at_ms: int
+    last_used_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """A piece of the list; `cursor` asks for the next one, "" on the last."""
+
+    keys: tuple[KeyInfo, ...]
+    cursor: str
+
+
+_INSERT_KEY = """
+INSERT INTO api_keys (id, company_id, key_sha256, scopes, agents, name, hint, from_file, created_at_ms)
+VALUES (:id, :company_id, :key_sha256, :scopes, :agents, :name, :hint, 0, {now})
+"""
+
+_ROOM = """
+INSERT INTO web_rooms (name, company_id, agent_id, identity, user_ref, variables, metadata, created_at_ms,
+    expires_at_ms)
+VALUES (:name, :company_id, :agent_id, :identity, :user_ref, :variables, :metadata, {now}, {now} + :life_ms)
+"""
+
+_FORGET_ROOMS = """
+DELETE FROM web_rooms WHERE name IN (
+    SELECT name FROM web_rooms WHERE expires_at_ms <= {now} - :kept_ms
+    ORDER BY expires_at_ms LIMIT :limit {skip_locked}
+)
+"""
+
+_FORGET_KEYS = """
+DELETE FROM api_keys
+WHERE company_id = :company_id AND expires_at_ms > 0 AND expires_at_ms <= {now} - :kept_ms
+"""
+
+KEPT_MS = 24 * 3600 * 1000
+"""How long rooms that nobody can join any more, and keys that open nothing, can still be looked at."""
+
+FORGOTTEN_AT_ONCE = 100
+
+
+def revision(tx: Tx) -> int:
+    """See `Managed.revision`."""
+    row = tx.row("SELECT number FROM revisions WHERE id = 1")
+    return row["number"] if row is not None else 0
+
+
+def _raise_revision(tx: Tx) -> None:
+    tx.run("UPDATE revisions SET number = number + 1 WHERE id = 1")
+
+
+def snapshot(tx: Tx) -> Snapshot:
+    """See `Managed.managed`."""
+    rows: list[ManagedRow] = []
+    for kind in Kind:
+        owner = "id" if kind is Kind.COMPANY else "company_id"
+        rows += [
+            ManagedRow(kind, row["id"], row["company_id"], row["document"])
+            for row in tx.rows(
+                f"SELECT id, {owner} AS company_id, document FROM {kind.value}"
+                " WHERE from_file = 0 AND enabled = 1 AND document <> '' ORDER BY id"
+            )
+        ]
+    return Snapshot(revision(tx), tuple(rows))
+
+
+def put(tx: Tx, *, kind: Kind, row: Mapping[str, Any], document: str, new: bool) -> None:
+    """See `Managed.put`."""
+    before = tx.row(f"SELECT from_file, enabled FROM {kind.value} WHERE id = :id", id=row["id"])
+    if before is not None and before["from_file"] and before["enabled"]:
+        raise Conflict(BY_FILE)
+    if before is not None and before["enabled"] and new:
+        raise Conflict("There is one of that id")
+    upsert(tx, kind.value, {**row, "document": document, "from_file": 0, "enabled": 1})
+    _raise_revision(tx)
+
+
+def remove(tx: Tx, *, kind: Kind, thing_id: str) -> bool:
+    """See `Managed.remove`."""
+    row = tx.row(f"SELECT from_file FROM {kind.value} WHERE id = :id AND enabled = 1", id=thing_id)
+    if row is None:
+        return False
+    if row["from_file"]:
+        raise Conflict(BY_FILE)
+    # The row stays for what refers to it; what it said goes.
+    tx.run(f"UPDATE {kind.value} SET enabled = 0, document = '' WHERE id = :id", id=thing_id)
+    if kind is Kind.WEBHOOK:
+        tx.run(ABANDON)
+    _raise_revision(tx)
+    return True
+
+
+def keys(tx: Tx, *, company_id: str, cursor: str, limit: int) -> KeyPage:
+    """See `Managed.keys`."""
+    rows = tx.rows(
+        "SELECT * FROM api_keys WHERE company_id = :company_id AND id > :after ORDER BY id LIMIT :limit",
+        company_id=company_id,
+        after=cursor,
+        limit=min(limit, PAGE_LIMIT) + 1,
+    )
+    page = rows[:limit]
+    return KeyPage(tuple(_key(row) for row in page), page[-1]["id"] if len(rows) > limit else "")
+
+
+def key(tx: Tx, *, company_id: str, key_id: str) -> KeyInfo | None:
+    """See `Managed.key`."""
+    row = tx.row(
+        "SELECT * FROM api_keys WHERE id = :id AND company_id = :company_id", id=key_id, company_id=company_id
+    )
+    return _key(row) if row is not None else None
+
+
+def make_key(tx: Tx, *, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
+    """See `Managed.make_key`."""
+    tx.run(_FORGET_KEYS, company_id=company_id, kept_ms=KEPT_MS)
+    count = tx.row(
+        "SELECT COUNT(*) AS many FROM api_keys WHERE company_id = :company_id", company_id=company_id
+    )
+    if count is not None and count["many"] >= KEYS_LIMIT:
+        raise Conflict(f"A company has at most {KEYS_LIMIT} keys")
+    secret = f"ml_{secrets.token_urlsafe(32)}"
+    key_id = f"key_{uuid4().hex[:16]}"
+    tx.run(
+        _INSERT_KEY,
+        id=key_id,
+        company_id=company_id,
+        key_sha256=digest(secret),
+        scopes=json.dumps(sorted(new.scopes)),
+        agents=json.dumps(sorted(new.agents)),
+        name=new.name,
+        hint=secret[:7],
+    )
+    made = key(tx, company_id=company_id, key_id=key_id)
+    if made is None:
+        raise LocalError("the key was not written")
+    return made, secret
+
+
+def rotate_key(tx: Tx, *, company_id: str, key_id: str, overlap_ms: int) -> tuple[KeyInfo, str] | None:
+    """See `Managed.rotate_key`."""
+    before = _own_key(tx, company_id, key_id)
+    if before is None:
+        return None
+    tx.run(
+        "UPDATE api_keys SET expires_at_ms = {now} + :overlap_ms"
+        " WHERE id = :id AND (expires_at_ms = 0 OR expires_at_ms > {now} + :overlap_ms)",
+        id=key_id,
+        overlap_ms=overlap_ms,
+    )
+    return make_key(tx, company_id=company_id, new=NewKey(before.scopes, before.agents, before.name))
+
+
+def revoke_key(tx: Tx, *, company_id: str, key_id: str) -> bool:
+    """See `Managed.revoke_key`."""
+    if _own_key(tx, company_id, key_id) is None:
+        return False
+    return tx.run("DELETE FROM api_keys WHERE id = :id", id=key_id) > 0
+
+
+def _own_key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
+    found = key(tx, company_id=company_id, key_id=key_id)
+    if found is not None and found.from_file:
+        raise Conflict(BY_FILE)
+    return found
+
+
+def keys_used(tx: Tx, *, key_ids: Iterable[str]) -> None:
+    """See `Managed.keys_used`."""
+    for key_id in key_ids:
+        tx.run("UPDATE api_keys SET last_used_at_ms = {now} WHERE id = :id", id=key_id)
+
+
+def _key(row: Row) -> KeyInfo:
+    return KeyInfo(
+        id=row["id"],
+        company_id=row["company_id"],
+        name=row["name"],
+        hint=row["hint"],
+        scopes=frozenset(json.loads(row["scopes"])),
+        agents=frozenset(json.loads(row["agents"])),
+        from_file=bool(row["from_file"]),
+        created_at_ms=row["created_at_ms"],
+        last_used_at_ms=row["last_used_at_ms"],
+        expires_at_ms=row["expires_at_ms"],
+    )
+
+
+def open_room(tx: Tx, *, room: NewWebRoom) -> None:
+    """See `Managed.open_room`."""
+    tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
+    tx.run(
+        _ROOM,
+        name=room.name,
+        company_id=room.company_id,
+        agent_id=room.agent_id,
+        identity=room.identity,
+        user_ref=room.user_ref,
+        variables=json.dumps(dict(room.variables), ensure_ascii=False),
+        metadata=json.dumps(dict(room.metadata), ensure_ascii=False),
+        life_ms=room.life_ms,
+    )

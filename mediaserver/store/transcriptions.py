@@ -1,0 +1,51 @@
+"""Transcriptions with a job id, kept for a day: a client may ask again after a broken connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mediaserver.db.database import Tx
+
+KEPT_MS = 24 * 3600 * 1000
+"""What people said is not kept longer than a retry needs."""
+
+_KEEP = """
+INSERT INTO transcriptions (company_id, job_id, file_sha256, transcription, confidence, created_at_ms)
+VALUES (:company_id, :job_id, :file_sha256, :transcription, :confidence, {now})
+ON CONFLICT (company_id, job_id) DO NOTHING
+"""
+
+_FIND = """
+SELECT file_sha256, transcription, confidence FROM transcriptions
+WHERE company_id = :company_id AND job_id = :job_id AND created_at_ms > {now} - :kept_ms
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedJob:
+    """What a file came to."""
+
+    file_sha256: str
+    transcription: str
+    confidence: float
+
+
+def find_job(tx: Tx, *, company_id: str, job_id: str) -> FinishedJob | None:
+    """See `Store.transcription`."""
+    row = tx.row(_FIND, company_id=company_id, job_id=job_id, kept_ms=KEPT_MS)
+    if row is None:
+        return None
+    return FinishedJob(row["file_sha256"], row["transcription"], float(row["confidence"]))
+
+
+def keep_job(tx: Tx, *, company_id: str, job_id: str, job: FinishedJob) -> None:
+    """See `Store.keep_transcription`."""
+    tx.run("DELETE FROM transcriptions WHERE created_at_ms <= {now} - :kept_ms", kept_ms=KEPT_MS)
+    tx.run(
+        _KEEP,
+        company_id=company_id,
+        job_id=job_id,
+        file_sha256=job.file_sha256,
+        transcription=job.transcription,
+        confidence=repr(job.confidence),
+    )

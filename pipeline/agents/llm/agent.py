@@ -1,0 +1,135 @@
+"""The agent that speaks through a language model behind an OpenAI-compatible API (docs/llm.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pipeline.agent import AgentContext
+from pipeline.agents.llm.answer import LlmAgentSpec
+from pipeline.agents.llm.builtin_tools import offered
+from pipeline.agents.llm.chat import Chat, ChatEndpoint, ChatModel
+from pipeline.agents.llm.conversation import LlmConversation
+from pipeline.agents.llm.dialect import Dialect
+from pipeline.agents.llm.http_tool import HttpTool
+from pipeline.agents.llm.mcp import McpServer
+from pipeline.agents.llm.script_step import StepAgent, invite
+from pipeline.agents.llm.settings import LlmPlan, ModelSettings, read_settings
+from pipeline.agents.llm.tools import Tool
+from pipeline.agents.script.llm_step import LlmStep
+from pipeline.engines.guard import EngineHealth, Guard
+from pipeline.errors import EngineError, contained
+from pipeline.net.http import ToolClient
+from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.web_session import Web
+
+log = logging.getLogger(__name__)
+
+MCP_START_S: Final = 10.0
+"""The server does not wait for those of tools longer than this when it starts."""
+
+
+class Llm:
+    """An agent with a model. Shared by all its calls: they share connections and the tools' servers."""
+
+    def __init__(self, plan: LlmPlan, endpoints: Sequence[ChatEndpoint], web: Web) -> None:
+        self._plan = plan
+        self._web = web
+        self._chat = Chat(
+            [
+                ChatModel(each.model, Dialect(endpoint), _guard(each, plan))
+                for each, endpoint in zip(plan.models, endpoints, strict=True)
+            ],
+            plan.chat,
+        )
+        self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
+        self._servers = [McpServer(settings, web) for settings in plan.mcp]
+        self._opening: asyncio.Task[None] | None = None
+        self._mind = LlmAgentSpec(
+            chat=self._chat,
+            prompt=plan.prompt,
+            policy=plan.policy,
+            builtins=offered(plan.policy),
+            tools=self._tools,
+            limits=plan.limits,
+            history_turns=plan.history_turns,
+            history_tokens=plan.history_tokens,
+            extract=plan.extract,
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Llm:
+        """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
+        plan = read_settings(settings)
+        endpoints = [
+            ModelEndpoint(each.base_url, api_key=each.api_key, timeout_s=plan.chat.timeout_s)
+            for each in plan.models
+        ]
+        return cls(plan, endpoints, ToolClient())
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Those that the model may change to."""
+        return frozenset(self._plan.policy.languages)
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """See `Guarded`."""
+        return self._chat.health()
+
+    async def start(self) -> None:
+        """Asks the MCP servers what they have, and waits a while for it. One that is away does not keep the
+        agent from talking: it is asked again with later calls."""
+        self.prewarm()
+        if self._opening is not None:
+            await asyncio.wait({self._opening}, timeout=MCP_START_S)
+
+    def join(self, context: AgentContext) -> LlmConversation:
+        """A conversation for one call."""
+        self.prewarm()
+        return LlmConversation(self._mind, context)
+
+    def prewarm(self) -> None:
+        """A call begins: MCP servers that were away are asked again, beside it."""
+        if any(not server.is_open for server in self._servers) and (
+            self._opening is None or self._opening.done()
+        ):
+            self._opening = asyncio.create_task(self._open_servers())
+
+    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
+        """The model for one step of a script, which has `said` something."""
+        return invite(self._mind, errand, context, said)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self._chat.close()
+        await self._web.close()
+
+    async def _open_servers(self) -> None:
+        await asyncio.gather(*map(_open, self._servers))
+
+    def _tools(self) -> Mapping[str, Tool]:
+        tools: dict[str, Tool] = dict(self._http)
+        for server in self._servers:
+            tools.update(server.tools)
+        return tools
+
+
+async def _open(server: McpServer) -> None:
+    try:
+        with contained("the MCP server"):
+            await server.open()
+    except EngineError as error:
+        log.warning("MCP server away", extra={"reason": str(error)})
+
+
+def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
+    """Who gives up a request that took a whole attempt had a reason."""
+    attempts = max(2, len(plan.models))
+    name = f"{model.model} at {urlsplit(model.base_url).hostname}"
+    return Guard("llm", name, deadline_s=plan.chat.timeout_s / attempts)

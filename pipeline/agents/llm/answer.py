@@ -1,0 +1,369 @@
+"""One answer of a language-model agent: the model's words to the voice, its calls to the tools, in rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
+from pipeline.agents.llm.builtin_tools import Builtin, Notebook, Policy
+from pipeline.agents.llm.chat import BrokenOff, Chat, SaidNothing
+from pipeline.agents.llm.completion import Completion
+from pipeline.agents.llm.confirmation import Pending, question, unreadable
+from pipeline.agents.llm.digits import Wanted, concealed
+from pipeline.agents.llm.extraction import ExtractSettings
+from pipeline.agents.llm.history import Exchange, History, Message, Round, Segment, ToolCall
+from pipeline.agents.llm.markup import tidy
+from pipeline.agents.llm.schema import Misfit
+from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
+from pipeline.engines.aio import closing
+from pipeline.speech import Expected
+from pipeline.text.normalise import verbalize
+from pipeline.text.sentences import Segmenter
+
+log = logging.getLogger(__name__)
+
+FILLER_AFTER_S: Final = 0.7
+FILLER_AGAIN_S: Final = 6.0
+
+FILLERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "en": ("Let me check.", "One more moment, please."),
+        "ar": ("لحظة من فضلك.", "لحظة أخرى من فضلك."),
+    }
+)
+"""Said while a tool takes its time, by language."""
+
+ASKED: Final = json.dumps({"status": "the caller is asked for permission; nothing is done before they agree"})
+GO_ON: Final[Message] = {
+    "role": "user",
+    "content": "[Your answer broke off after these words. Go on after them; do not repeat them.]",
+}
+TAKEN_BACK: Final = json.dumps({"error": "not done: the caller went on speaking"})
+SKIPPED: Final = json.dumps({"error": "not done: something before it ended this answer"})
+
+Queued: TypeAlias = AgentAct | Exception | None
+
+
+class After(Enum):
+    """What follows a call of a tool."""
+
+    GO_ON = auto()  # the model hears the result and goes on
+    NOTED = auto()  # the same, unless it has said what it had to say
+    QUIET = auto()  # nothing more is said in this turn
+    OVER = auto()  # nothing may follow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmAgentSpec:
+    """What an agent is: shared by its calls. `tools` may change while a call lasts (a server that comes
+    back)."""
+
+    chat: Chat
+    prompt: str
+    policy: Policy
+    builtins: Mapping[str, Builtin]
+    tools: Callable[[], Mapping[str, Tool]]
+    limits: Limits
+    history_turns: int
+    history_tokens: int
+    extract: ExtractSettings | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """What one call has come to, as far as the next answer depends on it."""
+
+    history: History
+    budget: Budget
+    language: str
+    variables: Mapping[str, str]
+    call_id: str
+    notes: Notebook = field(default_factory=Notebook)
+    pending: Pending | None = None
+    wanted: Wanted | None = None
+    given: dict[str, str] = field(default_factory=dict)
+    """Numbers that the caller was asked for. The model is told of those that are not masked."""
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    """Tools that change something: an interruption does not stop them half-way."""
+    calls: int = 0
+    ending: tuple[Round, str] | None = None
+    """The call of a tool that ends the conversation, while the caller hears the words before it."""
+
+    def go_on(self) -> None:
+        """Something happened, so the conversation has not ended."""
+        self.notes.disposition = ""
+        if self.ending is not None:
+            (each, call_id), self.ending = self.ending, None
+            each.results[call_id] = TAKEN_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is being answered. `granted`: a tool that the caller has just agreed to. `say`: the answer, where
+    it needs no model."""
+
+    exchange: Exchange
+    say: str = ""
+    granted: Pending | None = None
+    settled: Callable[[], Awaitable[None]] | None = None
+
+
+class Answer:
+    """Makes the answer to one turn. Acts, then a failure or None, go to `acts`."""
+
+    def __init__(
+        self,
+        mind: LlmAgentSpec,
+        state: State,
+        turn: Turn,
+        acts: asyncio.Queue[Queued],
+        *,
+        messages: Callable[[], list[Message]],
+    ) -> None:
+        self._mind = mind
+        self._state = state
+        self._turn = turn
+        self._acts = acts
+        self._messages = messages
+        self._tools = dict(mind.tools())
+        specs = [each.spec for each in mind.builtins.values()] + [each.spec for each in self._tools.values()]
+        self._offers = [spec.message for spec in specs]
+        self._spoke = self._broke_off = False
+        self._language = state.language
+
+    async def run(self) -> None:
+        """Until the answer is complete or has failed."""
+        end: Exception | None = None
+        try:
+            await self._answer()
+        except SaidNothing as failure:  # after words it is their end
+            end = None if self._spoke else failure
+        except Exception as failure:  # a task's boundary: whoever reads the acts raises it
+            end = failure
+        await self._acts.put(end)
+
+    async def _answer(self) -> None:
+        if self._state.wanted is not None:
+            await self._acts.put(self._state.wanted.expect)
+        if self._turn.say:
+            each = Round()
+            self._turn.exchange.rounds.append(each)
+            await self._say(each, self._turn.say)
+            return
+        if self._turn.granted is not None:
+            await self._carry_out_granted(self._turn.granted)
+        for left in reversed(range(self._mind.limits.rounds)):
+            each = await self._whole_round(may_call=left > 0)
+            after = await self._carry_out(each)
+            if after in (After.QUIET, After.OVER) or (each.segments and after is After.NOTED):
+                return
+            if not each.calls and self._spoke:
+                return
+        if not self._spoke:
+            raise SaidNothing
+
+    async def _whole_round(self, *, may_call: bool) -> Round:
+        """A round. A model that breaks off in the middle is asked once in an answer to go on after the words
+        that the caller has heard."""
+        each = Round()
+        self._turn.exchange.rounds.append(each)
+        try:
+            await self._round(each, self._messages(), may_call=may_call)
+        except BrokenOff as error:
+            if self._broke_off:
+                raise
+            self._broke_off = True
+            await self._fault(str(error))
+            if error.retryable:
+                again = [*self._messages(), *([GO_ON] if each.segments else [])]
+                await self._round(each, again, may_call=may_call)
+        return each
+
+    async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
+        completion, segmenter = Completion(), Segmenter()
+        stream = self._mind.chat.stream(
+            messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
+        )
+        async with closing(stream) as words:
+            async for text in words:
+                for piece in segmenter.feed(text):
+                    await self._say(each, piece)
+        for piece in segmenter.finish():
+            await self._say(each, piece)
+        if may_call:
+            each.calls = [self._numbered(call) for call in completion.calls()]
+
+    async def _say(self, each: Round, text: str) -> None:
+        plain = tidy(text)
+        spoken = verbalize(plain, self._language) if plain else ""
+        if spoken:
+            self._spoke = True
+            each.segments.append(Segment(plain, spoken))
+            await self._acts.put(Say(spoken))
+            await asyncio.sleep(0)  # an answer that comes at once takes its time to be cut
+
+    def _numbered(self, call: ToolCall) -> ToolCall:
+        """The call with an id that no other call of the conversation has."""
+        self._state.calls += 1
+        return ToolCall(f"call_{self._state.calls}", call.name, call.arguments)
+
+    async def _fault(self, reason: str) -> None:
+        """The model failed, and is asked again."""
+        await self._acts.put(Trouble(reason))
+
+    # Tools --------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, each: Round) -> After:
+        after = After.NOTED
+        for call in each.calls:
+            if after in (After.QUIET, After.OVER):
+                each.results[call.id] = SKIPPED
+                continue
+            outcome = await self._do(each, call)
+            after = outcome if outcome is not After.NOTED else after
+        return after if each.calls else After.GO_ON
+
+    async def _do(self, each: Round, call: ToolCall) -> After:
+        builtin, tool = self._mind.builtins.get(call.name), self._tools.get(call.name)
+        known = builtin or tool
+        if known is None:
+            each.results[call.id] = _error("there is no such tool")
+            return After.GO_ON
+        refusal = self._state.budget.refuses(call.name, known.spec.max_calls)
+        try:
+            arguments = known.spec.schema.read(call.arguments)
+        except Misfit as misfit:
+            refusal = refusal or f"arguments refused: {misfit}"
+        missing = sorted(known.spec.needs - self._state.given.keys())
+        if missing:
+            refusal = refusal or f"ask the caller first, with ask_digits: {', '.join(missing)}"
+        if refusal:
+            self._note_refusal(call.name, refusal)
+            each.results[call.id] = _error(refusal)
+            return After.GO_ON
+        if builtin is not None:
+            return await self._do_builtin(each, call, builtin, arguments)
+        assert tool is not None
+        if tool.spec.asks:
+            return await self._ask(each, call, tool, arguments)
+        await self._run(each, call.id, tool, arguments)
+        return After.GO_ON
+
+    async def _do_builtin(
+        self, each: Round, call: ToolCall, builtin: Builtin, arguments: Mapping[str, Any]
+    ) -> After:
+        effect = builtin.perform(arguments, self._mind.policy, self._state.notes)
+        each.results[call.id] = effect.result
+        if isinstance(effect.act, SwitchLanguage):
+            self._language = effect.act.language
+        if effect.act is not None:
+            await self._acts.put(effect.act)
+        if effect.wanted is not None:
+            self._state.wanted = effect.wanted
+            await self._acts.put(effect.wanted.expect)
+            await self._say(each, effect.question)
+            return After.OVER
+        if effect.ends:
+            self._state.ending = each, call.id
+            return After.OVER
+        return After.QUIET if effect.quiet else After.NOTED
+
+    async def _ask(self, each: Round, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> After:
+        """The caller decides, in a turn after this one."""
+        unread = unreadable(tool.spec.asks, arguments)
+        if unread:
+            each.results[call.id] = _error(f"too long to be read to the caller: {', '.join(unread)}")
+            return After.GO_ON
+        text = question(tool.spec.asks, arguments)
+        each.results[call.id] = ASKED
+        self._state.pending, self._state.wanted = Pending(tool, arguments, text), None
+        await self._acts.put(Expect(Expected(kinds=("yes_no",))))
+        await self._say(each, text)
+        return After.OVER
+
+    async def _carry_out_granted(self, granted: Pending) -> None:
+        spec = granted.tool.spec
+        each = Round(calls=[self._numbered(ToolCall("", spec.name, json.dumps(dict(granted.arguments))))])
+        self._turn.exchange.rounds.append(each)
+        await self._run(each, each.calls[0].id, granted.tool, granted.arguments)
+
+    async def _run(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Returns when the tool has answered, or may no longer; something is said when that takes long."""
+        if tool.spec.acts:
+            if self._turn.settled is not None:
+                await self._turn.settled()
+            self._turn.exchange.acted = True
+        task = asyncio.create_task(self._result(each, call_id, tool, arguments))
+        if tool.spec.acts:
+            self._state.under_way.add(task)
+            task.add_done_callback(self._state.under_way.discard)
+        try:
+            await self._wait(each, task, tool.spec)
+        finally:
+            if not tool.spec.acts:
+                task.cancel()
+
+    async def _wait(self, each: Round, task: asyncio.Task[None], spec: ToolSpec) -> None:
+        usual, again = FILLERS.get(self._language.split("-")[0], ("", ""))
+        first = "" if each.segments else spec.filler or usual
+        for pause, filler in ((FILLER_AFTER_S, first), (FILLER_AGAIN_S, again)):
+            done, _ = await asyncio.wait({task}, timeout=pause)
+            if done:
+                return
+            if filler:
+                await self._filler(each, filler)
+        await asyncio.wait({task})
+
+    async def _filler(self, each: Round, text: str) -> None:
+        """Words that are no answer: the model has still to say something."""
+        spoke = self._spoke
+        await self._say(each, text)
+        self._spoke = spoke
+
+    async def _result(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """The tool's answer into the round, as data. Never raises."""
+        spec, loop = tool.spec, asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(spec.timeout_s):
+                text = await tool.call(arguments, {**self._state.variables, **self._state.given})
+            result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
+        except TimeoutError:
+            result = _error("no answer in time; whether it was done is not known")
+        except ToolFailed as failure:
+            result = _error(self._bare(str(failure))[:MAX_FAILURE])
+        except Exception:  # the boundary to somebody else's code
+            log.exception("tool broke", extra={"call_id": self._state.call_id, "tool": spec.name})
+            result = _error("the tool is broken")
+        each.results[call_id] = result
+        self._state.budget.took(loop.time() - began)
+        log.info(
+            "tool used",
+            extra={
+                "call_id": self._state.call_id,
+                "tool": spec.name,
+                "ms": round((loop.time() - began) * 1000),
+                "failed": result.startswith('{"error"'),
+            },
+        )
+
+    def _bare(self, text: str) -> str:
+        """What a tool answered, without the numbers that the model may not see."""
+        asks, given = self._mind.policy.asks, self._state.given
+        return concealed(text, [value for name, value in given.items() if asks[name].mask])
+
+    def _note_refusal(self, name: str, reason: str) -> None:
+        log.warning(
+            "tool refused", extra={"call_id": self._state.call_id, "tool": name[:64], "reason": reason}
+        )
+
+
+def _error(reason: str) -> str:
+    return json.dumps({"error": reason}, ensure_ascii=False)

@@ -1,0 +1,302 @@
+"""Asking a chat model behind an OpenAI-compatible API, with its words as they come.
+
+An answer that fails before its first word is asked for once more, of the next model where there is one; after
+that the caller has heard something, and whoever asked must say what becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from pipeline.agents.llm.completion import Completion
+from pipeline.agents.llm.history import Message
+from pipeline.agents.llm.markup import MarkupGate
+from pipeline.engines.aio import closing
+from pipeline.engines.guard import EngineHealth, Guard
+from pipeline.errors import EngineError, EngineTimeout, contained
+from pipeline.net.untrusted import clean_text
+
+log = logging.getLogger(__name__)
+
+PATH: Final = "chat/completions"
+RETRY_PAUSE_S: Final = 0.2
+THOUGHTLESS: Final = 8
+"""Answers in a row without thoughts, after which nothing is waited for any more: to wait for thoughts that do
+not come is to wait for the end of the answer."""
+
+DRAIN_S: Final = 0.2
+"""From the end of the answer to that of the stream, after which the connection can be used again."""
+
+
+class BrokenOff(EngineError):
+    """The answer stopped in the middle: something of it has been said, or a tool was being asked for."""
+
+
+class SaidNothing(EngineError):
+    """The answer is complete, and holds neither a word nor a call of a tool."""
+
+    def __init__(self) -> None:
+        super().__init__("the model said nothing", retryable=True)
+
+
+class ChatEndpoint(Protocol):
+    """Where the model is: what `pipeline.net.model_endpoint.ModelEndpoint` offers."""
+
+    def stream_sse(
+        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+    ) -> AsyncIterator[str]:
+        """Posts `body`; the data of each event. Raises `EngineError`."""
+
+    async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+        """Posts `body`; the JSON that comes back. Raises `EngineError`."""
+
+    async def close(self) -> None:
+        """Closes its connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """A model's manners. `timeout_s` is for the first word, all attempts together; `stall_s` between two."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout_s: float = 6.0
+    stall_s: float = 4.0
+
+    def body(self, model: str, messages: Sequence[Message]) -> dict[str, Any]:
+        """A request, without what is particular to it."""
+        body: dict[str, Any] = {"model": model, "messages": list(messages)}
+        if self.temperature is not None:
+            body["temperature"] = self.temperature
+        if self.max_tokens is not None:
+            body["max_tokens"] = self.max_tokens
+        return body
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChatModel:
+    """A model and where it is; the guard is that of this model at this place."""
+
+    name: str
+    endpoint: ChatEndpoint
+    guard: Guard
+
+
+class _Patience:
+    """How long the words of one answer are waited for: `first_s` for the first, `thinking_s` where the model
+    is seen to think. Pings, chunks with nothing in them, and thoughts are no words: many servers send them
+    while the model behind them hangs, and the caller hears none of them."""
+
+    __slots__ = ("_asked", "_heard", "_name", "_since", "_stall_s", "_thinking_s", "first_s")
+
+    def __init__(self, name: str, first_s: float, *, thinking_s: float, stall_s: float) -> None:
+        self.first_s = first_s
+        self._name = name
+        self._thinking_s = thinking_s
+        self._stall_s = stall_s
+        self._asked = self._since = asyncio.get_running_loop().time()
+        self._heard = 0  # how much of the answer has come
+
+    async def next(self, events: AsyncIterator[str], *, heard: int, thinks: bool) -> str:
+        """The next event. Raises TimeoutError where that takes too long, `EngineError` for none."""
+        if heard != self._heard:
+            self._heard, self._since = heard, asyncio.get_running_loop().time()
+        wait_s = self._thinking_s if thinks else self.first_s
+        try:
+            async with asyncio.timeout_at(self._since + self._stall_s if heard else self._asked + wait_s):
+                data = await anext(events, None)
+        except TimeoutError:
+            if thinks and not heard:
+                raise EngineTimeout(f"{self._name} thinks without an end") from None
+            raise
+        if data is None:
+            raise EngineError("the model's answer broke off", retryable=True)
+        return data
+
+
+class Chat:
+    """The models of an agent, shared by its calls: the first one answers, the others when those before them
+    fail. A lone one is asked twice."""
+
+    def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
+        self.settings = settings
+        self._models = tuple(models)
+        self._since_thought = dict.fromkeys(self._models, THOUGHTLESS)  # answers
+        self._attempts = self._models if len(self._models) > 1 else self._models * 2
+        self._first_s = settings.timeout_s / len(self._attempts)
+        self._pause_s = RETRY_PAUSE_S if len(self._models) == 1 else 0.0  # before another attempt
+
+    def health(self) -> list[EngineHealth]:
+        """How the models do."""
+        return [model.guard.health for model in self._models]
+
+    async def stream(
+        self,
+        messages: Sequence[Message],
+        completion: Completion,
+        *,
+        tools: Sequence[Message] = (),
+        may_call: bool = True,
+        on_fault: Callable[[str], Awaitable[None]],
+    ) -> AsyncGenerator[str, None]:
+        """The words of the answer that can be said, without markup and thoughts; its calls are in
+        `completion` at the end. `on_fault` hears of a failure that was got over. Raises `EngineError`,
+        `SaidNothing` among them, and `BrokenOff` for an answer that had begun."""
+        more: dict[str, Any] = {"stream": True} | ({"tools": list(tools)} if tools else {})
+        if tools and not may_call:
+            more["tool_choice"] = "none"
+        failed: EngineError | None = None
+        until = asyncio.get_running_loop().time() + self.settings.timeout_s
+        for model in _admitted(self._attempts):
+            if failed is not None:
+                if not self._gets_over(failed, until):
+                    model.guard.given_up(0.0)
+                    break
+                await on_fault(str(failed))
+                await asyncio.sleep(self._pause_s)
+            begun = False
+            try:
+                body = self.settings.body(model.name, messages) | more
+                stream = self._guarded(model, body, completion, self._patience(model, until))
+                async with closing(stream) as words:
+                    async for text in words:
+                        begun = begun or bool(text.strip())
+                        yield text
+                return
+            except EngineError as error:
+                if begun or completion.has_calls:
+                    raise BrokenOff(str(error), retryable=error.retryable) from error
+                failed = error
+        assert failed is not None  # the last attempt is always made
+        raise failed
+
+    def _gets_over(self, failed: EngineError, until: float) -> bool:
+        """Whether another attempt makes sense, and can still have the words by `until`."""
+        if len(self._models) == 1 and not failed.retryable:
+            return False
+        return asyncio.get_running_loop().time() + self._pause_s < until
+
+    def _patience(self, model: ChatModel, until: float) -> _Patience:
+        """A model that thinks has the time of all attempts where another would only begin the thought anew.
+        Where somebody else can be asked, who may have the words at once, it has its share."""
+        left_s = until - asyncio.get_running_loop().time()
+        first_s = min(self._first_s, left_s)
+        thinking_s = left_s if model is self._models[-1] else first_s
+        return _Patience(model.guard.name, first_s, thinking_s=thinking_s, stall_s=self.settings.stall_s)
+
+    async def _guarded(
+        self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience
+    ) -> AsyncGenerator[str, None]:
+        """The words, and to the guard what became of the request."""
+        asked = asyncio.get_running_loop().time()
+        begun = False
+        try:
+            with contained(model.guard.name):
+                async with closing(self._words(model, body, completion, patience)) as words:
+                    async for text in words:
+                        begun = begun or bool(text.strip())
+                        yield text
+                if not begun and not completion.has_calls:
+                    raise SaidNothing
+        except EngineError as error:
+            model.guard.failed(error)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            model.guard.given_up(0.0 if begun else asyncio.get_running_loop().time() - asked)
+            raise
+        model.guard.succeeded()
+
+    async def _words(
+        self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience
+    ) -> AsyncGenerator[str, None]:
+        completion.begin()
+        gate = MarkupGate(thinks=self._since_thought[model] < THOUGHTLESS)
+        said = 0
+        events = model.endpoint.stream_sse(
+            PATH, body, first_s=patience.first_s, stall_s=max(patience.first_s, self.settings.stall_s)
+        )
+        async with closing(events):
+            while not completion.finish_reason:
+                thinks = completion.thinks or gate.is_hiding
+                data = await patience.next(events, heard=said + completion.asked, thinks=thinks)
+                text = gate.feed(completion.feed(data))
+                said += len(text.strip())
+                if text:
+                    yield text
+            await _drain(events)
+        rest = gate.finish()
+        self._note_thought(model, gate.has_thought)
+        if rest:
+            yield rest
+
+    def _note_thought(self, model: ChatModel, thought: bool) -> None:
+        """Whether an answer brought the end of thoughts that had no beginning: the model's template holds the
+        mark for that, and its server does not part them from the words. The first such answer was heard with
+        its thoughts; the next ones wait for their end, until some have had none."""
+        since = self._since_thought[model]
+        if thought and since >= THOUGHTLESS:
+            log.warning("model thinks aloud, its server should part thoughts from words")
+        self._since_thought[model] = 0 if thought else min(THOUGHTLESS, since + 1)
+
+    async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
+        """The whole answer at once, of the first model that gives one in the time that they have together; as
+        long as it needs to be, since nobody listens to it. Raises `EngineError`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        failed: EngineError | None = None
+        for model in _admitted(self._models):
+            left_s = until - loop.time()
+            if failed is not None and left_s <= 0:
+                model.guard.given_up(0.0)
+                break
+            try:
+                with contained(model.guard.name):
+                    body = replace(self.settings, max_tokens=None).body(model.name, messages) | extra
+                    content = _content(await model.endpoint.post_json(PATH, body, timeout_s=left_s))
+            except EngineTimeout as error:
+                model.guard.given_up(0.0)  # a long text for which nobody waited: callers are answered in time
+                failed = error
+            except EngineError as error:
+                model.guard.failed(error)
+                failed = error
+            else:
+                model.guard.succeeded()
+                return content
+        assert failed is not None
+        raise failed
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        for model in self._models:
+            await model.endpoint.close()
+
+
+def _admitted(models: Sequence[ChatModel]) -> Iterator[ChatModel]:
+    """The models that are not left alone; the last one always is asked, because nobody answers in its
+    place."""
+    for place, model in enumerate(models, 1):
+        if model.guard.admits(always=place == len(models)):
+            yield model
+
+
+def _content(answer: Any) -> str:
+    try:
+        content = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        raise EngineError("the model's answer has no content", retryable=True) from None
+    if not isinstance(content, str):
+        raise EngineError("the model's answer is no text", retryable=True)
+    return clean_text(content)
+
+
+async def _drain(events: AsyncIterator[str]) -> None:
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in events:
+                pass
+    except (TimeoutError, EngineError):
+        return

@@ -1,0 +1,183 @@
+"""One call of a language-model agent: what happened goes to the model, what it says goes to the voice.
+
+The answer is made in a task that runs a little ahead of the voice, so that a tool is under way while the
+words before it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
+
+What the caller says, what tools answer and what the customer's systems know of the caller are data: they
+stand in messages of the roles user and tool, never in the system's. What may be done is decided by the
+configuration and by the code around the model; a model that obeys whoever spoke last gains nothing by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pipeline.agent import (
+    AgentAct,
+    AgentContext,
+    AgentEvent,
+    AgentReport,
+    CallOpened,
+    Say,
+    SwitchLanguage,
+    UserKeyed,
+    UserSaid,
+    UserSilent,
+)
+from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn
+from pipeline.agents.llm.confirmation import Pending, agrees
+from pipeline.agents.llm.digits import Wanted, read_answer, shown
+from pipeline.agents.llm.extraction import extract
+from pipeline.agents.llm.history import History, Message, Round, Segment
+from pipeline.agents.llm.http_tool import metadata_values
+from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
+from pipeline.agents.llm.tools import Budget
+from pipeline.agents.script.steps import fill
+from pipeline.text.normalise import verbalize
+from pipeline.transcript import TranscriptEntry
+
+AHEAD: Final = 64
+"""Acts that may wait for the voice: a long answer. Beyond it the model's stream waits."""
+
+UNHEARD: Final = 2
+"""Words of a question that a caller may talk over and still be answering it."""
+
+OPENED: Final = "[The caller is on the line. You speak first.]"
+SILENT: Final = "[The caller says nothing.]"
+NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the caller has been asked, and has given so far."""
+
+    pending: Pending | None = None
+    wanted: Wanted | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+
+class LlmConversation:
+    """One call. `said` is what the caller has heard already, of somebody who went before."""
+
+    def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
+        self._mind = mind
+        self._context = context
+        self._state = State(
+            History(max_turns=mind.history_turns, max_tokens=mind.history_tokens),
+            Budget(mind.limits),
+            context.language,
+            {**context.variables, **metadata_values(context.metadata)},
+            context.call_id,
+        )
+        self._before = _Asked()  # what was asked of the caller before their last words
+        self._opening = opening_messages(mind.prompt, context)
+        if said:
+            self._was_said(said, said)
+
+    async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        """See `Conversation.respond`."""
+        if isinstance(event, CallOpened) and self._context.greeting:
+            yield self._greet()
+            return
+        acts: asyncio.Queue[Queued] = asyncio.Queue(AHEAD)
+        answer = Answer(self._mind, self._state, self._take_in(event), acts, messages=self._messages)
+        task = asyncio.create_task(answer.run())
+        try:
+            while (act := await acts.get()) is not None:
+                if isinstance(act, Exception):
+                    raise act
+                yield act
+                if isinstance(act, SwitchLanguage):  # it is done: a guess that was wrong never comes here
+                    self._state.language = act.language
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def report(self) -> AgentReport:
+        """See `Conversation.report`."""
+        notes = self._state.notes
+        numbers = shown(self._mind.policy.asks, self._state.given)
+        return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
+
+    async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
+        """See `Debriefing.debrief`."""
+        report, settings = self.report(), self._mind.extract
+        return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
+
+    # What happened ------------------------------------------------------------------------------------------
+
+    def _greet(self) -> Say:
+        text = fill(self._context.greeting, self._context.variables)
+        spoken = verbalize(text, self._state.language)
+        self._was_said(text, spoken)
+        return Say(spoken)
+
+    def _was_said(self, text: str, spoken: str) -> None:
+        self._state.history.begin(OPENED).rounds.append(Round([Segment(text, spoken)]))
+
+    def _take_in(self, event: AgentEvent) -> Turn:
+        """Brings the history up to what the caller heard, and begins the turn."""
+        state = self._state
+        state.budget.new_turn()
+        state.go_on()
+        unheard = self._catch_up(event)
+        before, state.pending = _Asked(state.pending, state.wanted, dict(state.given)), None
+        granted: Pending | None = None
+        if isinstance(event, UserSaid):
+            self._before = before
+            pending = before.pending
+            if (
+                pending is not None
+                and unheard <= UNHEARD
+                and not event.keyed
+                and agrees(event.text, state.language, pending.question)
+            ):
+                granted = pending
+        else:
+            self._before = replace(self._before, pending=None)
+        told, say = _told(event), ""
+        if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
+            told, say = self._read(state.wanted, event, told)
+        settled = event.settled if isinstance(event, UserSaid) else None
+        return Turn(state.history.begin(told), say, granted, settled)
+
+    def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:
+        """What the model is told of an answer to a question for a number, and what is said without it."""
+        reading = read_answer(wanted, event, told, self._state.language)
+        self._state.wanted = reading.wanted
+        if reading.value:
+            self._state.given[wanted.ask.name] = reading.value
+        return reading.told, reading.say
+
+    def _catch_up(self, event: AgentEvent) -> int:
+        """How many words of the last answer the caller did not hear."""
+        state = self._state
+        if isinstance(event, UserSaid) and event.continues:
+            acted, before = state.history.undo(), self._before
+            state.pending = None if acted else before.pending
+            state.wanted, state.given = before.wanted, dict(before.given)
+            return 0
+        if isinstance(event, UserSaid | UserKeyed | UserSilent) and event.interrupted:
+            return state.history.heard(event.heard)
+        return 0
+
+    def _messages(self) -> list[Message]:
+        facts = facts_messages(self._state.notes)
+        return taking_turns([*self._opening, *facts, *self._state.history.messages()])
+
+
+def _told(event: AgentEvent) -> str:
+    """What the model is told of an event."""
+    match event:
+        case UserSaid(text=text, keyed=keyed):
+            pressed = f"[The caller pressed the keys {keyed}.] " if keyed else ""
+            return pressed + (text or NOT_UNDERSTOOD)
+        case UserKeyed(digits=digits):
+            return f"[The caller pressed the keys {digits}.]"
+        case UserSilent():
+            return SILENT
+        case _:
+            return OPENED

@@ -1,0 +1,210 @@
+"""What a language model is told of the conversation so far: the truth, as the caller heard it.
+
+An answer that was cut short is cut here at the word where the caller stopped hearing it; one that was thrown
+away before any of it was heard never was, unless something was done in it that cannot be undone. The oldest
+exchanges are forgotten when the limits are reached, whole: a tool's result never stands without its call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from pipeline.net.untrusted import NotJson, read_json
+
+Message: TypeAlias = dict[str, Any]
+
+BYTES_A_TOKEN: Final = 3
+"""UTF-8 bytes: low for English (four) and about right for Arabic, so that the limit holds for both."""
+
+SHORTEST_RESULT: Final = 300
+"""Bytes of a tool's result that are told however long everything is."""
+
+CUT: Final = " [cut]"
+
+UNFINISHED: Final = '{"error": "not finished when the caller spoke; whether it was done is not known"}'
+
+_WORD: Final = re.compile(r"\w+")
+_LOOK_AHEAD: Final = 2
+"""Words that a voice may have written otherwise than the text it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model asks for, as it wrote it: `arguments` is JSON, or was meant to be."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Words given to the voice: `text` as the model wrote them, `spoken` as they are said."""
+
+    text: str
+    spoken: str
+
+
+@dataclass(slots=True)
+class Round:
+    """One answer of the model: words, calls, and the results of those."""
+
+    segments: list[Segment] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+
+    def messages(self) -> Iterator[Message]:
+        """The round as the API takes it."""
+        content = " ".join(segment.text for segment in self.segments)
+        if not content and not self.calls:
+            return
+        message: Message = {"role": "assistant", "content": content or None}
+        if self.calls:
+            message["tool_calls"] = [_call_message(call) for call in self.calls]
+        yield message
+        for call in self.calls:
+            result = self.results.get(call.id, UNFINISHED)
+            yield {"role": "tool", "tool_call_id": call.id, "content": result}
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Something that happened (`user`, None for the greeting) and what came of it. `acted`: something was
+    done that stays done."""
+
+    user: str | None
+    rounds: list[Round] = field(default_factory=list)
+    acted: bool = False
+
+    def messages(self) -> Iterator[Message]:
+        """The exchange as the API takes it."""
+        if self.user is not None:
+            yield {"role": "user", "content": self.user}
+        for each in self.rounds:
+            yield from each.messages()
+
+
+class History:
+    """The exchanges of one call. At most `max_turns` of them and about `max_tokens` are told."""
+
+    __slots__ = ("_exchanges", "_max_tokens", "_max_turns")
+
+    def __init__(self, *, max_turns: int, max_tokens: int) -> None:
+        self._exchanges: list[Exchange] = []
+        self._max_turns = max_turns
+        self._max_tokens = max_tokens
+
+    def begin(self, user: str | None) -> Exchange:
+        """Something happened; what is said and done from now on belongs to it."""
+        exchange = Exchange(user)
+        self._exchanges.append(exchange)
+        del self._exchanges[: -self._max_turns]
+        return exchange
+
+    def undo(self) -> bool:
+        """The last exchange was about half of what the caller said, and nobody has heard its answer. True if
+        something was done in it: that stays known."""
+        if not self._exchanges:
+            return False
+        last = self._exchanges[-1]
+        if not last.acted:
+            self._exchanges.pop()
+            return False
+        for each in last.rounds:
+            each.segments.clear()
+        return True
+
+    def heard(self, text: str) -> int:
+        """The caller interrupted the last answer: of all its words they heard those of `text`. How many they
+        did not hear."""
+        if not self._exchanges:
+            return 0
+        rounds = self._exchanges[-1].rounds
+        said = [_words(segment.spoken) for each in rounds for segment in each.segments]
+        total = sum(map(len, said))
+        heard = left = _follow([word for words in said for word in words], _words(text))
+        for each in rounds:
+            each.segments, left = _cut(each.segments, left)
+        return total - heard
+
+    def messages(self) -> list[Message]:
+        """What the model is told, oldest first."""
+        kept: list[list[Message]] = []
+        budget = self._max_tokens
+        for exchange in reversed(self._exchanges):
+            messages = list(exchange.messages())
+            if not kept:
+                _shorten(messages, budget)
+            budget -= sum(_tokens(message) for message in messages)
+            if budget < 0 and kept:
+                break
+            kept.append(messages)
+        return [message for messages in reversed(kept) for message in messages]
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
+
+
+def _follow(said: list[str], heard: list[str]) -> int:
+    """How many of the words `said` were heard. Words that the caller heard and the model did not write (a
+    filler) are passed over."""
+    place = 0
+    for word in heard:
+        ahead = said[place : place + 1 + _LOOK_AHEAD]
+        if word in ahead:
+            place += ahead.index(word) + 1
+    return place
+
+
+def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
+    """The segments up to that word, and how many words are left for later ones."""
+    kept: list[Segment] = []
+    for segment in segments:
+        places = list(_WORD.finditer(segment.spoken))
+        if words >= len(places):
+            kept.append(segment)
+            words -= len(places)
+            continue
+        if words:
+            said = segment.spoken[: places[words - 1].end()]
+            kept.append(Segment(said, said))
+        return kept, 0
+    return kept, words
+
+
+def _shorten(messages: list[Message], budget: int) -> None:
+    """Cuts the results of tools, the oldest first, until the messages are within the budget or nothing is
+    left to cut: the exchange that is going on is told in any case."""
+    over = sum(_tokens(message) for message in messages) - budget
+    for place, message in enumerate(messages):
+        if over > 0 and message["role"] == "tool":
+            content = message["content"].encode()
+            kept = max(SHORTEST_RESULT, len(content) - (over + 1) * BYTES_A_TOKEN)
+            if kept < len(content):
+                messages[place] = message | {"content": content[:kept].decode(errors="ignore") + CUT}
+                over -= _tokens(message) - _tokens(messages[place])
+
+
+def _tokens(message: Mapping[str, Any]) -> int:
+    text = str(message.get("content") or "") + str(message.get("tool_calls") or "")
+    return 4 + len(text.encode()) // BYTES_A_TOKEN
+
+
+def _call_message(call: ToolCall) -> Message:
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": _object(call.arguments)},
+    }
+
+
+def _object(arguments: str) -> str:
+    """Arguments as servers want to see them again: JSON, whatever the model wrote."""
+    try:
+        return arguments if isinstance(read_json(arguments), dict) else "{}"
+    except NotJson:
+        return "{}"

@@ -1,0 +1,84 @@
+"""A language model as the guest of a script: it leads one step and hands back what it found out.
+
+It talks, asks for numbers, remembers, waits and uses the agent's tools; it does not end or transfer the call,
+which is the script's to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pipeline.agent import AgentContext
+from pipeline.agents.llm.answer import LlmAgentSpec
+from pipeline.agents.llm.builtin_tools import Builtin, Effect, Notebook, Policy
+from pipeline.agents.llm.conversation import LlmConversation
+from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.tools import ToolSpec
+from pipeline.agents.script.llm_step import LlmStep
+
+MAX_ANSWER: Final = 500  # characters of one answer
+
+_TASK: Final = """
+
+You lead one part of this call. Your task in it: {goal}
+{fields}Talk with the caller until it is done or cannot be done, then call the tool finish; say nothing \
+about what comes after. Do not say goodbye: the call goes on without you."""
+
+
+@dataclass(slots=True)
+class StepAgent:
+    """A model at work on an errand. `over`: it has finished; `done`: with success."""
+
+    errand: LlmStep
+    conversation: LlmConversation = field(init=False)
+    over: bool = False
+    done: bool = False
+    answers: dict[str, str] = field(default_factory=dict)
+    turns: int = 0
+
+
+def invite(mind: LlmAgentSpec, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
+    """A model that takes over after the script has `said` something ("": it speaks first)."""
+    guest = StepAgent(errand)
+    fields = f"Find out: {', '.join(errand.collect)}.\n" if errand.collect else ""
+    builtins = {
+        name: mind.builtins[name] for name in ("wait", "remember", "ask_digits") if name in mind.builtins
+    }
+    own = replace(
+        mind,
+        prompt=mind.prompt + _TASK.format(goal=errand.goal, fields=fields),
+        builtins={**builtins, "finish": _finish(guest)},
+        extract=None,
+    )
+    guest.conversation = LlmConversation(own, replace(context, greeting=""), said=said)
+    return guest
+
+
+def _finish(guest: StepAgent) -> Builtin:
+    collect = guest.errand.collect
+    properties: dict[str, Any] = {name: {"type": "string", "maxLength": MAX_ANSWER} for name in collect}
+    properties["outcome"] = {"enum": ["done", "not_possible"]}
+    schema = Schema({"properties": properties, "required": ["outcome"]})
+
+    def perform(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) -> Effect:
+        found = {name: str(arguments[name]).strip() for name in collect if arguments.get(name)}
+        missing = [name for name in collect if not found.get(name)]
+        done = arguments["outcome"] == "done"
+        if done and missing:
+            return Effect(None, json.dumps({"error": f"still missing: {', '.join(missing)}"}))
+        guest.over, guest.done, guest.answers = True, done, found
+        return Effect(None, json.dumps({"result": "handed back"}), ends=True)
+
+    return Builtin(
+        ToolSpec(
+            name="finish",
+            description="Hand back: the task is done, or not possible.",
+            schema=schema,
+            acts=False,
+            max_calls=20,
+        ),
+        perform,
+    )

@@ -1,0 +1,111 @@
+"""What a language model may have done for it, and how often: tools as the configuration gives them out.
+
+The model proposes; this decides. A tool that is not here does not exist, arguments that do not fit its schema
+never leave, and what a call may cost in requests, seconds and bytes is bounded before it begins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pipeline.agents.llm.schema import Schema
+from pipeline.errors import PipelineError
+
+MAX_RESULT: Final = 8_000
+"""Characters of one result that the model is told."""
+
+MAX_FAILURE: Final = 600
+"""Characters of what a tool says of its failure."""
+
+
+class ToolFailed(PipelineError):
+    """The tool could not do it; the message is for the model and the log, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What the model, the caller and the budget are told of a tool.
+
+    `acts`: it changes something in the world. `asks`: what the caller is asked before it does ("" for
+    nothing); `{{name}}` is an argument. `filler` is said when it takes longer than a moment. `needs`: numbers
+    that the caller must have given before."""
+
+    name: str
+    description: str
+    schema: Schema
+    acts: bool = True
+    asks: str = ""
+    timeout_s: float = 8.0
+    max_calls: int = 5
+    filler: str = ""
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """As the chat API takes it."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.schema.document,
+            },
+        }
+
+
+class Tool(Protocol):
+    """Something outside that can be asked."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What it is."""
+
+    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
+        """Does it, with arguments that fit the schema; the result in text. Raises `ToolFailed`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the tools of one call may cost together. `rounds`: answers of the model to one turn."""
+
+    calls: int = 30
+    calls_a_turn: int = 6
+    rounds: int = 5
+    seconds: float = 60.0
+
+
+class Budget:
+    """What is left of the limits in one call."""
+
+    __slots__ = ("_by_name", "_calls", "_limits", "_seconds", "_turn")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._calls = self._turn = 0
+        self._seconds = 0.0
+        self._by_name: Counter[str] = Counter()
+
+    def new_turn(self) -> None:
+        """The caller has said something: what is counted by the turn begins again."""
+        self._turn = 0
+
+    def refuses(self, name: str, most: int) -> str:
+        """Counts a call of `name`, of which there may be `most`; why there may be none, or ""."""
+        limits = self._limits
+        if self._turn >= limits.calls_a_turn:
+            return "too many tools in one turn"
+        if self._calls >= limits.calls or self._seconds >= limits.seconds:
+            return "the budget for tools in this call is used up"
+        if self._by_name[name] >= most:
+            return "this tool has been used as often as it may be in one call"
+        self._turn += 1
+        self._calls += 1
+        self._by_name[name] += 1
+        return ""
+
+    def took(self, seconds: float) -> None:
+        """A tool has been waited for."""
+        self._seconds += seconds

@@ -1,0 +1,1 @@
+"""The agent led by a script."""

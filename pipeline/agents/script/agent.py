@@ -1,0 +1,183 @@
+"""The built-in agent: a script of questions, answers and branches, which may hand a step to a language model
+(docs/agents.md)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pipeline import registry
+from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
+from pipeline.agents.script.llm_step import LlmStep, Model, StepAgent
+from pipeline.agents.script.machine import ScriptRun
+from pipeline.agents.script.position import Place
+from pipeline.agents.script.steps import Plan, fill, placeholders, raise_missing, read_plan
+from pipeline.engines.aio import closing
+from pipeline.engines.guard import EngineHealth
+from pipeline.errors import EngineError, SettingsRefused, contained
+from pipeline.speech import Expected
+
+log = logging.getLogger(__name__)
+
+
+class Script:
+    """An agent that follows a plan. Shared by all its calls. `llm` leads the steps that ask for a model."""
+
+    def __init__(self, plan: Plan, llm: Model | None = None) -> None:
+        self._plan = plan
+        self._llm = llm
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Script:
+        """Reads and checks the `[agent.script]` table; `llm` in it is the `[agent.llm]` table of the model.
+        Raises `SettingsRefused` with every problem found."""
+        plan = read_plan({key: value for key, value in settings.items() if key != "llm"})
+        asking = next((step.id for step in plan.steps.values() if step.llm is not None), "")
+        model = settings.get("llm")
+        if asking and model is None:
+            raise SettingsRefused(
+                "script", [("step", f"{asking!r} asks a model, and there is no [agent.llm]")]
+            )
+        return cls(plan, registry.load("agent", "llm", model) if asking and model is not None else None)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The promptVariables that a call must bring for the script (its greeting may need more)."""
+        return self._plan.variables
+
+    @property
+    def expectations(self) -> tuple[Expected, ...]:
+        """What the steps listen for: for checking the words against what a recogniser knows."""
+        return tuple(step.expected for step in self._plan.steps.values() if step.expected is not None)
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Those that a step changes to."""
+        return frozenset(step.language for step in self._plan.steps.values() if step.language)
+
+    @property
+    def patience(self) -> int:
+        """How many silences of the caller's in a row its steps answer; the session says goodbye after
+        those."""
+        return self._plan.patience
+
+    def engine_health(self) -> Sequence[EngineHealth]:
+        """See `Guarded`."""
+        return self._llm.engine_health() if self._llm is not None else ()
+
+    async def start(self) -> None:
+        """Nothing to load, but for the model's tools."""
+        if self._llm is not None:
+            await self._llm.start()
+
+    def join(self, context: AgentContext) -> ScriptConversation:
+        """A conversation for one call. Raises `SettingsRefused` naming variables it did not bring."""
+        needed = self.variables | set(placeholders(context.greeting))
+        raise_missing("promptVariables", needed - context.variables.keys())
+        run = ScriptRun(
+            self._plan,
+            language=context.language,
+            greeting=fill(context.greeting, context.variables),
+            variables=context.variables,
+        )
+        if self._llm is not None:
+            self._llm.prewarm()
+        return ScriptConversation(run, context, self._llm)
+
+    async def close(self) -> None:
+        """Closes the model's connections."""
+        if self._llm is not None:
+            await self._llm.close()
+
+
+class ScriptConversation:
+    """One call through the script."""
+
+    def __init__(self, run: ScriptRun, context: AgentContext, llm: Model | None = None) -> None:
+        self._run = run
+        self._context = context
+        self._llm = llm
+        self._guest: StepAgent | None = None
+        self._before: tuple[StepAgent | None, Place] | None = None  # before the caller's last words
+
+    async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        """The acts for `event`. The script has moved on before the first of them, so closing the iterator in
+        the middle (an interruption) loses words but never the place."""
+        if isinstance(event, UserSaid):
+            self._rewind(event)
+        if self._guest is None:
+            acts = self._go_on(self._run.receive(event))
+        else:
+            acts = self._consult(self._guest, event)
+        async with closing(acts):
+            async for act in acts:
+                yield act
+
+    def report(self) -> AgentReport:
+        """What came of it so far."""
+        return self._run.report()
+
+    def _rewind(self, event: UserSaid) -> None:
+        """Half an answer did not happen, neither to the script nor to its guest."""
+        if event.continues and self._before is not None:
+            self._guest, place = self._before
+            self._run.return_to(place)
+            if self._guest is not None:
+                self._guest.over = False
+        self._before = self._guest, self._run.place()
+
+    async def _go_on(self, acts: list[AgentAct]) -> AsyncGenerator[AgentAct, None]:
+        """The script's acts, and the model's first words where it has come to a step of the model's."""
+        errand = self._run.errand
+        said = " ".join(act.text for act in acts if isinstance(act, Say))
+        if errand is not None:
+            self._guest = self._invite(errand, said)
+        for act in acts:
+            yield act
+        if self._guest is not None and not self._run.speaks:
+            consulted = self._consult(self._guest, CallOpened())
+            async with closing(consulted):
+                async for act in consulted:
+                    yield act
+
+    def _invite(self, errand: LlmStep, said: str) -> StepAgent:
+        if self._llm is None:
+            raise AssertionError("a plan got through whose steps ask a model that is not there")
+        known = {**self._context.variables, **self._run.known}
+        about = replace(self._context, variables=known, language=self._run.language)
+        return self._llm.invite(errand, about, said)
+
+    async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        """What the model says, and what the script does when it is through."""
+        guest.turns += 1
+        if guest.turns > guest.errand.max_turns:
+            guest.over, guest.done = True, False
+        else:
+            answered = self._ask(guest, event)
+            async with closing(answered):
+                async for act in answered:
+                    yield act
+        if guest.over:
+            self._guest = None
+            following = self._go_on(self._run.hand_back(guest.errand, guest.answers, done=guest.done))
+            async with closing(following):
+                async for act in following:
+                    yield act
+
+    async def _ask(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        acts = guest.conversation.respond(event)
+        try:
+            with contained("the model"):
+                async with closing(acts):
+                    async for act in acts:
+                        yield act
+        except EngineError as error:
+            if not guest.errand.failed:
+                raise
+            log.warning(
+                "model failed; the script goes on without it",
+                extra={"call_id": self._context.call_id, "reason": str(error)},
+            )
+            guest.over, guest.done = True, False

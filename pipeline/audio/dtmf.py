@@ -1,0 +1,83 @@
+"""In-band DTMF: keys heard in the audio, and the tones themselves (ITU-T Q.23 and Q.24).
+
+For trunks without RFC 4733. A key is two tones and nothing else: the pair must hold 80 % of the energy,
+each tone within 2.5 % of its frequency, the twist within Q.24, in five windows one after the other, 5 ms
+apart. Tones of 40 ms and more are heard, of 23 ms and less never; speech ("talk-off") does not keep all of
+that up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from pipeline.audio import LINE_RATES_HZ, Pcm, kernels
+from pipeline.audio.levels import amplitude
+
+KEYS: Final = "123A456B789C*0#D"
+"""All sixteen, row by row: 697, 770, 852, 941 Hz down, 1209, 1336, 1477, 1633 Hz across."""
+
+_RAMP_MS: Final = 2  # a tone that starts at full level clicks across the whole band
+
+
+def _tables() -> tuple[kernels.Floats, kernels.Floats]:
+    """Tapered cosines and sines, scaled so that the power of a bin is the mean square of the tone in it."""
+    n = np.arange(kernels.DTMF_WINDOW)
+    taper = 0.5 - 0.5 * np.cos(2 * np.pi * (n + 0.5) / kernels.DTMF_WINDOW)
+    phase = 2 * np.pi * kernels.DTMF_HZ[:, None] * n / kernels.DTMF_RATE_HZ
+    scale = np.sqrt(2) / taper.sum()
+    level = taper / np.sqrt((taper**2).sum())
+    cosines = np.vstack((level, scale * taper * np.cos(phase)))
+    sines = np.vstack((np.zeros_like(level), scale * taper * -np.sin(phase)))
+    return cosines.astype(np.float32), sines.astype(np.float32)
+
+
+_COSINES, _SINES = _tables()
+
+
+class DtmfDetector:
+    """One party's keys; feed it every frame of 20 ms in order (silence for a frame that was lost)."""
+
+    __slots__ = ("_buffer", "_state", "rate_hz")
+
+    def __init__(self, rate_hz: int) -> None:
+        if rate_hz not in LINE_RATES_HZ:
+            raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
+        self.rate_hz = rate_hz
+        self._buffer = np.zeros(2 * kernels.DTMF_WINDOW - kernels.DTMF_HOP, np.float32)
+        self._state = np.zeros(kernels.DTMF_COLUMNS, np.float32)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was heard."""
+        self._buffer[:] = 0.0
+        self._state[:] = 0.0
+        self._state[kernels.DTMF_HIT] = self._state[kernels.DTMF_KEY] = -1.0
+
+    def push(self, frame: Pcm) -> str | None:
+        """The key that this frame confirms, once per press, 30 to 50 ms after its start; else None."""
+        key = kernels.dtmf_step(frame, self._buffer, _COSINES, _SINES, self._state)
+        return None if key < 0 else KEYS[key]
+
+    @property
+    def tone_present(self) -> bool:
+        """A key sounds, or has just begun to (not confirmed yet): this frame is not speech."""
+        return bool(self._state[kernels.DTMF_HIT] >= 0 or self._state[kernels.DTMF_KEY] >= 0)
+
+
+def tone(key: str, rate_hz: int, duration_ms: int = 100, level_dbfs: float = -13.0) -> Pcm:
+    """The sound of one key, both tones together at `level_dbfs` (dBov), with soft edges.
+
+    Raises ValueError for anything but one of `KEYS`.
+    """
+    index = KEYS.find(key) if len(key) == 1 else -1
+    if index < 0:
+        raise ValueError(f"not a DTMF key: {key!r}")
+    t = np.arange(rate_hz * duration_ms // 1000) / rate_hz
+    row_hz, column_hz = kernels.DTMF_HZ[index // 4], kernels.DTMF_HZ[4 + index % 4]
+    both = np.sin(2 * np.pi * row_hz * t) + np.sin(2 * np.pi * column_hz * t)  # each of RMS √½: together 1
+    ramp = np.minimum(1.0, (np.arange(t.size) + 0.5) / (rate_hz * _RAMP_MS / 1000))
+    shaped = both * amplitude(level_dbfs) * ramp * ramp[::-1]
+    pcm: Pcm = np.clip(np.rint(shaped), -32768, 32767).astype(np.int16)
+    return pcm

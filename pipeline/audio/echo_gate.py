@@ -1,0 +1,106 @@
+"""Is what the caller's line carries our own voice? The caller's frame is compared with what we played.
+
+A telephone hybrid, or a loudspeaker beside a microphone, sends our words back 5 to 500 ms later and at least
+12 dB quieter. The lag at which both signals are alike for 0.16 s is taken for the echo's; a short adaptive
+filter there then says, for each frame, how much of it what we played explains. A voice over the echo is not
+explained. That is the classical test of echo cancellers for double talk (Benesty, Morgan and Cho 2000), used
+the other way round: nothing is cancelled, since whoever listens only wants to know whether it is the caller.
+
+About 5 µs a frame while the agent speaks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
+
+TAIL_S: Final = 0.6
+"""After the last frame played there is no echo any more."""
+
+_EXPLAINED: Final = 0.5
+_COARSE: Final = kernels.ECHO_COARSE
+_COARSE_HZ: Final = _COARSE * 1000 // FRAME_MS
+_REALIGN: Final = 3 * _COARSE
+"""A stream this far from its clock has had a gap (silence, loss); less is jitter."""
+
+
+class EchoGate:
+    """One call's: `played` gets every frame that leaves, `is_echo` every frame that comes in. Raises
+    ValueError for a rate that no leg has."""
+
+    __slots__ = (
+        "_far", "_heard", "_near", "_next_heard", "_next_played", "_played", "_played_at", "_rings", "_state",
+        "_sums", "_taps", "_weights",
+    )  # fmt: skip
+
+    def __init__(self, rate_hz: int) -> None:
+        if rate_hz not in LINE_RATES_HZ:
+            raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
+        size = frame_samples(rate_hz)
+        self._taps = np.concatenate((_low_pass(size // kernels.ECHO_FINE), _low_pass(size // _COARSE)))
+        self._far, self._near = np.zeros((2, self._taps.size + 2 * size), np.float32)
+        stretch = max(size, kernels.ECHO_LAGS + _COARSE)
+        self._played, self._heard = np.zeros((2, kernels.ECHO_THINNED + stretch), np.float32)
+        self._rings = np.zeros((2, kernels.ECHO_RING), np.float32)
+        self._sums = np.zeros((2, kernels.ECHO_LAGS), np.float32)
+        self._weights = np.zeros((2, kernels.ECHO_TAPS), np.float32)
+        self._state = np.zeros(kernels.ECHO_COLUMNS, np.float32)
+        self._state[kernels.ECHO_LOCKED] = -1.0
+        self._played_at = -TAIL_S
+        self._next_played = self._next_heard = 0  # in samples at 2 kHz, on the clock of `now`
+
+    def played(self, frame: Pcm, now: float) -> None:
+        """`frame` (20 ms at the leg's rate) was handed to the wire at `now`."""
+        if now - self._played_at > TAIL_S:
+            self._begin(now)
+        self._played_at = now
+        due = round(now * _COARSE_HZ)
+        if abs(due - self._next_played) > _REALIGN:
+            self._skip(due)
+        kernels.echo_thin(frame, self._taps, self._far, self._played)
+        kernels.echo_remember(self._rings, self._next_played, self._played)
+        self._next_played += _COARSE
+
+    def is_echo(self, frame: Pcm, now: float) -> bool:
+        """`frame`, which arrived at `now`, is nothing but what we played, late and quieter. Call it for every
+        frame; False at once unless the agent speaks or has spoken within `TAIL_S`."""
+        due = round(now * _COARSE_HZ)
+        position = self._next_heard if abs(due - self._next_heard) <= _REALIGN else due
+        self._next_heard = position + _COARSE
+        if now - self._played_at > TAIL_S:
+            return False
+        kernels.echo_thin(frame, self._taps, self._near, self._heard)
+        share = kernels.echo_share(self._rings, position, self._heard, self._sums, self._weights, self._state)
+        return share > _EXPLAINED
+
+    @property
+    def delay_ms(self) -> int | None:
+        """How late our voice comes back, by the packets' times; None while no echo has been found."""
+        lag = int(self._state[kernels.ECHO_LOCKED])
+        return None if lag < 0 else (kernels.ECHO_LATEST - lag) * FRAME_MS // _COARSE
+
+    def _begin(self, now: float) -> None:
+        """The agent begins to speak, and nothing is on its way back. The lag and the filter are kept: it is
+        the same line."""
+        self._next_played = round(now * _COARSE_HZ)
+        self._rings[:] = 0.0
+        self._sums[:] = 0.0
+        self._state[: kernels.ECHO_LOCKED] = 0.0
+
+    def _skip(self, due: int) -> None:
+        """A pause within the agent's words is silence in the rings."""
+        self._played[:] = 0.0
+        while self._next_played < due:
+            kernels.echo_remember(self._rings, self._next_played, self._played)
+            self._next_played += _COARSE
+        self._next_played = due
+
+
+def _low_pass(ratio: int) -> kernels.Floats:
+    """A windowed sinc that thins by `ratio`, of 12 samples of the lower rate."""
+    length = 12 * ratio
+    n = np.arange(length) - (length - 1) / 2
+    taps = np.sinc(0.8 * n / ratio) * np.hamming(length)
+    return np.ascontiguousarray(taps / taps.sum(), np.float32)

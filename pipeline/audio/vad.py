@@ -1,0 +1,100 @@
+"""Is anybody speaking? An energy detector that costs about two microseconds a frame.
+
+Energy below and above 1 kHz, and in eight narrower bands, is compared with the noise floor of its band, which
+follows the minimum of the last 0.75 to 1.5 s (minimum statistics, Martin 2001). A voice no louder than a
+stationary noise still stands out of some narrow bands: at 0 dB the wide ones find one voiced frame in ten,
+the narrow ones six. Against babble, music and slamming doors it has no defence, as no energy detector has.
+Take DTMF out first: to this detector it is speech.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
+
+
+@dataclass(frozen=True, slots=True)
+class VadSettings:
+    """Thresholds in dB over the noise floor, times in ms (whole frames of 20 ms).
+
+    `on_db` starts speech, `off_db` (lower) keeps it: the hysteresis. `min_on_ms`: voiced this long before
+    `active`; a click is shorter. `hang_ms`: silent this long before `active` ends; bridges stops inside
+    words. `quietest_dbov`: the noise floor is never believed to be lower, so that digital silence followed
+    by line noise is not speech. `narrow`: with the narrow bands, that find a voice in noise as loud as it is,
+    and a melody in anything.
+    """
+
+    on_db: float = 7.0
+    off_db: float = 4.5
+    min_on_ms: int = 40
+    hang_ms: int = 160
+    quietest_dbov: float = -62.0
+    narrow: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.off_db <= self.on_db:
+            raise ValueError(f"off_db={self.off_db}: must be above 0 and at most on_db={self.on_db}")
+        if self.min_on_ms < FRAME_MS or self.hang_ms < FRAME_MS:
+            raise ValueError(f"min_on_ms and hang_ms: at least one frame of {FRAME_MS} ms")
+
+
+@dataclass(frozen=True, slots=True)
+class VadFrame:
+    """The verdict on one frame.
+
+    `voiced`: this very frame stands out of the noise; no smoothing, no hang-over: the last voiced frame is
+    where the caller stopped. `active`: somebody is speaking (on after `min_on_ms`, off after `hang_ms`).
+    """
+
+    voiced: bool
+    active: bool
+
+
+# The kernel answers with two bits; the four verdicts exist once, so a frame allocates nothing.
+_VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) for bits in range(4))
+
+
+class EnergyVad:
+    """One party's detector; feed it every frame of 20 ms in order."""
+
+    __slots__ = ("_bands", "_samples", "_settings", "_state", "rate_hz")
+
+    def __init__(self, rate_hz: int, settings: VadSettings | None = None) -> None:
+        if rate_hz not in LINE_RATES_HZ:
+            raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
+        self.rate_hz = rate_hz
+        self._samples = frame_samples(rate_hz)
+        self._settings = settings or VadSettings()
+        self._state = np.zeros(kernels.VAD_COLUMNS, np.float32)
+        rows = kernels.VAD_ROWS if self._settings.narrow else 0
+        self._bands = np.zeros((rows, kernels.VAD_BANDS), np.float32)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the noise floor and all that was heard."""
+        settings = self._settings
+        kernels.energy_vad_init(
+            self._state,
+            self._bands,
+            self.rate_hz,
+            (settings.on_db, settings.off_db, settings.quietest_dbov),
+            (settings.min_on_ms // FRAME_MS, settings.hang_ms // FRAME_MS),
+        )
+
+    def push(self, frame: Pcm) -> VadFrame:
+        """The verdict on the next frame (20 ms of int16 at `rate_hz`)."""
+        return _VERDICTS[kernels.energy_vad_step(frame, self._state, self._bands)]
+
+    @property
+    def active(self) -> bool:
+        """Somebody is speaking, as of the last frame."""
+        return bool(self._state[kernels.VAD_ACTIVE])
+
+    @property
+    def snr_db(self) -> float:
+        """How far the last frame stood out of the noise, in the louder of the two bands."""
+        return float(self._state[kernels.VAD_SNR_DB])

@@ -1,0 +1,1 @@
+"""Who, or what, answered an outbound call (CPA, AMD)."""

@@ -1,0 +1,232 @@
+"""Before the conversation: is anybody there? What an agent's settings make of who, or what, answered.
+
+```
+LISTENING ──person, or nobody says anything──────────────► talk
+    │  machine ──► MACHINE ──beep, or its end──► talk, or leave the message
+    │  music, ring-back ──► HOLDING ──person──► talk          ──too long──► hang up
+    └──busy, congestion, special information tone──► hang up
+```
+
+Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" nothing is held
+up: the line is listened to, so that the record says what was there, and nobody talks to a busy tone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final, Literal
+
+from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Conversation, HangUp, Say
+from pipeline.audio import FRAME_MS, Pcm
+from pipeline.call_progress.classifier import LineClassifier, LineKind
+
+ON_MACHINE = ("talk", "wait", "leave_message", "hang_up")
+ON_HOLD = ("talk", "wait", "hang_up")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineSettings:
+    """`answering_machine`: "talk" (to it, as to anybody), "wait" (for the end of its greeting, then talk),
+    "leave_message" (`message` after the beep, then hang up) or "hang_up". `hold_music`, also for ring-back
+    after the answer: "talk", "wait" (for a person, `hold_s` at most) or "hang_up"."""
+
+    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
+    message: str = ""
+    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
+    hold_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.answering_machine not in ON_MACHINE:
+            raise ValueError(f"answering_machine: must be one of {', '.join(ON_MACHINE)}")
+        if self.hold_music not in ON_HOLD:
+            raise ValueError(f"hold_music: must be one of {', '.join(ON_HOLD)}")
+        if self.answering_machine == "leave_message" and not self.message.strip():
+            raise ValueError("message: leave_message needs the words to leave")
+        if self.hold_s <= 0:
+            raise ValueError("hold_s: must be above 0")
+
+
+TALK_TO_ALL: Final = LineSettings()
+
+
+class Verdict(Enum):
+    """What to do about the line."""
+
+    TALK = auto()
+    LEAVE_MESSAGE = auto()
+    HANG_UP = auto()
+
+
+class _State(Enum):
+    LISTENING = auto()
+    MACHINE = auto()
+    HOLDING = auto()
+    DECIDED = auto()
+
+
+LISTEN_S: Final = 6.0  # nothing certain after this (noise, or no audio at all): talk
+LISTEN_AT_MOST_S: Final = 15.0  # while somebody is speaking, nobody talks into it
+GREETING_S: Final = 60.0  # no greeting is longer
+ATTENTION_S: Final = 30.0  # a line is listened to for its record as long as this
+
+_DEAD: Final = frozenset((LineKind.BUSY, LineKind.CONGESTION, LineKind.SIT, LineKind.DIAL_TONE))
+_HELD: Final = frozenset((LineKind.MUSIC, LineKind.RINGBACK))
+_AWAITED: Final = frozenset((LineKind.HUMAN, LineKind.QUIET, LineKind.MACHINE_ENDED, LineKind.BEEP))
+_DISPOSITIONS: Final[Mapping[LineKind, str]] = MappingProxyType(
+    {
+        LineKind.MACHINE: "answering_machine",
+        LineKind.MUSIC: "hold_music",
+        LineKind.RINGBACK: "no_answer_behind",
+        LineKind.BUSY: "busy_tone",
+        LineKind.CONGESTION: "congestion_tone",
+        LineKind.SIT: "not_in_service",
+        LineKind.DIAL_TONE: "dial_tone",
+    }
+)
+
+
+class LineStage:
+    """One call's line, from its early media on. `verdict` is None until it is given; `found`: what was at the
+    other end ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
+
+    def __init__(self, settings: LineSettings, message: str | None = None) -> None:
+        self.verdict: Verdict | None = None
+        self.message = settings.message if message is None else message
+        """The words for a machine; `message` has the call's variables in it."""
+        self.found = ""
+        self.early = ""  # what was found before the answer
+        self._settings = settings
+        self._state = _State.LISTENING
+        self._line: LineClassifier | None = None
+        self._until: float | None = None
+        self._latest = 0.0
+        self._attention_until: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """The agent's first words wait for the verdict."""
+        return self._settings.answering_machine != "talk" or self._settings.hold_music != "talk"
+
+    def begin(self, now: float) -> None:
+        """The call is answered."""
+        if self._line is not None:
+            self._line.answered()
+        self._until = now + LISTEN_S
+        self._latest = now + LISTEN_AT_MOST_S
+        self._attention_until = now + ATTENTION_S
+
+    def heard_early(self, frame: Pcm, now: float) -> None:
+        """A frame from before the answer: ring-back, or an announcement that says why there will be none."""
+        kind = self._classify(frame, now)
+        if kind is LineKind.MACHINE:
+            self.early = "announcement"
+        elif kind is not None and kind in _DISPOSITIONS and kind is not LineKind.RINGBACK:
+            self.early = _DISPOSITIONS[kind]
+
+    def push(self, frame: Pcm, now: float) -> Verdict | None:
+        """A frame after the answer; the verdict if it gave it. To hang up may still be one while the agent
+        talks."""
+        if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
+            return None
+        kind = self._classify(frame, now)
+        if kind is None:
+            return None
+        self.found = _DISPOSITIONS.get(kind, self.found)
+        if self.verdict is Verdict.TALK and kind in _DEAD:
+            return self._decide(Verdict.HANG_UP)  # whoever was there is gone
+        return self._judge(kind, now) if self.verdict is None else None
+
+    def timer_at(self) -> float | None:
+        """When `handle_timer` is due; None: never."""
+        return self._until if self.verdict is None else None
+
+    def handle_timer(self, now: float) -> Verdict | None:
+        """Time has passed; the verdict if that gave it."""
+        if self.verdict is not None or self._until is None or now < self._until:
+            return None
+        if self._state is _State.MACHINE:
+            return self._after_greeting()
+        spoken_on = self._line is not None and self._line.is_spoken_on
+        if self._state is _State.LISTENING and spoken_on and now < self._latest:
+            self._until = now + 1.0
+            return None
+        return self._decide(Verdict.HANG_UP if self._state is _State.HOLDING else Verdict.TALK)
+
+    def _classify(self, frame: Pcm, now: float) -> LineKind | None:
+        rate_hz = len(frame) * 1000 // FRAME_MS
+        if self._line is None or self._line.rate_hz != rate_hz:
+            self._line = LineClassifier(rate_hz)
+        event = self._line.push(frame, now)
+        return None if event is None else event.kind
+
+    def _judge(self, kind: LineKind, now: float) -> Verdict | None:
+        settings = self._settings
+        if kind in _DEAD:
+            return self._decide(Verdict.HANG_UP)
+        if kind in _HELD:
+            return self._hold(settings.hold_music, _State.HOLDING, now + settings.hold_s)
+        if self._state is _State.MACHINE:
+            return self._after_greeting() if kind in _AWAITED else None
+        if kind is LineKind.MACHINE:
+            if self._state is _State.HOLDING:
+                return None  # an announcement between two pieces of music; a person waits at its end
+            return self._hold(settings.answering_machine, _State.MACHINE, now + GREETING_S)
+        return self._decide(Verdict.TALK)
+
+    def _hold(self, wish: str, state: _State, until: float) -> Verdict | None:
+        if wish in ("talk", "hang_up"):
+            return self._decide(Verdict.TALK if wish == "talk" else Verdict.HANG_UP)
+        if state is not self._state:
+            self._state, self._until = state, until
+        return None
+
+    def _after_greeting(self) -> Verdict:
+        leaves = self._settings.answering_machine == "leave_message"
+        return self._decide(Verdict.LEAVE_MESSAGE if leaves else Verdict.TALK)
+
+    def _decide(self, verdict: Verdict) -> Verdict:
+        self._state, self.verdict = _State.DECIDED, verdict
+        return verdict
+
+
+class EarlyEar:
+    """Hears a call before it is answered (a `LegListener`)."""
+
+    def __init__(self, stage: LineStage) -> None:
+        self._stage = stage
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """Early media."""
+        self._stage.heard_early(frame, now)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """Nobody keys anything yet."""
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """It was not answered."""
+
+
+class LineAgent:
+    """The agent of a call whose line is listened to: itself, or, after a beep, one that says the message and
+    hangs up."""
+
+    def __init__(self, agent: Conversation, stage: LineStage) -> None:
+        self._agent = agent
+        self._stage = stage
+
+    def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
+        """See `Conversation`."""
+        if self._stage.verdict is Verdict.LEAVE_MESSAGE:
+            return self._leave_message(event)
+        return self._agent.respond(event)
+
+    def report(self) -> AgentReport:
+        """See `Conversation`."""
+        return self._agent.report()
+
+    async def _leave_message(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
+        if isinstance(event, CallOpened):
+            yield Say(self._stage.message, interruptible=False)
+        yield HangUp("message_left", final=True)

@@ -1,0 +1,1 @@
+"""Locks processes in that read what strangers sent."""

@@ -1,0 +1,96 @@
+"""Starts processes that read what strangers sent: the server's side of `pipeline.confinement.confinement`.
+
+Every program that the server runs beside itself is started here. It gets none of the server's environment,
+where secrets are (`env:NAME` in the configuration), and none of its descriptors; the program itself calls
+`Confinement(...).apply()` before anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from functools import cache
+from typing import Final
+
+from pipeline.confinement.confinement import PACKAGE_ROOT, lacking
+
+_LOG = logging.getLogger(__name__)
+
+PASSED_ON: Final = (
+    "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+)  # fmt: skip
+"""What such a process is told of the server's environment, PYTHONPATH beside it."""
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+async def start_confined(
+    module: str,
+    *arguments: str,
+    stdin: int = asyncio.subprocess.PIPE,
+    stdout: int = asyncio.subprocess.PIPE,
+    stderr: int | None = None,
+) -> Process:
+    """Runs `python -m module arguments...` in a clean environment. `stdin`, `stdout`, `stderr`: as
+    `asyncio.create_subprocess_exec` has them. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *confined_command(module, *arguments),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=clean_environment(),
+    )
+
+
+def confined_command(module: str, *arguments: str) -> list[str]:
+    """The same as a command line, for who starts it in a thread: `clean_environment` goes with it."""
+    _tell_what_is_lacking()
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def close_pipes(process: Process) -> None:
+    """Closes the server's ends of the pipes: asyncio leaves them to the collector otherwise."""
+    if process.stdin is not None:
+        process.stdin.close()
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+def how_it_ended(status: int) -> str:
+    """What an exit status says: negative for a signal, as `subprocess` has it."""
+    if status == -signal.SIGILL:
+        return "its process ended with SIGILL: this CPU lacks instructions that its libraries were built for"
+    if status == -signal.SIGKILL:
+        return "its process was killed: probably by the kernel, for want of memory"
+    if status < 0:
+        return f"its process ended with {signal_name(-status)}"
+    return f"its process ended with {status}"
+
+
+def signal_name(number: int) -> str:
+    """ "SIGSEGV" of 11; of the real-time signals only the first and the last have a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def clean_environment() -> dict[str, str]:
+    """The whole environment of such a process. One thread for linear algebra: a process is confined before it
+    has threads, and an engine that wants more says so itself."""
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
+    return {**kept, **dict.fromkeys(_THREADS, "1"), "PYTHONPATH": path}
+
+
+@cache
+def _tell_what_is_lacking() -> None:
+    """Once in the life of the server."""
+    for lack in lacking():
+        _LOG.warning("helper processes are less confined", extra={"lacks": lack})

@@ -1,0 +1,242 @@
+"""What the caller's words so far say about whether more comes: cues, which `pipeline.endpointing.scorer`
+weighs.
+
+A last word that wants another is the plainest one; then how the sentence began (a condition without its other
+half, a question), and what was asked: five digits are no telephone number, a date of birth wants a year."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum, StrEnum, auto
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from pipeline.text.word_lists import WordLists, plain
+
+_CLAUSE_WORDS: Final = 4
+_CONDITION_WORDS: Final = 8
+_NUMBER_DIGITS: Final = 7  # the shortest telephone number, without its area
+_WHOLE_DIGITS: Final = 10  # and the usual one, with it
+_NAME_LETTERS: Final = 4
+_PRONOUN: Final = "one"  # "is there a cheaper one"
+
+
+class Asked(Enum):
+    """What the agent's last words want, in the order in which they are looked for."""
+
+    LETTERS = auto()
+    MAIL = auto()
+    DIGITS = auto()
+    CODE = auto()  # as many digits as it has
+    ADDRESS = auto()
+    BIRTHDAY = auto()
+    NAME = auto()
+    COUNT = auto()
+    TIME = auto()
+    PLACE = auto()
+    HELP = auto()  # "how can I help you": a sentence or more
+    CHOICE = auto()  # any other question, or one that is not known
+    YES_NO = auto()
+    NOTHING = auto()  # it was no question
+
+
+class Cue(StrEnum):
+    """One piece of evidence; `pipeline.endpointing.weights` has it by its value, the name in small
+    letters."""
+
+    DANGLING = auto()  # "and", "the"
+    WANTING = auto()  # "need"
+    CLOSING = auto()  # "please"
+    NUMBER = auto()  # ends in one
+    LETTER = auto()
+    QUESTION = auto()
+    QUESTION_BEGUN = auto()  # too short to be one, or its last word wants another
+    CONDITION = auto()  # "if it rains tomorrow"
+    LONE_WORD = auto()
+    LIGHT_WORD = auto()  # no other, and without content: "just", "well"
+    YES_FIRST = auto()  # yes or no, and up to two more words
+    YES_ALONE = auto()
+    FEW_DIGITS = auto()
+    SOME_DIGITS = auto()  # perhaps a whole number
+    ALL_DIGITS = auto()
+    FEW_LETTERS = auto()
+    NO_LETTERS = auto()  # to be spelled, not begun with
+    MAIL_PART = auto()
+    ADDRESS_PART = auto()
+    ADDRESS_WHOLE = auto()
+    NO_YEAR = auto()
+    COUNT_GIVEN = auto()
+    TO_LETTERS = auto()
+    TO_DIGITS = auto()
+    TO_ADDRESS = auto()
+    TO_NAME = auto()
+    TO_COUNT = auto()
+    TO_TIME = auto()
+    TO_PLACE = auto()
+    TO_HELP = auto()
+    TO_YES_NO = auto()
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_KNOWN_BY: Final[Mapping[Asked, frozenset[str]]] = MappingProxyType(
+    {
+        Asked.LETTERS: _set("spell reference"),
+        Asked.MAIL: _set("email mail البريد"),
+        Asked.DIGITS: _set("phone telephone mobile card هاتفك"),
+        Asked.CODE: _set("number meter zip postcode code رقم"),
+        Asked.ADDRESS: _set("address عنوانك"),
+        Asked.BIRTHDAY: _set("birth born الميلاد"),
+        Asked.NAME: _set("name اسمك"),
+        Asked.COUNT: _set("many much old tall big long كم"),
+        Asked.TIME: _set("when time day days date متي"),
+        Asked.PLACE: _set("where city floor اين"),
+        Asked.HELP: _set("help problem trouble happened calling tell why more مساعدتك حدث لماذا"),
+    }
+)
+_ASKS_YES_NO: Final = _set("is are do does did have has will would can could may shall any so was were هل")
+_WANTS_WORDS: Final = (Asked.LETTERS, Asked.NAME, Asked.HELP)  # "can you spell that?" wants no yes
+_TO: Final[Mapping[Asked, Cue]] = MappingProxyType(
+    {
+        Asked.LETTERS: Cue.TO_LETTERS,
+        Asked.MAIL: Cue.TO_LETTERS,
+        Asked.DIGITS: Cue.TO_DIGITS,
+        Asked.CODE: Cue.TO_DIGITS,
+        Asked.ADDRESS: Cue.TO_ADDRESS,
+        Asked.BIRTHDAY: Cue.TO_TIME,
+        Asked.NAME: Cue.TO_NAME,
+        Asked.COUNT: Cue.TO_COUNT,
+        Asked.TIME: Cue.TO_TIME,
+        Asked.PLACE: Cue.TO_PLACE,
+        Asked.HELP: Cue.TO_HELP,
+        Asked.YES_NO: Cue.TO_YES_NO,
+    }
+)
+_OPEN: Final = (Asked.HELP, Asked.NOTHING, Asked.CHOICE)
+"""To anything else "if you could" and "after five" are whole answers."""
+
+_HELP_ENOUGH: Final = frozenset({Cue.QUESTION, Cue.LONE_WORD, Cue.CLOSING})
+"""Not every answer to "how can I help you" is a tale."""
+
+_YEAR: Final = re.compile(
+    r"\b(19|20)\d\d$|\b(nineteen (\w+ty( \w+)?|\w+teen|oh \w+)|two thousand( and)?( \w+)?|twenty (oh )?\w+"
+    r"|\w+(st|nd|rd|th) (of )?.*(fifty|sixty|seventy|eighty|ninety)( \w+)?)$"
+)
+
+
+@lru_cache(maxsize=256)
+def asked_for(asked: str) -> Asked:
+    """What the last sentence of `asked` wants."""
+    last = re.split(r"[.!]\s", asked.strip())[-1]
+    if not last:
+        return Asked.CHOICE
+    if not last.endswith(("?", "؟")):
+        return Asked.NOTHING
+    words = plain(last).split()
+    kind = next((kind for kind, known in _KNOWN_BY.items() if known.intersection(words)), Asked.CHOICE)
+    yes_no = bool(words) and words[0] in _ASKS_YES_NO
+    return Asked.YES_NO if yes_no and kind not in _WANTS_WORDS else kind
+
+
+def cues_of(text: str, asked: str, lists: WordLists) -> frozenset[Cue]:
+    """The cues in `text`, which is `plain` and not empty, as an answer to `asked`."""
+    words = text.split()
+    kind = asked_for(asked)
+    found = set(_of_the_end(words, lists)) | set(_of_the_sentence(words, lists))
+    if kind in _OPEN and words[0] in lists.conditions and len(words) < _CONDITION_WORDS:
+        found.add(Cue.CONDITION)
+    found.update(_of_the_answer(text, words, kind, lists))
+    if kind in _TO and not (kind is Asked.HELP and found & _HELP_ENOUGH):
+        found.add(_TO[kind])
+    return frozenset(found)
+
+
+def is_question(words: list[str], lists: WordLists) -> bool:
+    """It begins like one, a sound, "so" or "sorry" in front left out."""
+    before = lists.light | lists.fillers | lists.stops
+    first = next((word for word in words if word in lists.asking or word not in before), "")
+    return first in lists.asking
+
+
+def dangles(words: list[str], lists: WordLists) -> bool:
+    """The last word wants another: not in "turn it on", nor in "what I asked for"."""
+    ending = words[-2:]
+    if ending[-1] in lists.stranded and lists.relatives.intersection(words[:-2]):
+        return False
+    return ending[-1] in lists.dangling and " ".join(ending) not in lists.finished
+
+
+def _of_the_end(words: list[str], lists: WordLists) -> Iterator[Cue]:
+    last = words[-1]
+    if _closes(words, lists):
+        yield Cue.CLOSING
+    elif dangles(words, lists):
+        yield Cue.DANGLING
+    elif last in lists.wanting:
+        yield Cue.WANTING
+    elif _is_number(last, lists) and not (last == _PRONOUN and len(words) > 2):
+        yield Cue.NUMBER
+    elif len(last) == 1:
+        yield Cue.LETTER
+
+
+def _of_the_sentence(words: list[str], lists: WordLists) -> Iterator[Cue]:
+    if is_question(words, lists):
+        whole = len(words) >= _CLAUSE_WORDS and not dangles(words, lists) and words[-1] not in lists.wanting
+        yield Cue.QUESTION if whole else Cue.QUESTION_BEGUN
+    if words[0] in lists.yes_no:
+        if len(words) == 1:
+            yield Cue.YES_ALONE
+        elif len(words) < _CLAUSE_WORDS:
+            yield Cue.YES_FIRST
+    elif len(words) == 1:
+        light = words[0] in lists.light | lists.wanting | lists.stops | lists.dangling
+        yield Cue.LIGHT_WORD if light else Cue.LONE_WORD
+
+
+def _of_the_answer(text: str, words: list[str], kind: Asked, lists: WordLists) -> Iterator[Cue]:
+    numbers = [word for word in words if _is_number(word, lists)]
+    letters = sum(len(word) == 1 for word in words)
+    match kind:
+        case Asked.DIGITS if numbers:
+            digits = sum(len(word) if word.isdecimal() else 1 for word in numbers)
+            digits += words.count("double") + 2 * words.count("triple")
+            few = Cue.FEW_DIGITS if digits < _NUMBER_DIGITS else Cue.SOME_DIGITS
+            yield few if digits < _WHOLE_DIGITS else Cue.ALL_DIGITS
+        case Asked.LETTERS if not letters and not numbers:
+            yield Cue.NO_LETTERS
+        case Asked.LETTERS if letters < _NAME_LETTERS:
+            yield Cue.FEW_LETTERS
+        case Asked.MAIL if "dot" not in words[:-1]:
+            yield Cue.MAIL_PART
+        case Asked.ADDRESS:
+            yield from _of_an_address(words, numbers, lists)
+        case Asked.BIRTHDAY if not _YEAR.search(text):
+            yield Cue.NO_YEAR
+        case Asked.COUNT if numbers and not dangles(words, lists):
+            yield Cue.COUNT_GIVEN
+
+
+def _of_an_address(words: list[str], numbers: list[str], lists: WordLists) -> Iterator[Cue]:
+    if lists.streets.intersection(words):
+        yield Cue.ADDRESS_WHOLE
+    elif words[-1] in numbers and len(words) < _CLAUSE_WORDS:
+        yield Cue.ADDRESS_PART
+
+
+def _is_number(word: str, lists: WordLists) -> bool:
+    return word.isdecimal() or word in lists.digits or word in lists.numbers
+
+
+def _closes(words: list[str], lists: WordLists) -> bool:
+    longest = min(_longest_of(lists.closing), len(words))
+    return any(" ".join(words[-size:]) in lists.closing for size in range(1, longest + 1))
+
+
+@lru_cache(maxsize=64)
+def _longest_of(phrases: frozenset[str]) -> int:
+    return max((phrase.count(" ") + 1 for phrase in phrases), default=0)

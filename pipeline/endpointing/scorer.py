@@ -1,0 +1,105 @@
+"""The built-in judge of the end of a turn: no weights to fetch, 0.4 ms.
+
+Evidence of three kinds is added up as odds: what the words ask for (`pipeline.endpointing.cues`), how often a
+sentence ends and how a turn goes on after such words (`pipeline.endpointing.sentence_model`,
+`pipeline.endpointing.phrase_model`; English), and how the voice ended: a fall to the bottom of its range, or
+held up. Where the words are not known yet the voice alone decides.
+
+The weights (`pipeline.endpointing.weights`) were set on synthetic callers; docs/turn-taking.md has the
+figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Final
+
+from pipeline.endpointing.cues import Cue, cues_of
+from pipeline.endpointing.phrase_model import wording
+from pipeline.endpointing.policy import Completeness, TurnEvidence
+from pipeline.endpointing.prosody import Prosody, prosody_of
+from pipeline.endpointing.sentence_model import SentenceEnds
+from pipeline.endpointing.weights import ENGLISH, OTHERS, Terms
+from pipeline.text.word_lists import plain, word_lists
+
+ENDS: Final = "ends"
+ENDS_LAST: Final = "ends_last"
+WORDING: Final = "wording"
+WORDS: Final = "words"
+ASKING: Final = "asking_"
+OF_ENGLISH: Final = frozenset({ENDS, ENDS_LAST, WORDING})
+OF_WORDS: Final = OF_ENGLISH | {WORDS}
+"""Names of measures, those of the words together; the others are those of `Prosody`, with `ASKING` in front
+where somebody asks."""
+
+_ANSWERED: Final = 0.97
+_DICTATING: Final = 0.03
+_THINKING: Final = 0.05
+_TURN_MS: Final = 200  # voiced; a pitch needs a phrase to be measured against
+_WORD: Final = re.compile(r"[\w']+")
+_ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
+
+
+class BuiltInDetector:
+    """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language. `ends`: see
+    `pipeline.endpointing.sentence_model`; without it English is judged like Arabic, by the lists alone."""
+
+    def __init__(self, ends: SentenceEnds | None = None) -> None:
+        self._ends = ends
+        self._wording = wording()  # read here, and not in the first pause of a call
+
+    def p_eot(self, evidence: TurnEvidence) -> float:
+        """From 0 (more comes) to 1 (done)."""
+        certain = by_words(evidence)
+        return certain if certain is not None else self.weighed(evidence)
+
+    def weighed(self, evidence: TurnEvidence) -> float:
+        """The same where `by_words` has been asked and settles nothing."""
+        terms = self.terms(evidence)
+        odds = ENGLISH if ENDS in terms.measures else OTHERS
+        return odds.p(terms, heard=WORDS in terms.measures)
+
+    def terms(self, evidence: TurnEvidence) -> Terms:
+        """What is weighed, by the names that `pipeline.endpointing.weights` has for it."""
+        voice = prosody_of(evidence.audio, evidence.rate_hz)
+        text = plain(evidence.words)
+        if not text:
+            return Terms(frozenset(), dict(_of_the_voice(voice, asking=False)))
+        cues = cues_of(text, evidence.asked, evidence.lists or word_lists(evidence.language))
+        measures = dict(_of_the_voice(voice, asking=bool(_ASKS & cues)))
+        measures[WORDS] = float(text.count(" ") + 1)
+        if self._ends is not None and evidence.language.startswith("en"):
+            measures[ENDS], measures[ENDS_LAST] = self._ends.odds(_WORD.findall(evidence.words))
+            measures[WORDING] = self._wording.odds(text, evidence.asked)
+        return Terms(cues, measures)
+
+
+def by_words(evidence: TurnEvidence) -> float | None:
+    """The probability where words settle it, whatever the voice does; None where they do not."""
+    lists = evidence.lists or word_lists(evidence.language)
+    text = plain(evidence.words)
+    if not text:
+        return None
+    words = Completeness(lists)
+    if words.answered(text, evidence.expected):
+        return _ANSWERED
+    if evidence.expected is not None and words.dictating(text, evidence.expected):
+        return _DICTATING
+    return _THINKING if words.thinking(text) else None
+
+
+def unfinished(evidence: TurnEvidence) -> bool:
+    """The words ask for more, whatever the voice does: no question for a judge that hears only the voice."""
+    lists = evidence.lists or word_lists(evidence.language)
+    return Completeness(lists).unfinished(plain(evidence.words))
+
+
+def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:
+    """Its measures; of somebody who asks they have curves of their own: a question may fall or rise at its
+    end, and goes on where it stays on one pitch."""
+    if voice.voiced_ms < _TURN_MS:
+        return
+    of = ASKING if asking else ""
+    for field in fields(voice):
+        yield of + field.name, float(getattr(voice, field.name))

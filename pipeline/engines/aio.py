@@ -1,0 +1,52 @@
+"""Asynchronous streams of engines that do not stop when told to, and tasks that were cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, NoReturn, TypeVar
+
+from pipeline.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+CLOSE_LIMIT_S: Final = 1.0  # an engine that does not let itself be stopped must not keep the call alive
+
+_T = TypeVar("_T")
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled the task that asks: then a CancelledError is its own, whatever else was
+    closed in the same moment, and is not to be told as a failure of an engine."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]:
+    """Closes `stream` on the way out if it can be closed, and does not wait for ever for that. What it raises
+    then is logged, and hides nothing."""
+    try:
+        yield stream
+    finally:
+        aclose: Any = getattr(stream, "aclose", None)
+        if aclose is not None:
+            try:
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await aclose()
+            except TimeoutError:
+                log.warning("engine did not stop when told to")
+            except Exception as error:  # the boundary to somebody else's code
+                log.error("engine did not stop cleanly", exc_info=error)
+
+
+async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
+    """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
+    athrow: Any = getattr(stream, "athrow", None)
+    if athrow is not None:
+        with suppress(Exception):  # it is `error`, or what the engine makes of it
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                await athrow(error)
+    raise error

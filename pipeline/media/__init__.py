@@ -1,0 +1,1 @@
+"""Frames on the clock of a call."""

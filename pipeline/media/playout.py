@@ -1,0 +1,353 @@
+"""What the agent says, waiting to be heard: written in any pieces, pulled by the leg's clock in frames of
+20 ms.
+
+The leg pulls (`read`) and says when a frame left (`sent`), so what was heard is known to the sample, and
+stopping is one synchronous step: `clear`. A push design, where a task sends frames and sleeps, knows
+neither.
+
+Nothing happens on most frames, so `sent` only compares a counter with the next frame number at which
+something does: an utterance's first frame, its end, or room for somebody who waits. All else is in the slow
+path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from pipeline.audio import Pcm, frame_samples
+from pipeline.audio.gain import Volume
+from pipeline.errors import LocalError
+from pipeline.media.utterance import Utterance
+from pipeline.speech import SpokenWord
+
+MAX_QUEUED_S: Final = 60.0
+"""A writer that waits for `room()` never queues more: at 16 kHz 2 MB a call, and nobody speaks longer
+unheard."""
+
+REMEMBERED_S: Final = 2.0
+"""What was heard and may have to be said again: no word is longer."""
+
+_NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How much of an utterance was heard when it was stopped: `samples` of it, and `words` whole or
+    nearly."""
+
+    utterance: Utterance
+    samples: int
+
+    @property
+    def text(self) -> str:
+        """The words heard."""
+        return " ".join(word.text for word in self.utterance.heard(self.samples))
+
+
+class PlayoutListener(Protocol):
+    """Told on the leg's clock, from within `sent`: returns at once, never raises."""
+
+    def playout_filled(self) -> None:
+        """There is something to be heard, where there was nothing; the leg is woken next."""
+
+    def utterance_started(self, utterance: Utterance, now: float) -> None:
+        """Its first frame was handed to the wire at `now`."""
+
+    def utterance_finished(self, utterance: Utterance, now: float) -> None:
+        """Its last frame was; nothing more of it will come."""
+
+    def playout_ran_out(self, now: float) -> None:
+        """Nothing is left to be heard, whether or not an utterance is still being written."""
+
+
+class Playout:
+    """The `AudioSource` of a conversation: one writer, one reader, both on the event loop.
+
+    `tap`, where set, gets every frame that leaves with its moment (for the recording).
+    """
+
+    __slots__ = (
+        "_current",
+        "_dry",
+        "_frame",
+        "_frames",
+        "_held",
+        "_last",
+        "_listener",
+        "_mark",
+        "_open",
+        "_past",
+        "_room",
+        "_room_at",
+        "_sent",
+        "_tail",
+        "_waiting",
+        "_wake",
+        "_written",
+        "rate_hz",
+        "tap",
+        "volume",
+    )  # fmt: skip
+
+    def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
+        self.rate_hz = rate_hz
+        self.tap: Callable[[Pcm, float], None] | None = None
+        self._frame = frame_samples(rate_hz)
+        self._listener = listener
+        self._frames: deque[Pcm] = deque()
+        self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
+        self._held = False
+        self.volume = Volume(rate_hz)
+        self._tail: Pcm = np.empty(0, np.int16)
+        self._last: Pcm = self._tail
+        self._dry = True
+        self._wake: Callable[[], None] | None = None
+        self._written = self._sent = 0  # frames, of all utterances
+        self._mark = _NEVER
+        self._current: Utterance | None = None
+        self._open: Utterance | None = None
+        self._waiting: deque[Utterance] = deque()
+        self._room: asyncio.Future[None] | None = None
+        self._room_at = _NEVER
+
+    # The leg's side -----------------------------------------------------------------------------------------
+
+    def read(self) -> Pcm | None:
+        """The next frame, or None: nothing to say now."""
+        if self._frames and not self._held:
+            frame = self._frames.popleft()
+            self._past.append(frame)
+            self._last = frame = frame if self.volume.full else self.volume.applied(frame)
+            return frame
+        self._dry = True
+        return None
+
+    def sent(self, now: float) -> None:
+        """The frame last read was handed to the wire at `now`."""
+        self._sent = sent = self._sent + 1
+        if self.tap is not None:
+            self.tap(self._last, now)
+        if sent >= self._mark:
+            self._passed(now)
+
+    def close(self) -> None:
+        """Nobody is told any more."""
+        self._listener = self.tap = self._wake = None
+
+    def on_ready(self, wake: Callable[[], None] | None) -> None:
+        """`wake` is called when audio arrives after a `read` that gave None."""
+        self._wake = wake
+
+    # The conversation's side --------------------------------------------------------------------------------
+
+    def begin(self, *, interruptible: bool = True) -> Utterance:
+        """A new utterance, heard after those before it. Raises `LocalError` while one is being written."""
+        if self._open is not None:
+            raise LocalError("an utterance is still being written")
+        utterance = Utterance(rate_hz=self.rate_hz, interruptible=interruptible, first_frame=self._written)
+        self._open = utterance
+        if self._current is None:
+            self._current = utterance
+        else:
+            self._waiting.append(utterance)
+        self._set_mark()
+        return utterance
+
+    def write(self, samples: Pcm, words: Sequence[SpokenWord] = ()) -> None:
+        """More of the open utterance: any number of samples at `rate_hz`, copied. `words` begin in them,
+        counted from the start of the utterance's piece. Raises `LocalError` without an open utterance."""
+        if self._open is None:
+            raise LocalError("no utterance is being written")
+        self._open.add(samples.shape[0], words)
+        self._append(np.concatenate((self._tail, samples)))
+
+    def take_back(self, samples: int) -> int:
+        """The last `samples` of the open utterance shall not be heard: how many of them will not be, because
+        the leg has not had them. One frame stays, with which the leg comes to the end of what there is."""
+        if self._open is None:
+            raise LocalError("no utterance is being written")
+        tail: int = self._tail.shape[0]
+        if samples < tail:
+            return 0
+        frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
+        for _ in range(frames):
+            self._frames.pop()
+        self._tail = self._tail[:0]
+        self._written -= frames
+        taken = tail + frames * self._frame
+        self._open.take_back(taken)
+        self._set_mark()
+        return taken
+
+    def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
+        """Says `text` after what is queued: inside the open utterance if there is one, else as one of its own
+        that nothing interrupts unless it says so."""
+        if self._open is not None:
+            self._open.interject(text, samples.shape[0])
+            self._append(np.concatenate((self._tail, samples)))
+            return
+        self.begin(interruptible=interruptible).begin_piece(text)
+        self.write(samples)
+        self.end()
+
+    def end(self) -> None:
+        """The open utterance is complete: its last frame is filled up with silence."""
+        utterance = self._open
+        if utterance is None:
+            raise LocalError("no utterance is being written")
+        if self._tail.shape[0]:
+            padded = np.zeros(self._frame, np.int16)
+            padded[: self._tail.shape[0]] = self._tail
+            self._append(padded)
+        self._open = None
+        utterance.ended = True
+        self._set_mark()
+        if self._current is utterance and self._sent >= self._written:
+            self._finish(utterance, utterance.last_sent_at)
+
+    def clear(self) -> Heard | None:
+        """Stops at once; what is queued is never heard. Says what was heard of the utterance under way,
+        None if none had begun. The frame that the wire has is heard."""
+        heard = self.heard()
+        self._frames.clear()
+        self._past.clear()
+        self.volume.reset()
+        self._tail = self._tail[:0]
+        self._waiting.clear()
+        self._current = self._open = None
+        self._written = self._sent
+        self._set_mark()
+        self._give_room()
+        return heard
+
+    def hold(self) -> None:
+        """Nothing is heard any more, but nothing is lost either: what is queued, and what will be, waits."""
+        self._held = True
+
+    def release(self, now: float) -> bool:
+        """Goes on after `hold`; False where nothing was held. A word that was cut is said again from its
+        beginning."""
+        if not self._held:
+            return False
+        self._held = False
+        heard = self.heard()
+        if heard is not None:
+            self._go_back(heard.utterance.into_word(heard.samples))
+            utterance = heard.utterance
+            utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
+            self.volume.fade_in()
+        self._rouse()
+        return True
+
+    def _go_back(self, samples: int) -> None:
+        for _ in range(min(-(-samples // self._frame), len(self._past))):
+            self._frames.appendleft(self._past.pop())
+            self._sent -= 1
+        self._set_mark()
+
+    def heard(self) -> Heard | None:
+        """How much of the utterance under way was heard until now; None if none has begun."""
+        utterance = self._current
+        if utterance is None or utterance.started_at is None:
+            return None
+        return Heard(utterance, (self._sent - utterance.first_frame) * self._frame)
+
+    @property
+    def current(self) -> Utterance | None:
+        """The utterance that is being heard, or will be next."""
+        return self._current
+
+    @property
+    def is_filled(self) -> bool:
+        """A whole frame waits to be heard."""
+        return bool(self._frames)
+
+    @property
+    def queued_samples(self) -> int:
+        """Written and not yet handed to the wire."""
+        return len(self._frames) * self._frame + len(self._tail)
+
+    async def room(self, max_queued_s: float = MAX_QUEUED_S) -> None:
+        """Waits until no more than `max_queued_s` are queued; for one waiter at a time."""
+        frames = int(max_queued_s * self.rate_hz) // self._frame
+        while len(self._frames) > frames:
+            self._room = asyncio.get_running_loop().create_future()
+            self._room_at = self._written - frames
+            self._set_mark()
+            await self._room
+
+    # The slow path ------------------------------------------------------------------------------------------
+
+    def _append(self, samples: Pcm) -> None:
+        whole = samples.shape[0] // self._frame
+        if not whole:
+            self._tail = samples
+            return
+        cut = whole * self._frame
+        was_empty = not self._frames
+        self._tail = samples[cut:]
+        self._frames.extend(samples[:cut].reshape(whole, self._frame))
+        self._written += whole
+        self._set_mark()
+        if was_empty and self._listener is not None:
+            self._listener.playout_filled()
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if self._dry and self._frames and not self._held:
+            self._dry = False
+            if self._wake is not None:
+                self._wake()
+
+    def _set_mark(self) -> None:
+        """The next number of frames sent at which somebody must be told."""
+        current = self._current
+        if current is None:
+            mark = _NEVER
+        elif current.started_at is None:
+            mark = current.first_frame + 1
+        else:
+            mark = self._waiting[0].first_frame if self._waiting else self._written
+        self._mark = min(mark, self._room_at)
+
+    def _passed(self, now: float) -> None:
+        if self._sent >= self._room_at:
+            self._give_room()
+        utterance = self._current
+        if utterance is not None:
+            self._advance(utterance, now)
+        self._set_mark()
+
+    def _advance(self, utterance: Utterance, now: float) -> None:
+        utterance.last_sent_at = now
+        if utterance.started_at is None:
+            utterance.started_at = now
+            if self._listener is not None:
+                self._listener.utterance_started(utterance, now)
+        end = self._waiting[0].first_frame if self._waiting else self._written
+        if self._sent < end or self._current is not utterance:
+            return
+        if utterance.ended:
+            self._finish(utterance, now)
+        elif self._listener is not None:
+            self._listener.playout_ran_out(now)
+
+    def _finish(self, utterance: Utterance, now: float | None) -> None:
+        """`now` None: it ends without ever having had a frame."""
+        self._current = self._waiting.popleft() if self._waiting else None
+        self._set_mark()
+        if self._listener is None or now is None:
+            return
+        self._listener.utterance_finished(utterance, now)
+        if not self._frames and self._current is None:
+            self._listener.playout_ran_out(now)
+
+    def _give_room(self) -> None:
+        room, self._room, self._room_at = self._room, None, _NEVER
+        if room is not None and not room.done():
+            room.set_result(None)

@@ -1,0 +1,1 @@
+"""HTTP to other people's servers, SSRF-safe."""

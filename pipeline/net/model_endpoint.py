@@ -1,0 +1,353 @@
+"""HTTP to a model behind an OpenAI-compatible API: the one client of speech to text, text to speech and
+language models.
+
+Connections are kept and shared by all calls of an engine. Every wait has a deadline, what comes back is
+bounded, and a socket is opened only to an address that `pipeline.net.egress` allows, whatever the name
+resolved to and whoever chose it. Failures are `EngineError`s whose texts name the server and the status,
+never the key, the request or the answer: they end in the record of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from pipeline.engines.options import Options
+from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
+from pipeline.net import egress
+from pipeline.net.audio_types import COMPRESSED_TYPES
+from pipeline.net.egress import sockets_within
+from pipeline.net.sse import EventReader
+from pipeline.net.untrusted import NotJson, read_json
+
+Form: TypeAlias = Callable[[], aiohttp.FormData]
+"""Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
+
+_Look: TypeAlias = Callable[[aiohttp.ClientResponse], None]
+
+CONNECTIONS: Final = 256  # to one server; one that needs more has several addresses
+KEEP_ALIVE_S: Final = 60.0
+CONNECT_S: Final = 2.0
+ANSWER_LIMIT: Final = 1_000_000  # bytes: the words of a minute, with times and probabilities, are a tenth
+EVENT_LIMIT: Final = 256 * 1024
+"""Bytes of an event, or of a whole answer of a chat model: it is read between two frames of all calls."""
+
+IN_PLACE: Final = 64 * 1024  # bytes of JSON; more of it is read beside the event loop
+REASON_LIMIT: Final = 4096  # bytes of an error
+RETRY_AFTER_LIMIT_S: Final = 300.0
+
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, or space: before a document
+_PASSING: Final = frozenset({408, 409, 425})
+_BUSY: Final = frozenset({429, 503})
+_REFUSED: Final = frozenset({400, 413, 415, 422})
+_RATE: Final = re.compile(r";\s*rate\s*=\s*\"?(\d{4,6})\b", re.IGNORECASE)  # RFC 2586
+_NOT_KNOWN: Final = re.compile(
+    r"\bun(?:supported|recogni[sz]ed|known|expected)|not[ _](?:support|permitted|allowed|accept)"
+    r"|extra_forbidden|deprecated",
+    re.IGNORECASE,
+)
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
+_NO_SAMPLES: Final = (
+    "application/json", "application/xml", "image/", "text/", "video/", *COMPRESSED_TYPES,
+)  # fmt: skip
+
+
+class ModelEndpoint:
+    """One server of models, at `base_url` (".../v1"). `api_key` is sent as a bearer token; "" for none.
+    `timeout_s`: for a whole answer, where a request does not say otherwise.
+
+    Made without `allowed` it connects to what `pipeline.net.egress.current()` says at that moment. It belongs
+    to one event loop from its first request to `close`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        timeout_s: float = 10.0,
+        allowed: egress.EgressPolicy | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.host = urlsplit(base_url).netloc.rpartition("@")[2]
+        self._headers = {"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout_s = timeout_s
+        self._reach = allowed or egress.current()
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"ModelEndpoint({self.host})"
+
+    async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+        """Posts `body` as JSON; the JSON that comes back. Raises `EngineError`."""
+        return await self._whole(path, lambda: {"json": dict(body)}, timeout_s)
+
+    async def post_form(self, path: str, form: Form, *, timeout_s: float | None = None) -> Any:
+        """Posts a form with a file in it; the JSON that comes back. Raises `EngineError`."""
+        return await self._whole(path, lambda: {"data": form()}, timeout_s)
+
+    async def stream_sse(
+        self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
+    ) -> AsyncGenerator[str, None]:
+        """Posts `body`; the data of each server-sent event as it comes, or the JSON document of a server that
+        does not stream. `first_s`: until something comes that is not blank, `stall_s`: between two pieces.
+        Raises `EngineError`; closing the generator ends the request."""
+        async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
+            with self._translating():
+                async with asyncio.timeout(first_s):
+                    first = await _begun(pieces)
+            read = _document if first.startswith(b"{") else _events  # no line of a stream of events does
+            async for data in read(_chained(first, pieces)):
+                yield data
+
+    async def stream_bytes(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        first_s: float,
+        stall_s: float,
+        on_rate: Callable[[int], None],
+    ) -> AsyncGenerator[bytes, None]:
+        """Posts `body`; the answer as it comes, and no faster than it is taken. As `stream_sse`; an answer of
+        a type that holds no samples is an `EngineError`. `on_rate`: is told the rate that its type names
+        ("audio/pcm;rate=16000")."""
+
+        def look(answer: aiohttp.ClientResponse) -> None:
+            if answer.content_type.startswith(_NO_SAMPLES):
+                raise EngineError(f"{self.host} answered with {answer.content_type}", retryable=False)
+            rate = _RATE.search(answer.headers.get("Content-Type", ""))
+            if rate is not None:
+                on_rate(int(rate[1]))
+
+        async with aclosing(self._stream(path, body, first_s, stall_s, look)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def check(self, *, timeout_s: float = 3.0) -> str:
+        """ "" if the server can be reached, or why not. Any answer will do but one that refuses the key."""
+        try:
+            with self._translating():
+                async with (
+                    asyncio.timeout(timeout_s),
+                    self._client().get(f"{self.base_url}/models", allow_redirects=False) as answer,
+                ):
+                    status = answer.status
+        except EngineError as error:
+            return str(error)
+        return f"{self.host} refuses the api_key ({status})" if status in (401, 403) else ""
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # Requests -----------------------------------------------------------------------------------------------
+
+    async def _whole(self, path: str, body: Callable[[], dict[str, Any]], timeout_s: float | None) -> Any:
+        content = bytearray()
+        with self._translating():
+            async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
+                answer = await self._post(path, body)
+                async with answer:
+                    async for piece in answer.content.iter_any():
+                        content += piece
+                        if len(content) > ANSWER_LIMIT:
+                            answer.close()
+                            raise EngineError(f"{self.host} answers without end", retryable=False)
+        try:
+            if len(content) > IN_PLACE:
+                return await asyncio.to_thread(read_json, bytes(content))
+            return read_json(bytes(content))
+        except NotJson:
+            raise EngineError(f"{self.host} answered something that is not JSON", retryable=True) from None
+
+    async def _stream(
+        self, path: str, body: Mapping[str, Any], first_s: float, stall_s: float, look: _Look | None
+    ) -> AsyncGenerator[bytes, None]:
+        answer: aiohttp.ClientResponse | None = None
+        try:
+            with self._translating():
+                async with asyncio.timeout(first_s):
+                    answer = await self._post(path, lambda: {"json": dict(body)})
+                    if look is not None:
+                        look(answer)
+                    piece = await answer.content.readany()
+            while piece:
+                yield piece
+                with self._translating():
+                    async with asyncio.timeout(stall_s):
+                        piece = await answer.content.readany()
+        finally:
+            if answer is not None:
+                answer.release() if answer.content.at_eof() else answer.close()
+
+    async def _post(self, path: str, body: Callable[[], dict[str, Any]]) -> aiohttp.ClientResponse:
+        """The answer, once its head is there. Sent again at once if a kept connection turns out to be gone:
+        the server has read nothing of it. Raises `EngineError` for a status that is not a success."""
+        url = f"{self.base_url}/{path}"
+        sent = body()
+        try:
+            answer = await self._client().post(url, allow_redirects=False, **sent)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+            answer = await self._client().post(url, allow_redirects=False, **body())
+        if answer.status >= 300:
+            async with answer:
+                raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
+        if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+            answer.close()  # a kilobyte of it may be a gigabyte
+            raise EngineError(f"{self.host} answers compressed, which nobody asked for", retryable=False)
+        return answer
+
+    def _refusal(
+        self, answer: aiohttp.ClientResponse, content: bytes, sent: Mapping[str, Any]
+    ) -> EngineError:
+        status = answer.status
+        text = f"{self.host} answered {status}{_reason(content)}"
+        if status in _BUSY:
+            return EngineBusy(text, retry_after_s=_rest_s(answer.headers, datetime.now(UTC)))
+        if status in _REFUSED:
+            return EngineRefused(text, unsupported=_unsupported(content, sent))
+        return EngineError(text, retryable=status >= 500 or status in _PASSING)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise EngineTimeout(f"{self.host} did not answer in time") from None
+        except aiohttp.ClientConnectorError as error:
+            if egress.is_egress_denied(error):
+                text = f"{self.host}: not an address that this server connects to"
+                raise EngineError(text, retryable=False) from error
+            raise EngineError(f"cannot connect to {self.host}", retryable=True) from error
+        except aiohttp.InvalidURL as error:
+            raise EngineError(f"base_url: not a URL ({type(error).__name__})", retryable=False) from error
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            text = f"{self.host} broke off ({type(error).__name__})"
+            raise EngineError(text, retryable=True) from error
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=CONNECTIONS,
+                keepalive_timeout=KEEP_ALIVE_S,
+                ttl_dns_cache=30,
+                socket_factory=sockets_within(self._reach),
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=self._headers,
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session
+
+
+async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The data of each event of a stream. Raises `EngineError` for one without end."""
+    reader = EventReader()
+    async for piece in pieces:
+        events = reader.feed(piece)
+        if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
+            raise EngineError("the answer has an event without end", retryable=False)
+        for data in events:
+            yield data
+    for data in reader.finish():
+        yield data
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> bytes:
+    """The first piece that is not blank, without what is before a document in it; b"" for none."""
+    async for piece in pieces:
+        begun = piece.lstrip(_BLANK)
+        if begun:
+            return begun
+    return b""
+
+
+async def _chained(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in pieces:
+        yield piece
+
+
+async def _document(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    content = bytearray()
+    async for piece in pieces:
+        content += piece
+        if len(content) > EVENT_LIMIT:
+            raise EngineError("the answer is without end", retryable=False)
+    yield content.decode("utf-8", "replace")
+
+
+def _reason(content: bytes) -> str:
+    """What an error's body calls itself (" (model_not_found)"), if that is a name and no sentence: sentences
+    quote requests, and requests hold what people said."""
+    try:
+        error = read_json(content)["error"]
+        names = [error.get("code"), error.get("type")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return next((f" ({name})" for name in names if isinstance(name, str) and _NAME.fullmatch(name)), "")
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    """Of an error's body, as much as says which one it is."""
+    content = bytearray()
+    while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
+        content += piece
+    return bytes(content[:REASON_LIMIT])
+
+
+def _unsupported(content: bytes, sent: Mapping[str, Any]) -> frozenset[str]:
+    """Fields of a request that its refusal names, if it says of anything that it is not known or taken:
+    "Unsupported parameter: 'max_tokens' is not supported with this model" and the like."""
+    text = content.decode("utf-8", "replace")
+    if _NOT_KNOWN.search(text) is None:
+        return frozenset()
+    return frozenset(re.findall(r"\w+", text)) & sent.keys()
+
+
+def _rest_s(headers: Mapping[str, str], now: datetime) -> float:
+    """`Retry-After` (RFC 9110, 10.2.3) in seconds, a date by the server's own clock where it tells that; 0
+    for none, a time that is over, or nonsense."""
+    header = headers.get("Retry-After", "")
+    at, here = _moment(header), _moment(headers.get("Date", "")) or now
+    try:
+        rest_s = float(header) if at is None else (at - here).total_seconds()
+    except ValueError:
+        return 0.0
+    return min(RETRY_AFTER_LIMIT_S, max(0.0, rest_s))
+
+
+def _moment(date: str) -> datetime | None:
+    """An HTTP date (RFC 9110, 5.6.7) of any of the three forms."""
+    try:
+        moment = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def endpoint_options(options: Options) -> tuple[str, str]:
+    """`base_url` and `api_key` of an engine's settings; the first is required."""
+    base_url = options.text("base_url")
+    if not base_url.startswith(("http://", "https://")):
+        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
+    return base_url, options.text("api_key")

@@ -1,0 +1,1 @@
+"""One conversation on one leg."""

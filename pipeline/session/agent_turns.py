@@ -1,0 +1,308 @@
+"""The agent's side of a conversation: its replies, one after the other, and what the caller heard of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from pipeline.agent import CallOpened, HangUp, Transfer, UserKeyed, UserSaid, UserSilent
+from pipeline.errors import EngineError, kind_of
+from pipeline.latency import TurnClock
+from pipeline.media.playout import Playout
+from pipeline.media.utterance import Utterance
+from pipeline.net.untrusted import clean_text
+from pipeline.result import EndReason
+from pipeline.session.dead_air import SILENT_AGENT
+from pipeline.session.parts import SessionParts
+from pipeline.session.prompts import Phrase
+from pipeline.session.recognition import Recognition
+from pipeline.session.reply import Reply
+from pipeline.session.synthesis import Synthesis
+from pipeline.session.turn_log import TurnLog
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
+
+log = logging.getLogger(__name__)
+
+_LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
+"""Whose fault it is that the caller waits for this."""
+
+
+class TurnOwner(Protocol):
+    """Whom the agent's side tells what came of its actions; the dialogue is it."""
+
+    def receive(self, event: Event, now: float) -> None:
+        """Something happened."""
+
+    def reply_heard(self, now: float) -> None:
+        """The reply is complete, and heard."""
+
+    def expect(self, expected: Expected | None, *, masked: bool) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+
+    def waits_for(self, cause: str) -> None:
+        """Why the caller hears nothing, should they hear nothing."""
+
+
+class AgentTurns:
+    """Carries out what turn-taking wants of the agent, and tells it what comes of that; the `Stage` of the
+    replies. `floor_turn`: whose words are in the playout. `expected`: what the next answer may be."""
+
+    def __init__(
+        self,
+        cast: SessionParts,
+        hearing: Recognition,
+        minutes: TurnLog,
+        *,
+        playout: Playout,
+        settings: SessionSettings,
+        floor: TurnOwner,
+    ) -> None:
+        self.floor_turn = 0
+        self.expected: Expected | None = None
+        self.disposition = self.target = ""
+        self.do_not_call_reason: str | None = None
+        self.language = settings.language
+        self.reply: Reply | None = None
+        self._cast = cast
+        self._hearing = hearing
+        self._minutes = minutes
+        self._playout = playout
+        self._floor = floor
+        self._opening_ms = settings.opening_ms
+        self._loop = asyncio.get_running_loop()
+        self._voice = Synthesis(playout, cast.voices, settings, minutes.fault_now)
+        self._unanswered = False  # a reply was thrown away before any of it was heard
+        self._written = ""  # what is being answered, where it was written
+        self._carried = ""  # what was written, and went on before any of the answer was heard
+        self._quiet: asyncio.Future[None] | None = None
+        self._doing = ""
+
+    @property
+    def under_way(self) -> bool:
+        """The agent has not said all it wants to say."""
+        return self.reply is not None and self.reply.under_way
+
+    @property
+    def is_protected(self) -> bool:
+        """The words being heard may not be interrupted (yet)."""
+        utterance, reply = self._playout.current, self.reply
+        if utterance is None or reply is None:
+            return False
+        heard = self._playout.heard()
+        if not utterance.interruptible or heard is None:
+            return not utterance.interruptible
+        opening = self._opening_ms * utterance.rate_hz // 1000
+        return isinstance(reply.event, CallOpened) and heard.samples < opening
+
+    def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
+        """The agent is told what happened."""
+        event, clock, caller = action.event, None, None
+        minutes = self._minutes
+        continues = isinstance(event, UserSaid) and (self._unanswered or bool(self._carried))
+        if not continues:  # an answer that is still open here was thrown away before any of it was heard
+            minutes.end(now, interrupted=True)
+            self._carried = ""
+        if isinstance(event, UserSaid):
+            written = action.silent_since is None
+            if written:
+                minutes.caller_wrote(event.text, now)
+            elif not action.presumed:
+                caller = self._hearing.take(now)
+            text = f"{self._carried} {event.text}".strip()
+            event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))
+            self._written, self._carried = event.text if written else "", ""
+        if isinstance(event, UserSaid | UserKeyed | UserSilent):
+            event = replace(event, heard=minutes.heard, interrupted=minutes.cut_short)
+        if action.silent_since is not None and action.endpoint_due is not None:
+            known = self._hearing.words_known
+            clock = TurnClock(action.silent_since, action.endpoint_due, known, agent_asked=now)
+        minutes.begin(event, now, clock=clock, caller=caller)
+        self.floor_turn = action.turn
+        certain = self._loop.create_future() if action.presumed else None
+        self.reply = reply = Reply(action.turn, event, self, self._voice, certain=certain)
+        if isinstance(event, UserSaid) and certain is not None:
+            reply.event = replace(event, settled=reply.settled)
+        reply.task = tasks.create_task(self._answer(reply))
+
+    def _keyed(self, event: UserSaid, continues: bool) -> str:
+        before = self.reply.event if self.reply is not None and continues else None
+        return (before.keyed if isinstance(before, UserSaid) else "") + event.keyed
+
+    def settle(self, endpoint_due: float, now: float) -> None:
+        """The turn that was presumed to be over is."""
+        caller = self._hearing.take(now)
+        self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
+        if self.reply is not None:
+            self.reply.settle()
+
+    async def _answer(self, reply: Reply) -> None:
+        try:
+            await reply.run(self._cast.agent)
+        except EngineError as error:
+            await self._failed(reply, str(error))
+        except Exception as error:  # a task's boundary, around somebody else's code
+            log.exception("agent broke", extra={"call_id": self._minutes.call_id})
+            await self._failed(reply, f"the agent broke ({kind_of(error)})")
+        else:
+            reply.under_way = False
+            if self._playout.current is None:
+                self._floor.reply_heard(self._loop.time())
+
+    async def _failed(self, reply: Reply, reason: str) -> None:
+        await reply.settled()
+        reply.under_way = False
+        self._minutes.fault_now("agent", reason)
+        self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
+
+    def leave(self) -> None:
+        """The conversation is over, and no reply under way: nobody is told any more."""
+        self.reply = None
+        self._playout.close()
+        del self._floor
+
+    # What the caller hears of it ----------------------------------------------------------------------------
+
+    def sounds(self, utterance: Utterance, now: float) -> None:
+        """An utterance begins to be heard. With the first of a reply, what the caller said before it stands,
+        and is not listened to any more."""
+        self._minutes.agent_speaks(utterance.text, now)
+        reply = self.reply
+        if reply is None or self._minutes.was_heard:
+            return
+        self._hearing.close()
+        self._unanswered, self._written = False, ""
+        agent_s, tts_s = reply.waited(now)
+        self._minutes.sounded(now, agent_s=agent_s, tts_s=tts_s)
+
+    def ran_out(self) -> None:
+        """Nothing is left to be heard for now."""
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    def heard_out(self, now: float, *, wordless: bool) -> None:
+        """The reply is complete, and heard."""
+        reply, self._written = self.reply, ""
+        if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
+            self._floor.waits_for(SILENT_AGENT)
+        if wordless:  # no sound has closed the utterance
+            self._hearing.close()
+            self._unanswered = False
+        elif not self._minutes.was_heard:  # and they are saying more
+            self._unanswered = self._hearing.is_open and self._minutes.answers_words
+        self._minutes.end(now)
+
+    # What becomes of it -------------------------------------------------------------------------------------
+
+    def silence(self, now: float) -> None:
+        """Sound, transcript, thinking: in this order, in one step."""
+        heard = self._playout.clear()
+        if heard is not None:
+            self._minutes.agent_said(heard, now=now, interrupted=True)
+        if self.reply is not None:
+            self.reply.cancel()
+
+    def interrupt(self, now: float) -> None:
+        """The caller has the floor; how the call would have ended does not matter any more."""
+        self.disposition = self.target = ""
+        self.silence(now)
+        if self._minutes.was_heard:
+            self._minutes.end(now, interrupted=True)
+        else:
+            self._unanswered = self._hearing.is_open and self._minutes.answers_words
+            self._carried = self._written
+            if self._unanswered:
+                self._hearing.give_back()
+
+    def forget(self, now: float) -> None:
+        """What the caller said is no answer to anything; what is being answered is not forgotten until the
+        answer sounds."""
+        if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
+            return
+        said = self._hearing.said if self._unanswered else None
+        self._hearing.close()
+        if self._unanswered:
+            self._unanswered = False
+            self._minutes.end(now, interrupted=True, said=said)
+
+    def interject(self, phrase: Phrase, *, interruptible: bool = False) -> None:
+        """Says something of the server's own."""
+        spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
+        self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
+
+    def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
+        """Nothing but `phrase` will be said any more, unless the caller may have more to say."""
+        if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
+            self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
+        if at_once or self.under_way:
+            self.silence(now)
+        self._hearing.close()
+        if not final:
+            self.reply = None
+        self.floor_turn = turn
+        self.interject(phrase, interruptible=not final)
+
+    # From the reply (`Stage`) -------------------------------------------------------------------------------
+
+    def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        self.expected = expected
+        self._minutes.masking.ask(masked, self._loop.time())
+        if self._hearing.is_open:
+            self._minutes.masking.heard()
+        self._floor.expect(expected, masked=masked)
+
+    async def heard_so_far(self) -> None:
+        """Returns when the words so far have been heard."""
+        while self._playout.current is not None:
+            self._quiet = self._loop.create_future()
+            await self._quiet
+
+    async def send_digits(self, digits: str) -> None:
+        """Keys digits when the words so far have been heard."""
+        await self.heard_so_far()
+        await self._cast.leg.send_dtmf(digits)
+
+    async def wait(self, turn: int, seconds: float) -> None:
+        """Is silent for so long when the words so far have been heard."""
+        await self.heard_so_far()
+        self._floor.receive(WaitBegan(turn, seconds), self._loop.time())
+        await asyncio.sleep(seconds)
+
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from the next words on."""
+        self.language = self._voice.language = language
+        self._floor.switch_language(language)
+
+    def do_not_call(self, reason: str) -> None:
+        """The caller does not want to be called again."""
+        self.do_not_call_reason = reason
+        if self._cast.observer is not None:
+            self._cast.observer.do_not_call(reason, self._loop.time())
+
+    def fault(self, message: str) -> None:
+        """The agent got over something that belongs on the record."""
+        self._minutes.fault_now("agent", message)
+
+    def doing(self, what: str) -> None:
+        """What the caller waits for from now on, should they hear nothing."""
+        self._doing = what
+        self._floor.waits_for(what)
+
+    def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
+        """The agent has said its last words; nobody keeps on the line whom they asked not to call."""
+        final = self.do_not_call_reason is not None
+        if isinstance(ending, HangUp):
+            self.disposition, self.target = clean_text(ending.disposition), ""
+            concluded = CallConcluded(turn, EndReason.AGENT, final=ending.final or final)
+        else:
+            self.disposition, self.target = "", ending.target
+            concluded = CallConcluded(turn, EndReason.TRANSFER, final=final)
+        self._floor.receive(concluded, self._loop.time())

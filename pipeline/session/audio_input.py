@@ -1,0 +1,302 @@
+"""The caller's side of a conversation: frames in; voice, silence and an utterance to be recognised out.
+
+Runs for every frame of every call, on the event loop: one VAD step, one copy into the pre-roll, a few integer
+comparisons. All times are kept as positions on the far end's media clock, so that lost packets and silence
+suppression do not shorten a pause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio import FRAME_MS, Pcm, frame_samples
+from pipeline.audio.background_speech import Foreground
+from pipeline.audio.dtmf import DtmfDetector
+from pipeline.audio.vad import EnergyVad, VadFrame, VadSettings
+from pipeline.latency import MediaClock
+from pipeline.net.untrusted import clean_text
+from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
+
+_T = TypeVar("_T", bound=np.generic)
+
+PREROLL_MS: Final = 300
+"""Heard before speech is certain and given to the recogniser: soft beginnings ("f", "h") lie up to 200 ms
+before the first voiced frame."""
+
+TONE_MS: Final = 160
+"""A keyed tone goes on for about this long after its digit was recognised: RFC 4733 senders that leave the
+tone in the audio, and in-band tones, which are recognised after 40 ms."""
+
+
+OWN_FRAMES: Final = 4
+
+_MURMUR_FRAMES: Final = 12
+
+QUIET_LINE_S: Final = 0.2
+"""No frame for so long is silence: the sender suppresses it, or is gone. Late packets and what is waited for
+a lost one stay below it."""
+
+
+class Sound(Enum):
+    """What a frame changed."""
+
+    STARTED = auto()
+    STOPPED = auto()
+    SUSTAINED = auto()  # the voice has lasted for `sustained_ms`; said of every frame from there on
+    MURMURED = auto()  # behind the caller, or as quiet as noise was; said of every twelfth frame of it
+
+
+class AudioInput:
+    """Listens to one caller. `kept_ms`: how much of the past `recent` has, at least the pre-roll. `open` and
+    `close` bound an utterance; its audio goes to the recogniser as it
+    comes, beginning with the pre-roll."""
+
+    __slots__ = (
+        "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
+        "_n", "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
+        "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
+        "over_agent", "rate_hz", "voiced_samples",
+    )  # fmt: skip
+
+    def __init__(
+        self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int, kept_ms: int = PREROLL_MS
+    ) -> None:
+        self.rate_hz = rate_hz
+        self.language = language
+        self.clock = MediaClock(rate_hz)
+        self.last_frame_at = 0.0
+        self.over_agent = False  # the agent speaks
+        self.voiced_samples = 0  # of the whole call
+        self._stt = stt
+        self._n = frame_samples(rate_hz)
+        self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
+        self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
+        self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which of them are background
+        self._silence = np.zeros(self._n, np.int16)
+        self._slot = self._written = 0
+        self._own = 0  # how much of what is heard is our own voice, in frames
+        self._murmurs = 0  # frames of background since the last was told of
+        self._listening: Listening | None = None
+        self._active = False
+        self._end = 0  # position after the last frame
+        self._voiced_end = 0  # position after the last voiced one
+        self._started_at = 0  # position of the utterance's first voice
+        self._heard_from = 0  # position of the first sample the recogniser got
+        self._run = 0  # voiced samples since the voice began
+        self._sustained = rate_hz * sustained_ms // 1000
+        self._utterance_voiced = 0
+        self._masked_until = 0
+        self._tones = DtmfDetector(rate_hz)
+        self._foreground = Foreground()
+
+    # Every frame ----------------------------------------------------------------------------------------
+
+    def push(
+        self, frame: Pcm, position: int, now: float, *, concealed: bool = False, echo: bool = False
+    ) -> Sound | None:
+        """One frame from the far end; what it changed, None for most. `concealed`: it was lost, and made up.
+        `echo`: it is our own voice, coming back."""
+        self.last_frame_at = now
+        self._end = end = position + self._n
+        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
+        self._behind[self._slot] = False
+        self._keep(self._silence if echo else frame)  # what the caller did not say is not to be understood
+        if position < self._masked_until:
+            self._skip_tone(frame)
+            return None
+        verdict = self._vad.push(frame)
+        behind = not echo and self._foreground.is_background(
+            frame, voiced=verdict.voiced, over_agent=self.over_agent
+        )
+        self._behind[self._slot - 1] = behind
+        echo = echo or behind
+        active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
+        sound = None
+        if active is not self._active:
+            sound = self._start(position) if active else self._stop()
+        if verdict.voiced and not concealed and not echo:
+            self._voiced_end = end
+            if sound is None and self._active:
+                self._run += self._n
+                if self._run + self._utterance_voiced >= self._sustained:
+                    return Sound.SUSTAINED
+        return self._murmur() if behind and sound is None else sound
+
+    def _murmur(self) -> Sound | None:
+        self._murmurs = (self._murmurs + 1) % _MURMUR_FRAMES
+        return Sound.MURMURED if self._murmurs == 0 and not self._active else None
+
+    def _keep(self, frame: Pcm) -> None:
+        self._preroll[self._slot] = frame
+        self._slot = slot = self._slot + 1
+        if slot == len(self._preroll):
+            self._slot = 0
+        self._written += 1
+        if self._listening is not None:
+            self._listening.push(frame)
+
+    def _is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
+        """Whether the voice is the caller's: not while it is our own, nor for three frames after that, since
+        an echo is not recognised in every one of its frames."""
+        if echo:
+            self._own = min(self._own + 1, OWN_FRAMES)
+        elif not verdict.active:
+            self._own = 0
+        elif verdict.voiced:
+            self._own -= 1
+        return verdict.active and self._own < 2
+
+    def _skip_tone(self, frame: Pcm) -> None:
+        self._tones.push(frame)
+        if self._tones.tone_present:  # a key held down
+            self._masked_until = max(self._masked_until, self._end + 3 * self._n)
+
+    def _start(self, position: int) -> Sound:
+        self._active = True
+        self._run = 3 * self._n  # the frames that it took to be sure
+        if self._listening is None:
+            self._started_at = max(0, position - 2 * self._n)
+        return Sound.STARTED
+
+    def _stop(self) -> Sound:
+        self._active = False
+        self.voiced_samples += self._run
+        if self._listening is not None:
+            self._utterance_voiced += self._run
+        self._run = 0
+        return Sound.STOPPED
+
+    def fall_silent(self) -> Sound | None:
+        """No frames come any more: ends the voice under way. None if there is none."""
+        return self._stop() if self._active else None
+
+    def disregard(self, seconds: float) -> None:
+        """What was voice for the last `seconds` was none: the voice ended before it, and nothing as quiet is
+        taken for one any more."""
+        first = -round(seconds * self.rate_hz)
+        self._foreground.disregard(self.recent()[first:], self._n)
+        self._voiced_end = max(self._started_at, self._end + first)
+        self._own = OWN_FRAMES
+        self._run += first
+        self.fall_silent()
+        self._utterance_voiced = max(0, self._utterance_voiced)
+
+    def heed(self) -> None:
+        """There were words in what was taken for noise."""
+        self._foreground.heed()
+
+    def believe(self, words: str) -> None:
+        """What was heard is answered, as `words`."""
+        if words:
+            self._foreground.believe()
+
+    def mask(self) -> None:
+        """A digit was keyed: what is heard around now is its tone, not the caller."""
+        self._tones.reset()
+        self._masked_until = self._end + self.rate_hz * TONE_MS // 1000
+
+    # One utterance --------------------------------------------------------------------------------------
+
+    def open(self, expected: Expected | None) -> None:
+        """Starts listening, from before the voice began; goes on if an utterance is open."""
+        if self._listening is not None:
+            return
+        listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
+        slots = len(self._preroll)
+        count = min(self._written, PREROLL_MS // FRAME_MS)
+        for index in range(count):
+            listening.push(self._preroll[(self._slot - count + index) % slots])
+        self._heard_from = self._end - count * self._n
+        self._utterance_voiced = 0
+        if not self._active:
+            self._started_at = self._end
+        self._listening = listening
+
+    def close(self) -> None:
+        """Ends the utterance; what was heard of it is forgotten."""
+        listening, self._listening = self._listening, None
+        self._utterance_voiced = 0
+        if listening is not None:
+            listening.close()
+
+    @property
+    def is_open(self) -> bool:
+        """An utterance is being listened to."""
+        return self._listening is not None
+
+    def partial(self) -> str:
+        """What the recogniser takes it for so far, where it says."""
+        return "" if self._listening is None else clean_text(self._listening.partial())
+
+    async def decode(self) -> Hypothesis:
+        """What was said so far. Raises `EngineError`."""
+        if self._listening is None:
+            return Hypothesis("")
+        heard = await self._listening.result()
+        words = tuple(replace(word, text=clean_text(word.text)) for word in heard.words)
+        return replace(heard, text=clean_text(heard.text), words=words)
+
+    def recent(self) -> Pcm:
+        """The last `kept_ms` of what was heard, our own voice left out."""
+        return self._in_order(self._preroll).reshape(-1)
+
+    def callers_own(self, *, noisy: bool) -> Pcm:
+        """The same without what is behind the caller. Nothing on a `noisy` line on which their voice does
+        not stand out: what ends there may be somebody else's sentence."""
+        if noisy and not self._foreground.stands_out:
+            return self._silence[:0]
+        frames = self._in_order(self._preroll)
+        frames[self._in_order(self._behind)] = 0
+        return frames.reshape(-1)
+
+    def _in_order(self, ring: npt.NDArray[_T]) -> npt.NDArray[_T]:
+        """A copy, the oldest frame first."""
+        newest = ring[: self._slot]
+        return newest.copy() if self._written < len(ring) else np.concatenate((ring[self._slot :], newest))
+
+    @property
+    def silence_ms(self) -> int:
+        """Since the last voiced sample, on the media clock."""
+        return (self._end - self._voiced_end) * 1000 // self.rate_hz
+
+    # What is known --------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """The caller is speaking."""
+        return self._active
+
+    @property
+    def run_ms(self) -> int:
+        """Voice since it began, or went on after a pause."""
+        return self._run * 1000 // self.rate_hz
+
+    @property
+    def voiced_ms(self) -> int:
+        """Voice in the utterance so far."""
+        return (self._utterance_voiced + self._run) * 1000 // self.rate_hz
+
+    @property
+    def may_have_begun(self) -> bool:
+        """The last frame was voiced, and nobody knows yet whether a voice begins with it."""
+        return not self._active and self._voiced_end == self._end
+
+    def silent_since(self) -> float:
+        """Loop time of the last voiced sample, free of network jitter."""
+        return self.clock.time_of(self._voiced_end)
+
+    def heard_until(self, now: float) -> float:
+        """Loop time, free of network jitter, of the last sample that came: a late or lost packet is not
+        silence yet. A sender that has fallen silent was heard up to now."""
+        waited_s = now - self.last_frame_at
+        return now if waited_s > QUIET_LINE_S else self.clock.time_of(self._end)
+
+    def utterance_times(self) -> tuple[float, float, float]:
+        """Loop times of the utterance's first voice, its last, and the first sample the recogniser got."""
+        time_of = self.clock.time_of
+        return time_of(self._started_at), time_of(self._voiced_end), time_of(self._heard_from)

@@ -1,0 +1,397 @@
+"""The conversation beside the audio path: what turn-taking asks for is done here, what happens is told to it.
+
+Nothing here runs per frame: `heard` is called when a frame changed something, the playout calls when an
+utterance begins or ends, and decoding and answering are tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from pipeline.agent import UserSaid
+from pipeline.audio import FRAME_MS
+from pipeline.errors import LocalError
+from pipeline.media.playout import Heard, Playout
+from pipeline.media.utterance import Utterance
+from pipeline.result import EndReason
+from pipeline.session.agent_turns import AgentTurns
+from pipeline.session.audio_input import QUIET_LINE_S, AudioInput, Sound
+from pipeline.session.dead_air import DeadAirWatch, cause_in
+from pipeline.session.parts import SessionParts
+from pipeline.session.prompts import LAST_WORDS, Phrase
+from pipeline.session.recognition import Recognition
+from pipeline.session.turn_log import TurnLog
+from pipeline.session.type_ahead import MAX_TEXT_CHARS, TypeAhead
+from pipeline.session.voice_gate import BOTH_SPEAK, VoiceGate
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.turns.events import (
+    BargedIn,
+    CheckVoice,
+    Decode,
+    Discard,
+    Disregard,
+    EndCall,
+    Event,
+    FinalTranscript,
+    Follow,
+    Heed,
+    Interrupt,
+    KeyPressed,
+    ListenIn,
+    PartialTranscript,
+    PlayFiller,
+    ReplyHeard,
+    SayLastWords,
+    Settle,
+    SpeechRanOut,
+    SpeechReady,
+    SpeechStarted,
+    SpeechStopped,
+    StartReply,
+    State,
+    TextWritten,
+    VoiceSustained,
+)
+from pipeline.turns.turns import Turns
+
+log = logging.getLogger(__name__)
+
+_ONSET_FRAMES: Final = 3  # what the voice detector needs to be sure
+
+_DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
+"""States in which what the caller says is not listened to."""
+
+_LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
+_SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
+_SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
+
+
+class Dialogue:
+    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `Floor` of the agent's side.
+
+    `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
+    """
+
+    def __init__(
+        self, cast: SessionParts, ears: AudioInput, minutes: TurnLog, *, settings: SessionSettings
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[EndReason] = self._loop.create_future()
+        self.playout = Playout(cast.leg.rate_hz, self)
+        self._observer = cast.observer
+        self._settings = settings
+        self._ears = ears
+        self._minutes = minutes
+        self._hearing = Recognition(ears, minutes, self._understood, cast.judge, words=settings.words)
+        self.answering = AgentTurns(
+            cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
+        )
+        self._turns, self._watch = self._fresh(self._loop.time())
+        self._voice = VoiceGate(ears, settings)
+        self._waits_for = "agent_late"
+        self._tasks: asyncio.TaskGroup | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._type_ahead = TypeAhead()
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """The line is open: the agent has the first word. Decoding and answering run in `tasks`."""
+        self._tasks = tasks
+        now = self._loop.time()
+        self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
+        self._drain(now)
+
+    def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
+        return Turns(self._settings, now), DeadAirWatch(self._minutes.silence, now)
+
+    @property
+    def begun(self) -> bool:
+        """The line is open."""
+        return self._tasks is not None
+
+    def end(self, reason: EndReason) -> None:
+        """Ends it at once."""
+        if not self.over.done():
+            self.over.set_result(reason)
+
+    def wind_up(self, now: float) -> None:
+        """After `over`: stops what is under way, and writes down what was heard of it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hearing.cancel()
+        self._watch.sound(now)
+        self.answering.silence(now)
+        if self._hearing.is_pending and not self._minutes.was_heard:
+            self._minutes.drop()  # `hear_out` has all of what they said
+        self._minutes.end(now)
+
+    async def hear_out(self) -> None:
+        """After `wind_up`: what the caller said last."""
+        await self._hearing.hear_out(self._settings.stt_deadline_ms / 1000)
+
+    # The caller -----------------------------------------------------------------------------------------
+
+    def heard(self, sound: Sound, now: float) -> None:
+        """The caller's voice began, ended, or lasts; or it is somebody else's."""
+        state = self._turns.state
+        if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
+            self._hearing.eavesdrop(self._turns.turn, self.answering.expected, self._tasks)
+        taken_for = self._voice.heard(sound, self._turns, now)
+        if taken_for is Sound.STOPPED:
+            self._fell_silent(state, now)
+        elif taken_for is not None:
+            self._watch.voice(now)
+            self._spoke(taken_for, state, now)
+
+    def _spoke(self, sound: Sound, state: State, now: float) -> None:
+        if sound is Sound.STARTED:
+            if state not in _DEAF:
+                self._hearing.open(self._turns.awaited)
+            self.receive(SpeechStarted(), now)
+        elif state is not State.HEARING and state not in _DEAF and not self.answering.is_protected:
+            self._hearing.open(self._turns.awaited)
+            self.receive(BargedIn() if self._voice.is_long(state) else VoiceSustained(), now)
+
+    def _fell_silent(self, state: State, now: float) -> None:
+        spoken_until = self._ears.silent_since()
+        if state is State.HEARING:
+            self._watch.phase("endpointing", spoken_until)
+        self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
+
+    def keyed(self, digit: str, now: float) -> None:
+        """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
+        self._ears.mask()
+        behind = self._turns.is_trailing_key(digit, now)
+        if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
+            self._type_ahead.key(digit)
+        elif not behind:
+            self.receive(KeyPressed(digit), now)
+
+    def written(self, text: str, now: float) -> None:
+        """Something the caller wrote; over words that nothing interrupts it is kept until they are over."""
+        if self._turns.state is State.OPENING or self.answering.is_protected:
+            self._type_ahead.write(text)
+        else:
+            self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
+
+    def _understood(self, words: FinalTranscript | PartialTranscript, now: float) -> None:
+        """What the caller says, as far as it is known; nothing of it counts against protected words."""
+        if self._turns.state not in BOTH_SPEAK or not self.answering.is_protected:
+            self.receive(words, now)
+
+    def _release_held(self, now: float) -> None:
+        if self.answering.is_protected:
+            return
+        keys, text = self._type_ahead.take()
+        for key in (each for each in keys if not self._turns.is_trailing_key(each, now)):
+            self.receive(KeyPressed(key), now)
+        if text:
+            self.receive(TextWritten(text), now)
+
+    # From the playout (`PlayoutListener`) ---------------------------------------------------------------
+
+    def playout_filled(self) -> None:
+        """Sound waits to be heard."""
+        self._begin(_ONSET_FRAMES)
+
+    def _begin(self, frames: int) -> None:
+        """No answer begins over what may become a voice; `frames` more tell."""
+        if self._turns.state is State.REPLYING and frames and self._ears.may_have_begun:
+            self.playout.hold()
+            self._loop.call_later(FRAME_MS / 1000, self._begin_late, frames - 1)
+        else:
+            self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
+
+    def _begin_late(self, frames: int) -> None:
+        if self._turns.state is State.REPLYING and self.playout.is_filled:
+            self._begin(frames)
+
+    def utterance_started(self, utterance: Utterance, now: float) -> None:
+        """The caller hears the agent."""
+        self.answering.sounds(utterance, now)
+
+    def utterance_finished(self, utterance: Utterance, now: float) -> None:
+        """All of it was heard."""
+        self._minutes.agent_said(Heard(utterance, utterance.samples), now=now, interrupted=False)
+        self._release_held(now)
+
+    def playout_ran_out(self, now: float) -> None:
+        """Nothing is left to be heard."""
+        self.answering.ran_out()
+        if self.answering.under_way:
+            self.receive(SpeechRanOut(self.answering.floor_turn), now)
+        else:
+            self.reply_heard(now)
+
+    # From the agent's side (`Floor`) --------------------------------------------------------------------
+
+    def reply_heard(self, now: float) -> None:
+        """The reply is complete, and heard."""
+        self.answering.heard_out(now, wordless=self._turns.state is State.REPLYING)
+        self.receive(ReplyHeard(self.answering.floor_turn), now)
+        self._release_held(now)
+
+    def expect(self, expected: Expected | None, *, masked: bool) -> None:
+        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        self._turns.expect(expected, masked=masked)
+
+    def switch_language(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+        self._ears.language = language
+        self._turns.speak(language)
+
+    def waits_for(self, cause: str) -> None:
+        """Why the caller hears nothing, should they hear nothing while the agent thinks."""
+        self._waits_for = cause
+        self._note_phase(self._loop.time())
+
+    def sounded(self, now: float, *, audible: bool) -> None:
+        """A frame of the agent's was handed to the wire."""
+        (self._watch.sound if audible else self._watch.quiet)(now)
+
+    # Turn-taking ----------------------------------------------------------------------------------------
+
+    def receive(self, event: Event, now: float) -> None:
+        """Something happened."""
+        self._step(lambda: self._turns.receive(event, now), now)
+
+    def _timer_due(self, at: float) -> None:
+        self._timer = None
+        now = max(at, self._loop.time())
+        self._step(lambda: self._turns.handle_timer(now), now)
+
+    def _step(self, step: Callable[[], None], now: float) -> None:
+        before = self._turns.state
+        try:
+            step()
+        except LocalError:
+            # A bug of ours must not leave a caller on a silent line.
+            log.exception("turn-taking broke", extra={"call_id": self._minutes.call_id})
+            self.end(EndReason.ENGINE_ERROR)
+            return
+        observer = self._observer
+        if observer is not None and self._turns.state is not before:
+            observer.state_changed(self._turns.state.name.lower(), now)
+        self._drain(now)
+        if self._turns.state is not before:
+            self._set_playout(now)
+        self._note_phase(now)
+
+    def _note_phase(self, now: float) -> None:
+        """Whom a silence from now on is due to."""
+        asking = self._hearing.is_asking
+        self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
+
+    def _set_playout(self, now: float) -> None:
+        """How the agent sounds follows from whose turn it is."""
+        state = self._turns.state
+        self._ears.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
+        if state in _SILENCED:
+            self.playout.hold()
+            return
+        if state in _LOWERED:
+            self.playout.volume.duck()
+        else:
+            self.playout.volume.restore()
+        if state is State.REPLYING and self.playout.is_filled:
+            self.playout_filled()
+            return
+        if self.playout.release(now) and self._turns.state is state in _SAYING and not self.playout.is_filled:
+            self.playout_ran_out(now)  # its last frame may have left just now
+
+    def _drain(self, now: float) -> None:
+        while (action := self._turns.next_action()) is not None:
+            _ACTIONS[type(action)](self, action, now)
+        at = self._turns.timer_at()
+        if self._timer is not None:
+            if at == self._timer.when():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if at is not None and not self.over.done():
+            self._timer = self._loop.call_at(at, self._timer_due, at)
+
+    # Actions --------------------------------------------------------------------------------------------
+
+    def _decode(self, action: Decode, now: float) -> None:
+        if self._tasks is not None:
+            self._hearing.decode(action.turn, self._tasks, judged=True, noisy=self._turns.is_noisy(now))
+
+    def _listen_in(self, action: ListenIn, now: float) -> None:
+        self._check_voice(action, now)
+        if self._tasks is not None:
+            self._hearing.listen_in(action.turn, self._tasks)
+
+    def _follow(self, action: Follow, now: float) -> None:
+        if self._tasks is not None:
+            self._hearing.follow(action.turn, self._tasks)
+
+    def _heed(self, action: Heed, now: float) -> None:
+        self._ears.heed()
+
+    def _disregard(self, action: Disregard, now: float) -> None:
+        self._ears.disregard(action.seconds)
+        self._watch.phase("noise", now - action.seconds)
+        if self._turns.state is State.HEARING:
+            self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
+
+    def _start_reply(self, action: StartReply, now: float) -> None:
+        if isinstance(action.event, UserSaid) and action.silent_since is not None:
+            self._watch.caller(action.silent_since)
+            self._ears.believe(action.event.text)
+        if self._tasks is not None:
+            self.answering.start(action, now, self._tasks)
+
+    def _settle(self, action: Settle, now: float) -> None:
+        self.answering.settle(action.endpoint_due, now)
+
+    def _interrupt(self, action: Interrupt, now: float) -> None:
+        self.answering.interrupt(now)
+
+    def _discard(self, action: Discard, now: float) -> None:
+        if self._turns.state is State.LISTENING:
+            self._watch.nobody(now)
+        self.answering.forget(now)
+
+    def _play_filler(self, action: PlayFiller, now: float) -> None:
+        self._minutes.filler()
+        self.answering.interject(Phrase.FILLER)
+
+    def _say_last_words(self, action: SayLastWords, now: float) -> None:
+        at_once = action.reason is EndReason.MAX_DURATION
+        phrase = LAST_WORDS[action.reason]
+        self.answering.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
+
+    def _check_voice(self, action: CheckVoice | ListenIn, now: float) -> None:
+        if now - self._ears.last_frame_at > QUIET_LINE_S and self._ears.fall_silent() is not None:
+            self.heard(Sound.STOPPED, now)
+
+    def _end_call(self, action: EndCall, now: float) -> None:
+        rescue = self._settings.rescue
+        if action.reason is EndReason.ENGINE_ERROR and rescue:
+            self.answering.target = rescue
+            self.end(EndReason.TRANSFER)
+        else:
+            self.end(action.reason)
+
+
+_ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = MappingProxyType(
+    {
+        Decode: Dialogue._decode,
+        Discard: Dialogue._discard,
+        Disregard: Dialogue._disregard,
+        Follow: Dialogue._follow,
+        Heed: Dialogue._heed,
+        ListenIn: Dialogue._listen_in,
+        StartReply: Dialogue._start_reply,
+        Settle: Dialogue._settle,
+        Interrupt: Dialogue._interrupt,
+        PlayFiller: Dialogue._play_filler,
+        SayLastWords: Dialogue._say_last_words,
+        CheckVoice: Dialogue._check_voice,
+        EndCall: Dialogue._end_call,
+    }
+)

@@ -1,0 +1,170 @@
+"""What the server says by itself, synthesised before the first call: when a voice fails it is too late to
+ask it.
+
+A phrase that no voice could say is a short tone: the caller hears something in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.audio.levels import is_audible
+from pipeline.audio.resample import resample
+from pipeline.engines.aio import closing
+from pipeline.errors import EngineError, contained
+from pipeline.result import EndReason
+from pipeline.settings import SessionSettings
+from pipeline.speech import TextToSpeech
+from pipeline.text.normalise import verbalize
+
+log = logging.getLogger(__name__)
+
+SYNTHESIS_LIMIT_S: Final = 20.0  # a cold neural voice on a busy CPU; this is start-up, not a call
+_TONE_HZ: Final = 8000
+_Synthesised: TypeAlias = tuple[str, Pcm, int]
+"""Text, samples, and their rate."""
+
+
+class Phrase(StrEnum):
+    """Which one; the names are those of `SessionSettings`."""
+
+    FILLER = "filler"
+    APOLOGY = "apology"
+    GOODBYE = "goodbye"
+
+
+LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
+    {
+        EndReason.ENGINE_ERROR: Phrase.APOLOGY,
+        EndReason.SILENCE: Phrase.GOODBYE,
+        EndReason.MAX_DURATION: Phrase.GOODBYE,
+    }
+)
+"""What is said before the server hangs up, and why it does."""
+
+
+STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(
+    {
+        "en": {
+            Phrase.FILLER: "One moment, please.",
+            Phrase.APOLOGY: "I am sorry, there is a technical problem. Please call again later.",
+            Phrase.GOODBYE: "Goodbye.",
+        },
+        "ar": {
+            Phrase.FILLER: "لحظة من فضلك.",
+            Phrase.APOLOGY: "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
+            Phrase.GOODBYE: "مع السلامة.",
+        },
+    }
+)
+"""What is said where nobody configured anything, by language."""
+
+
+def standard(phrase: Phrase, language: str) -> str:
+    """`phrase` in `language` ("en-GB", "ar"), in English where there is none."""
+    return STANDARD.get(language.lower().split("-")[0], STANDARD["en"])[phrase]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A phrase ready to be played: int16 samples at the rate asked for. `text` is "" for the tone."""
+
+    text: str
+    samples: Pcm
+
+
+class Phrases:
+    """The phrases of one agent, shared by its calls: those of its own language, and the standard ones of
+    every other language that it may change to."""
+
+    def __init__(
+        self, spoken: dict[Phrase, _Synthesised] | None = None, *, others: Mapping[str, Phrases] | None = None
+    ) -> None:
+        self._spoken = spoken or {}
+        self._others = dict(others or {})
+        self._at_rate: dict[tuple[Phrase, int], Spoken] = {}
+
+    @classmethod
+    async def prepare(
+        cls, voices: Sequence[TextToSpeech], settings: SessionSettings, *, languages: Iterable[str] = ()
+    ) -> Phrases:
+        """Says each phrase with the first of `voices` that can; `languages` are those beside the agent's own
+        that it may change to. Never raises `EngineError`: a phrase that none can say becomes the tone, and a
+        warning is logged."""
+        others = {
+            language: cls(
+                await _spoken({each: standard(each, language) for each in Phrase}, voices, language)
+            )
+            for language in languages
+            if language != settings.language
+        }
+        own = {phrase: getattr(settings, phrase.value) for phrase in Phrase}
+        return cls(await _spoken(own, voices, settings.language), others=others)
+
+    def at(self, phrase: Phrase, rate_hz: int, language: str = "") -> Spoken:
+        """The phrase at the leg's rate, in `language` where it was prepared."""
+        if language in self._others:
+            return self._others[language].at(phrase, rate_hz)
+        key = (phrase, rate_hz)
+        if key not in self._at_rate:
+            text, samples, from_hz = self._spoken.get(phrase) or ("", _tone(), _TONE_HZ)
+            self._at_rate[key] = Spoken(text, resample(samples, from_hz, rate_hz))
+        return self._at_rate[key]
+
+
+async def _spoken(
+    texts: Mapping[Phrase, str], voices: Sequence[TextToSpeech], language: str
+) -> dict[Phrase, _Synthesised]:
+    spoken: dict[Phrase, _Synthesised] = {}
+    for phrase, written in texts.items():
+        text = verbalize(written, language)
+        for voice in voices if text else ():
+            samples = await _patiently(voice, text, language, phrase)
+            if samples is not None:
+                spoken[phrase] = (text, samples, voice.rate_hz)
+                break
+    return spoken
+
+
+async def _patiently(voice: TextToSpeech, text: str, language: str, phrase: Phrase) -> Pcm | None:
+    """`text`, asked for once more after a failure that may pass: the phrase stands for as long as the server
+    runs. None where it failed."""
+    for _ in range(2):
+        try:
+            return await synthesise(voice, text, language)
+        except (EngineError, TimeoutError) as error:
+            extra = {"phrase": phrase.value, "reason": str(error) or "not done in time"}
+            log.warning("phrase could not be prepared", extra=extra)
+            if not (isinstance(error, EngineError) and error.retryable):
+                break
+    return None
+
+
+async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
+    """All of `text` at once, at the voice's rate. Raises `EngineError`, TimeoutError."""
+    chunks: list[Pcm] = []
+    async with asyncio.timeout(SYNTHESIS_LIMIT_S):
+        with contained("the voice"):
+            async with closing(voice.speak(text, language=language)) as stream:
+                async for chunk in stream:
+                    chunks.append(chunk.samples)
+            samples = np.concatenate(chunks) if chunks else np.empty(0, np.int16)
+    if not is_audible(samples):
+        raise EngineError("the voice said nothing", retryable=False)
+    return samples
+
+
+def _tone() -> Pcm:
+    """400 ms of 440 Hz at -20 dBFS, with 20 ms ramps so that it does not click."""
+    time_s = np.arange(_TONE_HZ * 4 // 10) / _TONE_HZ
+    ramp = np.minimum(1.0, np.minimum(time_s, time_s[::-1]) / 0.02)
+    return cast(Pcm, (3277 * ramp * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16))

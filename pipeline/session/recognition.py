@@ -1,0 +1,209 @@
+"""From the caller's voice to words: one utterance opened, decoded in a task, and taken by the turn it
+makes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.policy import TurnEvidence
+from pipeline.errors import EngineError, kind_of
+from pipeline.session.audio_input import AudioInput
+from pipeline.session.turn_log import TurnLog
+from pipeline.speech import Expected, Hypothesis
+from pipeline.text.word_lists import word_lists
+from pipeline.transcript import TranscriptEntry
+from pipeline.turns.events import FinalTranscript, PartialTranscript
+
+log = logging.getLogger(__name__)
+
+ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
+
+
+EAVESDROP_S: Final = 4.0
+FOLLOW_S: Final = 2.0  # about a voice that goes on, where there are no partial results
+
+
+class Recognition:
+    """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
+
+    `words_known`: when the last words were there (loop time). A failure is noted and told as words that
+    nobody understood; the conversation goes on. `words`: see `SessionSettings`."""
+
+    def __init__(
+        self,
+        ears: AudioInput,
+        minutes: TurnLog,
+        tell: Callable[[FinalTranscript | PartialTranscript, float], None],
+        judge: EndOfTurnDetector | None = None,
+        *,
+        words: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.words_known = 0.0
+        self._ears = ears
+        self._minutes = minutes
+        self._tell = tell
+        self._judge = judge
+        self._words = words
+        self._expected: Expected | None = None
+        self._loop = asyncio.get_running_loop()
+        self._hypothesis = Hypothesis("")
+        self._task: asyncio.Task[None] | None = None
+        self._asked_at = self._opened_at = 0.0
+        self._taken = False  # the open utterance has become a turn
+
+    def open(self, expected: Expected | None) -> None:
+        """The caller begins to speak, or goes on."""
+        self._minutes.masking.heard()
+        self._expected = expected
+        self._opened_at = self._loop.time()
+        try:
+            self._ears.open(expected)
+        except EngineError as error:
+            self._minutes.fault("stt", str(error), self._loop.time())
+
+    @property
+    def is_open(self) -> bool:
+        """An utterance is being listened to."""
+        return self._ears.is_open
+
+    def close(self) -> None:
+        """The utterance is answered, or was no answer."""
+        self.cancel()
+        self._ears.close()
+        self._minutes.masking.forgotten(self._loop.time())
+        self._hypothesis = Hypothesis("")
+        self._taken = False
+
+    def decode(
+        self, turn: int, tasks: asyncio.TaskGroup, *, judged: bool = False, noisy: bool = False
+    ) -> None:
+        """Asks for the words so far, and with `judged` whether they are all; a request under way is
+        superseded. On a `noisy` line the voice says that only if it stands out."""
+        self.cancel()
+        self._asked_at = self._loop.time()
+        self._task = tasks.create_task(self._understand(turn, judged=judged, noisy=noisy))
+
+    def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Asks for the words so far, without a hurry: a request under way goes on."""
+        partial = self._ears.partial()
+        if partial:
+            now = self._loop.time()
+            self._tell(PartialTranscript(turn, partial, self._ears.heard_until(now)), now)
+        if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
+            self.decode(turn, tasks)
+
+    def follow(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Looks at the words so far of a voice that goes on; where the recogniser has none to look at it is
+        asked now and then."""
+        now = self._loop.time()
+        partial = self._ears.partial()
+        if partial:
+            self._tell(PartialTranscript(turn, partial), now)
+        elif self._task is None and now - max(self._asked_at, self._opened_at) >= FOLLOW_S:
+            self.decode(turn, tasks)
+
+    def eavesdrop(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
+        """Looks for words in what is taken for noise; what has had none for some time is forgotten."""
+        if not self._ears.partial() and self._loop.time() - self._opened_at > EAVESDROP_S:
+            self.close()
+        if not self._ears.is_open:
+            self.open(expected)
+        self.follow(turn, tasks)
+
+    def cancel(self) -> None:
+        """Drops a request under way."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def take(self, now: float) -> TranscriptEntry | None:
+        """The turn is taken: what the transcript says for it, None for no words. A recogniser that has not
+        answered by now is late, and the turn is one of words not understood."""
+        if self._task is not None:
+            self.cancel()
+            self._hypothesis, self.words_known = Hypothesis(""), now
+            self._minutes.fault("stt", "the recogniser was late", now)
+        self._taken = True
+        return self.said
+
+    @property
+    def said(self) -> TranscriptEntry | None:
+        """The transcript's entry for what was understood last; None for no words."""
+        said = self._hypothesis
+        return self._minutes.caller_entry(
+            said.text, said.confidence, said.words, times=self._ears.utterance_times()
+        )
+
+    @property
+    def is_asking(self) -> bool:
+        """The recogniser owes an answer."""
+        return self._task is not None
+
+    def give_back(self) -> None:
+        """The turn that was taken was none yet: they go on."""
+        self._taken = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Something is being said that no turn has come of."""
+        return self._ears.is_open and not self._taken
+
+    async def hear_out(self, limit_s: float) -> None:
+        """What the caller said last, and no turn came of, belongs into the transcript too. Nobody is told
+        any more."""
+        self.cancel()
+        self._tell = _untold
+        if self._ears.is_open and not self._taken:
+            try:
+                async with asyncio.timeout(limit_s):
+                    self._hypothesis = await self._ears.decode()
+            except (EngineError, TimeoutError) as error:
+                self._minutes.fault("stt", str(error) or "the recogniser was late", self._loop.time())
+            else:
+                entry = self.said
+                if entry is not None:
+                    self._minutes.caller_said(entry)
+        self._ears.close()
+
+    async def _understand(self, turn: int, *, judged: bool, noisy: bool) -> None:
+        self._hypothesis = Hypothesis("")
+        words = FinalTranscript(turn, "", failed=True)
+        try:
+            self._hypothesis = await self._ears.decode()
+            said = self._hypothesis
+            p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
+            words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot)
+        except EngineError as error:
+            self._minutes.fault("stt", str(error), self._loop.time())
+        except Exception as error:  # a task's boundary, around somebody else's code
+            log.exception("recogniser broke", extra={"call_id": self._minutes.call_id})
+            self._minutes.fault("stt", f"the recogniser broke ({kind_of(error)})", self._loop.time())
+        self._task = None
+        self.words_known = self._loop.time()
+        self._minutes.understood(words.text, self.words_known)
+        self._tell(words, self.words_known)
+
+    async def _p_eot(self, text: str, *, noisy: bool) -> float | None:
+        if self._judge is None:
+            return None
+        ears = self._ears
+        evidence = TurnEvidence(
+            audio=ears.callers_own(noisy=noisy),
+            rate_hz=ears.rate_hz,
+            words=text,
+            asked=self._minutes.heard,
+            expected=self._expected,
+            silence_ms=ears.silence_ms,
+            voiced_ms=ears.voiced_ms,
+            language=ears.language,
+            lists=word_lists(ears.language, self._words),
+        )
+        return await self._judge.p_eot(evidence)
+
+
+def _untold(words: FinalTranscript | PartialTranscript, now: float) -> None:
+    """Who listens to a conversation that is over."""

@@ -1,0 +1,246 @@
+"""One conversation on one leg, from the answer to the hang-up.
+
+```
+leg ── audio_received ──► Ears ──► Dialogue ◄──► Turns        (what happened, what to do)
+leg ◄── read / sent ───── Playout ◄── Voice ◄── Reply ◄── the agent
+```
+
+A frame goes in by direct call and comes out by direct call; only decoding and answering are tasks, and one
+loop timer stands for all of turn-taking's. Everything here runs on the event loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from pipeline.agent import AgentReport, Conversation
+from pipeline.audio import Pcm, silence
+from pipeline.audio.echo_gate import EchoGate
+from pipeline.audio.levels import is_audible
+from pipeline.call_progress.answer_detection import LineAgent, LineStage, Verdict
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.policy import EVIDENCE_S
+from pipeline.errors import RecordingError, kind_of
+from pipeline.leg import Leg
+from pipeline.media.recording import Recording
+from pipeline.net.untrusted import clean_text
+from pipeline.result import EndReason, SessionObserver, SessionResult
+from pipeline.session.audio_input import PREROLL_MS, AudioInput
+from pipeline.session.dialogue import Dialogue
+from pipeline.session.parts import SessionParts
+from pipeline.session.prompts import Phrases
+from pipeline.session.turn_log import TurnLog
+from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechToText, TextToSpeech
+from pipeline.stt.fallback import told
+from pipeline.turns.events import LegEnded
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """One conversation; make it on the event loop and `run` it once.
+
+    `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
+    as things happen. `judge` says whether the caller is done; without one their words alone do.
+    `line` listens for machines and tones, and the first words wait for its verdict where its settings say so.
+    The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
+
+    def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
+        self,
+        *,
+        leg: Leg,
+        agent: Conversation,
+        stt: SpeechToText,
+        tts: TextToSpeech,
+        settings: SessionSettings | None = None,
+        call_id: str = "",
+        fallback_tts: Sequence[TextToSpeech] = (),
+        phrases: Phrases | None = None,
+        recording: Recording | None = None,
+        observer: SessionObserver | None = None,
+        line: LineStage | None = None,
+        judge: EndOfTurnDetector | None = None,
+    ) -> None:
+        settings = settings or SessionSettings()
+        self._loop = asyncio.get_running_loop()
+        self._leg = leg
+        self._agent = agent if line is None else LineAgent(agent, line)
+        self._line, self._recording = line, recording
+        self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
+        self._call_id = call_id
+        self._hidden = None if settings.record_masked else silence(leg.rate_hz)
+        self._leg_reason = ""
+        self._ended = 0.0
+        self._minutes = TurnLog(observer, call_id=call_id, loop=self._loop)
+        heard_by = told(stt, partial(self._minutes.fault_now, "stt"))
+        self._ears = _ears(heard_by, settings, rate_hz=leg.rate_hz, judged=judge is not None)
+        cast = SessionParts(
+            leg=leg,
+            agent=self._agent,
+            voices=(tts, *fallback_tts),
+            phrases=phrases or Phrases(),
+            observer=observer,
+            judge=judge,
+        )
+        self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
+        self._echo = EchoGate(leg.rate_hz)
+        self._dialogue.playout.tap = self._played
+
+    async def run(self) -> SessionResult:
+        """The conversation, from the first word to the hang-up. Never raises for what the caller, an
+        engine, the agent or the disk did: that is in the result."""
+        dialogue = self._dialogue
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                self._leg.attach(self, dialogue.playout)
+                if await self._somebody_is_there():
+                    dialogue.begin(tasks)
+                reason = await dialogue.over
+            finally:
+                self._leg.attach(None, None)
+                self._wind_up()
+        if reason is not EndReason.TRANSFER:
+            await self._leg.hang_up()
+        await dialogue.hear_out()
+        dialogue.answering.leave()  # and is freed with the session, without a garbage collection
+        return await self._result(reason)
+
+    async def _somebody_is_there(self) -> bool:
+        """Waits, where the agent's settings ask for it, until there is somebody (or a beep) to talk to."""
+        line, over = self._line, self._dialogue.over
+        if line is None:
+            return True
+        line.begin(self._loop.time())
+        while line.holds and not self._verdict.done() and not over.done():
+            due = line.timer_at()
+            limit_s = None if due is None else max(0.0, due - self._loop.time())
+            await asyncio.wait((self._verdict, over), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            line.handle_timer(self._loop.time())
+            if line.verdict is not None:
+                break
+        if line.verdict is Verdict.HANG_UP:
+            self._dialogue.end(EndReason.AGENT)
+        return not over.done()
+
+    def write(self, text: str) -> None:
+        """What the caller writes instead of saying it (chat): answered like what they say."""
+        if text and self._dialogue.begun:
+            self._dialogue.written(clean_text(text), self._loop.time())
+
+    def stop(self) -> None:
+        """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:
+        nothing."""
+        self._dialogue.end(EndReason.STOPPED)
+
+    # From the leg (`LegListener`) -----------------------------------------------------------------------
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        """A frame of the caller's."""
+        if self._recording is not None:
+            hidden = self._hidden if self._minutes.masking.covers(now) else None
+            self._recording.caller(frame if hidden is None else hidden, position, now)
+        if self._line is not None:
+            self._look_at(self._line, frame, now)
+        if not self._dialogue.begun or self._leg.held:
+            return
+        echo = self._echo.is_echo(frame, now)
+        sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)
+        if sound is not None:
+            self._dialogue.heard(sound, now)
+
+    def _look_at(self, line: LineStage, frame: Pcm, now: float) -> None:
+        verdict = line.push(frame, now)
+        if verdict is Verdict.HANG_UP and self._dialogue.begun:
+            self._dialogue.end(EndReason.AGENT)
+        elif verdict is not None and not self._verdict.done():
+            self._verdict.set_result(verdict)
+
+    def digit_received(self, digit: str, now: float) -> None:
+        """A key of the caller's."""
+        if self._dialogue.begun:
+            self._dialogue.keyed(digit, now)
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        """The caller is gone."""
+        self._leg_reason = reason
+        if self._dialogue.begun:
+            self._dialogue.receive(LegEnded(), now)
+        else:
+            self._dialogue.end(EndReason.FAR_END)
+
+    # From the playout -----------------------------------------------------------------------------------
+
+    def _played(self, frame: Pcm, now: float) -> None:
+        self._echo.played(frame, now)
+        self._dialogue.sounded(now, audible=is_audible(frame))
+        if self._recording is not None:
+            self._recording.agent(frame, now)
+
+    # The end --------------------------------------------------------------------------------------------
+
+    def _wind_up(self) -> None:
+        self._ended = now = self._loop.time()
+        self._dialogue.wind_up(now)
+        self._dialogue.playout.tap = None
+        if self._recording is not None:
+            self._recording.end(now)
+
+    async def _result(self, reason: EndReason) -> SessionResult:
+        recording = await self._close_recording()
+        report = self._report()
+        minutes, answering = self._minutes, self._dialogue.answering
+        return SessionResult(
+            reason=reason,
+            disposition=answering.disposition or self._line_found() or report.disposition,
+            line="" if self._line is None else self._line.found or self._line.early,
+            transfer_target=answering.target,
+            leg_reason=self._leg_reason,
+            transcript=minutes.transcript.entries,
+            turns=tuple(minutes.turns),
+            interruptions=minutes.interruptions,
+            report=report,
+            faults=tuple(minutes.faults),
+            duration_ms=minutes.ms(self._ended),
+            caller_speech_ms=self._ears.voiced_samples * 1000 // self._ears.rate_hz,
+            agent_speech_ms=round(minutes.agent_speech_s * 1000),
+            recording=recording,
+            silences=tuple(minutes.silences),
+            do_not_call=answering.do_not_call_reason,
+        )
+
+    def _line_found(self) -> str:
+        """Why there was no conversation."""
+        line = self._line
+        return line.found if line is not None and line.verdict is Verdict.HANG_UP else ""
+
+    def _report(self) -> AgentReport:
+        try:
+            return self._agent.report()
+        except Exception as error:  # the boundary to somebody else's code
+            log.exception("agent could not report", extra={"call_id": self._call_id})
+            self._minutes.fault_now("agent", f"the agent could not report ({kind_of(error)})")
+            return AgentReport()
+
+    async def _close_recording(self) -> Path | None:
+        if self._recording is None:
+            return None
+        try:
+            return await self._recording.close()
+        except RecordingError as error:
+            self._minutes.fault_now("recording", str(error))
+            return error.path
+
+
+def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
+    """What a conversation hears with; where turns are judged by the voice, it remembers enough of it."""
+    return AudioInput(
+        stt,
+        rate_hz=rate_hz,
+        language=settings.language,
+        sustained_ms=min(settings.duck_ms, settings.barge_in_ms),
+        kept_ms=round(EVIDENCE_S * 1000) if judged else PREROLL_MS,
+    )

@@ -1,0 +1,219 @@
+"""The agent's voice: text in, audio into the playout, whatever the engines behind it do.
+
+An engine that fails or stalls is asked once more if that may help, then the next one is; the last one is
+asked until the session's patience with a voice is over. Each goes on where the last broke off, at the word.
+Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead, since
+an interruption throws away what was made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.audio.levels import Audibility
+from pipeline.audio.resample import Resampler
+from pipeline.engines.aio import closing, refuse
+from pipeline.errors import (
+    EngineCircuitOpen,
+    EngineEndless,
+    EngineError,
+    EngineSilent,
+    EngineTimeout,
+    LanguageRefused,
+    contained,
+    passes,
+)
+from pipeline.media.playout import MAX_QUEUED_S, Playout
+from pipeline.media.utterance import Utterance
+from pipeline.settings import SessionSettings
+from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech, speaking
+from pipeline.text.normalise import verbalize
+
+AHEAD_S: Final = 4.0
+"""The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
+
+
+_RETRY_PAUSE_S: Final = 0.1  # before the last engine is asked a third time; twice as long before the next
+
+_SHORTEST: Final = 24  # characters; shorter sentences are joined: each request has a fixed cost
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟。])\s+")
+_ABBREVIATION: Final = re.compile(
+    r"(?:^|\s)(?:dr|mr|mrs|ms|prof|st|no|vs|etc|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
+)
+
+_ABBREVIATED: Final = 8  # characters of the longest of them
+
+
+def sentences(text: str) -> list[str]:
+    """`text` in pieces that can be synthesised one by one, without those that have nothing to be said in
+    them."""
+    pieces: list[str] = []
+    for part in _SENTENCE_END.split(" ".join(text.split())):
+        end = len(pieces[-1]) if pieces else 0
+        if pieces and (end < _SHORTEST or _ABBREVIATION.search(pieces[-1], end - _ABBREVIATED)):
+            pieces[-1] += " " + part
+        else:
+            pieces.append(part)
+    return [piece for piece in pieces if any(character.isalnum() for character in piece)]
+
+
+class Synthesis:
+    """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure, not of
+    a language that is left to the next of them."""
+
+    def __init__(
+        self,
+        playout: Playout,
+        engines: Sequence[TextToSpeech],
+        settings: SessionSettings,
+        on_fault: Callable[[str, str], None],
+    ) -> None:
+        self.first_chunk_s: float | None = None
+        """What all engines that were asked took for the first sound since somebody set this to None; None
+        until there is one."""
+        self._asked = 0.0
+        self.language = settings.language
+        self._playout = playout
+        self._engines = tuple(engines)
+        self._settings = settings
+        self._on_fault = on_fault
+        self._failed: EngineError | None = None
+        self._resting: set[str] = set()
+        self._sound = Audibility(playout.rate_hz)
+        self._made_from = self._made_to = 0
+        self._resamplers: dict[int, Resampler] = {}
+
+    async def say(self, text: str, *, interruptible: bool) -> None:
+        """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
+        `EngineError` when no engine can say it; what they could say is then still heard."""
+        pieces = sentences(verbalize(text, self.language))
+        if not pieces:
+            return
+        await self._playout.room(AHEAD_S)
+        if self.first_chunk_s is None:
+            self._asked = asyncio.get_running_loop().time()
+        utterance = self._playout.begin(interruptible=interruptible)
+        try:
+            for sentence in pieces:
+                await self._playout.room(AHEAD_S)
+                await self._say_sentence(utterance, sentence)
+        except EngineError:
+            self._playout.end()
+            raise
+        self._playout.end()
+
+    async def _say_sentence(self, utterance: Utterance, sentence: str) -> None:
+        rest = sentence
+        for pause_s, engine in self._attempts():
+            await asyncio.sleep(pause_s)
+            try:
+                await self._speak(engine, rest, utterance)
+            except EngineError as error:
+                if not isinstance(error, LanguageRefused) or engine is self._engines[-1]:
+                    self._note(error)
+                self._failed = error
+                rest = self._break(utterance, error)
+            else:
+                return
+            if not rest:
+                return  # it failed after its last word
+        raise EngineError("no voice could say the sentence", retryable=False)
+
+    def _note(self, error: EngineError) -> None:
+        """A voice that is left alone was not even asked: the record says so once, not at every sentence."""
+        if not isinstance(error, EngineCircuitOpen):
+            self._on_fault("tts", str(error))
+        elif str(error) not in self._resting:
+            self._resting.add(str(error))
+            self._on_fault("tts", str(error))
+
+    def _attempts(self) -> Iterator[tuple[float, TextToSpeech]]:
+        """Each engine, once more if its failure may pass. Nobody stands behind the last one: unless it asked
+        for peace, it is asked while the session is patient with a voice, after pauses (in seconds)."""
+        for engine in self._engines:
+            self._failed = None
+            yield 0.0, engine
+            if self._failed is not None and self._failed.retryable:
+                yield 0.0, engine
+        pause_s, now = _RETRY_PAUSE_S, asyncio.get_running_loop().time
+        until = now() + self._settings.tts_stall_ms / 1000
+        while self._failed is not None and passes(self._failed) and now() + pause_s < until:
+            yield pause_s, engine
+            pause_s *= 2
+
+    async def _speak(self, engine: TextToSpeech, text: str, utterance: Utterance) -> None:
+        utterance.begin_piece(text)
+        self._made_from = utterance.samples
+        sound = self._sound = Audibility(self._playout.rate_hz)
+        kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
+        with contained("the voice"):
+            resampler = self._resampler(engine.rate_hz)
+            ahead_s = self._playout.queued_samples / self._playout.rate_hz
+            stream = speaking(engine, text, language=self.language, ahead_s=ahead_s)
+        async with closing(stream) as chunks:
+            while (chunk := await self._next(chunks, sound)) is not None:
+                with contained("the voice"):
+                    kept.append((resampler(chunk.samples), self._placed(chunk, resampler)))
+                sound.add(kept[-1][0])
+                if sound.heard:
+                    self._write(utterance, kept)
+                if sound.silence_s * 1000 > self._settings.tts_stall_ms:
+                    await refuse(chunks, EngineSilent())
+                await self._playout.room(MAX_QUEUED_S)
+        if not sound.heard:
+            raise EngineError("the voice said nothing", retryable=not kept)
+        if resampler.delay_samples:
+            self._playout.write(resampler(np.zeros(resampler.from_hz // 100, np.int16)))
+        utterance.end_piece()
+
+    def _write(self, utterance: Utterance, made: list[tuple[Pcm, Sequence[SpokenWord]]]) -> None:
+        if self.first_chunk_s is None:
+            self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
+        for samples, words in made:
+            self._playout.write(samples, words)
+        made.clear()
+        self._made_to = utterance.samples
+
+    def _break(self, utterance: Utterance, error: EngineError) -> str:
+        """The words that were not said. A silence at the end of what was made need not be waited for, nor
+        what a voice without end has made beyond what is heard."""
+        ours = self._sound.heard and utterance.samples == self._made_to  # no filler came after it
+        if ours and isinstance(error, EngineEndless):
+            self._playout.take_back(self._made_to - self._made_from)
+            return utterance.break_piece()
+        quiet = self._sound.quiet_samples if ours else 0
+        return utterance.break_piece(quiet - self._playout.take_back(quiet))
+
+    async def _next(self, chunks: AsyncIterator[SpeechChunk], sound: Audibility) -> SpeechChunk | None:
+        loop, queued_s = asyncio.get_running_loop(), self._playout.queued_samples / self._playout.rate_hz
+        asked = loop.time()
+        try:
+            async with asyncio.timeout(self._settings.tts_stall_ms / 1000):
+                with contained("the voice"):
+                    return await anext(chunks, None)
+        except TimeoutError:
+            raise EngineTimeout("the voice stalled") from None
+        finally:
+            sound.waited(max(0.0, loop.time() - asked - queued_s))
+
+    def _resampler(self, from_hz: int) -> Resampler:
+        resampler = self._resamplers.get(from_hz)
+        if resampler is None:
+            resampler = self._resamplers[from_hz] = Resampler(from_hz, self._playout.rate_hz)
+        resampler.reset()
+        return resampler
+
+    @staticmethod
+    def _placed(chunk: SpeechChunk, resampler: Resampler) -> Sequence[SpokenWord]:
+        """The chunk's words in samples of the leg."""
+        ratio = resampler.to_hz / resampler.from_hz
+        late = resampler.delay_samples
+        return [
+            SpokenWord(word.text, late + round(word.start * ratio), late + round(word.end * ratio))
+            for word in chunk.words
+        ]

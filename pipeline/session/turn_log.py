@@ -1,0 +1,238 @@
+"""The minutes of one conversation: every event of it, brought to the call's media clock and written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeline.agent import AgentEvent, UserKeyed, UserSaid
+from pipeline.latency import TurnClock, TurnLatency
+from pipeline.media.playout import Heard
+from pipeline.result import EngineFault, SessionObserver, Silence, TurnRecord
+from pipeline.speech import HeardWord
+from pipeline.text.redaction import Redaction, masked
+from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A turn being recorded."""
+
+    event: AgentEvent
+    began: float
+    clock: TurnClock | None
+    caller: TranscriptEntry | None
+    masked: bool
+    latency: TurnLatency | None = None
+    sounded: bool = False
+    fillers: int = 0
+    silences: list[Silence] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+class TurnLog:
+    """Transcript, turns and faults of one call; tells the observer. Moments come in as loop time."""
+
+    def __init__(
+        self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.transcript = Transcript()
+        self.masking = Redaction()
+        """What the caller says and keys while it is active is written down as dots."""
+        self.turns: list[TurnRecord] = []
+        self.faults: list[EngineFault] = []
+        self.silences: list[Silence] = []
+        self.interruptions = 0
+        self.agent_speech_s = 0.0
+        self.heard = ""
+        """What the caller heard of the agent's last answer."""
+        self.cut_short = False
+        """They interrupted it."""
+        self._observer = observer
+        self.call_id = call_id
+        self._loop = loop
+        self._began = loop.time()
+        self._exchange: _Exchange | None = None
+
+    def ms(self, moment: float) -> int:
+        """`moment` on the call's media clock."""
+        return max(0, round((moment - self._began) * 1000))
+
+    def fault(self, role: str, message: str, now: float) -> None:
+        """An engine or the agent did something wrong."""
+        self.faults.append(EngineFault(role, message, self.ms(now)))
+        log.warning("engine fault", extra={"call_id": self.call_id, "role": role, "reason": message})
+
+    def fault_now(self, role: str, message: str) -> None:
+        """The same, at this moment."""
+        self.fault(role, message, self._loop.time())
+
+    # One exchange ---------------------------------------------------------------------------------------
+
+    def begin(
+        self, event: AgentEvent, now: float, *, clock: TurnClock | None, caller: TranscriptEntry | None
+    ) -> None:
+        """The agent was told of `event`. An exchange that nobody has heard anything of is replaced: the
+        caller went on, and `caller` is the whole of what they said."""
+        self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
+
+    def confirm(self, caller: TranscriptEntry | None, *, endpoint_due: float, words_known: float) -> None:
+        """What is being answered was said in these words, and the turn is over."""
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.caller = caller
+            if exchange.clock is not None:
+                exchange.clock.endpoint_due, exchange.clock.words_known = endpoint_due, words_known
+
+    def sounded(self, now: float, *, agent_s: float, tts_s: float) -> None:
+        """A frame of the answer was handed to the wire; the first one counts."""
+        exchange = self._exchange
+        if exchange is None or exchange.sounded:
+            return
+        exchange.sounded = True
+        if exchange.clock is not None:
+            exchange.clock.agent_s, exchange.clock.tts_s = agent_s, tts_s
+            exchange.latency = exchange.clock.latency(now)
+        if exchange.caller is not None:  # from the first sound of the answer on, what the caller said stands
+            self._add(exchange.caller)
+
+    def filler(self) -> None:
+        """The agent was late and the caller was given something to hear."""
+        if self._exchange is not None:
+            self._exchange.fillers += 1
+
+    def silence(self, began: float, seconds: float, cause: str) -> None:
+        """The caller heard nothing for so long, and why."""
+        silence = Silence(self.ms(began), round(seconds * 1000), cause)
+        self.silences.append(silence)
+        if self._exchange is not None:
+            self._exchange.silences.append(silence)
+        log.warning("silence in our turn", extra={"call_id": self.call_id, "ms": silence.ms, "cause": cause})
+
+    def drop(self) -> None:
+        """The exchange under way, of which nobody has heard anything, becomes part of the next."""
+        self._exchange = None
+
+    @property
+    def was_heard(self) -> bool:
+        """The caller has heard something of the exchange under way."""
+        return self._exchange is not None and self._exchange.sounded
+
+    @property
+    def answers_words(self) -> bool:
+        """The exchange under way is about something that the caller said."""
+        return self._exchange is not None and isinstance(self._exchange.event, UserSaid)
+
+    def agent_said(self, heard: Heard, *, now: float, interrupted: bool) -> None:
+        """An utterance of the agent was heard, to its end or up to now."""
+        utterance = heard.utterance
+        started = utterance.started_at
+        words = utterance.heard(heard.samples)
+        if started is None:
+            return
+        self.agent_speech_s += heard.samples / utterance.rate_hz
+        text = " ".join(word.text for word in words) if interrupted else utterance.text
+        if not text:
+            return
+        if self._exchange is not None:
+            self._exchange.said.append(text)
+        self._add(
+            TranscriptEntry(
+                Role.AGENT,
+                text,
+                start_ms=self.ms(started),
+                end_ms=self.ms(now),
+                interrupted=interrupted,
+                words=tuple(
+                    TimedWord(
+                        word.text,
+                        self.ms(utterance.time_of(word.start)),
+                        self.ms(utterance.time_of(word.end - 1)),
+                    )
+                    for word in words
+                ),
+            )
+        )
+
+    def end(self, now: float, *, interrupted: bool = False, said: TranscriptEntry | None = None) -> None:
+        """The exchange is over; without one nothing happens. `said`: what the caller said, where it was never
+        certain that they had finished."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        exchange.caller = exchange.caller or said
+        if not exchange.sounded and exchange.caller is not None:
+            self._add(exchange.caller)
+        self.heard, self.cut_short = " ".join(exchange.said), interrupted
+        self.interruptions += interrupted
+        event = exchange.event
+        caller = exchange.caller
+        text = event.text if isinstance(event, UserSaid) else ""
+        keyed = event.digits if isinstance(event, UserKeyed) else ""
+        keyed = event.keyed if isinstance(event, UserSaid) else keyed
+        turn = TurnRecord(
+            number=len(self.turns) + 1,
+            user_text=masked(text) if exchange.masked else text,
+            keyed=masked(keyed) if exchange.masked else keyed,
+            confidence=event.confidence if isinstance(event, UserSaid) else 0.0,
+            agent_text=self.heard,
+            interrupted=interrupted,
+            start_ms=caller.start_ms if caller is not None else self.ms(exchange.began),
+            end_ms=self.ms(now),
+            latency=exchange.latency,
+            fillers=exchange.fillers,
+            silences=tuple(exchange.silences),
+        )
+        self.turns.append(turn)
+        if self._observer is not None:
+            self._observer.turn_completed(turn)
+
+    def caller_entry(
+        self, text: str, confidence: float, words: Sequence[HeardWord], *, times: tuple[float, float, float]
+    ) -> TranscriptEntry | None:
+        """The transcript's entry for an utterance with `Ears.utterance_times`; None where nothing was
+        said."""
+        if not text:
+            return None
+        first, last, origin = times
+        if self.masking.active:
+            return TranscriptEntry(
+                Role.CALLER, masked(text), self.ms(first), self.ms(last), confidence=confidence
+            )
+        base = self.ms(origin)
+        timed = [
+            TimedWord(word.text, base + word.start_ms, base + word.end_ms)
+            for word in words
+            if word.start_ms >= 0
+        ]
+        return TranscriptEntry(
+            Role.CALLER, text, self.ms(first), self.ms(last), confidence=confidence, words=tuple(timed)
+        )
+
+    def understood(self, text: str, now: float) -> None:
+        """The caller's words so far; they may yet change."""
+        if self._observer is not None and text:
+            self._observer.words_heard(masked(text) if self.masking.active else text, now)
+
+    def agent_speaks(self, text: str, now: float) -> None:
+        """An utterance of the agent's begins to be heard."""
+        if self._observer is not None and text:
+            self._observer.agent_speaking(text, now)
+
+    def caller_wrote(self, text: str, now: float) -> None:
+        """Words that need no understanding."""
+        shown = masked(text) if self.masking.active else text
+        self._add(TranscriptEntry(Role.CALLER, shown, self.ms(now), self.ms(now), confidence=1.0))
+
+    def caller_said(self, entry: TranscriptEntry) -> None:
+        """Words that no exchange came of."""
+        self._add(entry)
+
+    def _add(self, entry: TranscriptEntry) -> None:
+        self.transcript.add(entry)
+        if self._observer is not None:
+            self._observer.transcript_added(entry)

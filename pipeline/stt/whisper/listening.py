@@ -1,0 +1,213 @@
+"""One utterance that a Whisper model listens to: a growing buffer, decoded as a whole when asked, and the
+beginning of a long one for good while it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.engines.aio import is_cancelled
+from pipeline.errors import EngineBusy, EngineError
+from pipeline.speech import Expected, Hypothesis
+from pipeline.stt.whisper.batching import Agreement
+from pipeline.stt.whisper.pieces import joined, quietest
+
+PIECE_S: Final = 16
+"""What is decoded at once at the most: no more words than `max_new_tokens` holds, Arabic ones too, and half
+of the window. A longer utterance is cut at its quietest place after `EARLIEST_S`."""
+
+EARLIEST_S: Final = 8
+
+LOOK_MS: Final = 100
+"""Where there is no thread for the words so far or for the beginning, there may be one after so long."""
+
+
+class Decoding(Protocol):
+    """What an utterance needs of the engine."""
+
+    def submit(
+        self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
+    ) -> Future[Hypothesis]:
+        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it has no
+        thread for long."""
+
+    def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
+        """The same for one that nobody waits for."""
+
+    def spare_pause_s(self) -> float | None:
+        """How long after the last one an utterance may have its next; None: it would keep others waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where the utterance comes from."""
+
+    rate_hz: int
+    language: str
+    expected: Expected | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The beginning of a long utterance, and the words of it that were certain before it was decoded."""
+
+    job: Future[Hypothesis]
+    agreed: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str] | None:
+        """None until it is decoded."""
+        if not self.job.done() or self.job.cancelled() or self.job.exception() is not None:
+            return None
+        return self.job.result().text.split()
+
+
+class WhisperListening:
+    """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
+
+    __slots__ = (
+        "_agreement", "_closed", "_cut_due", "_due", "_engine", "_every", "_heads", "_line", "_listened_at",
+        "_one", "_orphan", "_partial", "_pcm", "_pushed",
+    )  # fmt: skip
+
+    def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
+        self._engine = engine
+        self._line = line
+        self._pcm = bytearray()
+        self._pushed = 0
+        self._every = partial_every
+        self._due = 2 * partial_every  # no word is over before
+        self._cut_due = 0
+        self._listened_at = 0
+        self._partial: Future[Hypothesis] | None = None
+        self._agreement = Agreement()
+        self._heads: list[_Head] = []
+        self._one = asyncio.Lock()
+        self._orphan: asyncio.Future[Hypothesis] | None = None
+        self._closed = False
+
+    def push(self, samples: Pcm) -> None:
+        """Keeps a copy."""
+        self._pcm += samples.tobytes()
+        self._pushed += len(samples)
+        if self._pushed >= self._cut_due and not self._closed:
+            self._cut()
+        if self._every and self._pushed >= self._due:
+            self._listen_in()
+
+    def partial(self) -> str:
+        """The words on which the last two decodes agreed; "" where there were no two."""
+        words: list[str] = []
+        for head in self._heads:
+            known = head.words
+            if known is None:
+                return " ".join([*words, *head.agreed])
+            words += known
+        return " ".join([*words, *self._agreement.stable])
+
+    @property
+    def _is_long(self) -> bool:
+        return len(self._pcm) > 2 * PIECE_S * self._line.rate_hz
+
+    def _cut(self) -> None:
+        """Decodes the beginnings of what is too long, or what of them there is a thread for."""
+        try:
+            while self._is_long:
+                self._behead()
+        except EngineBusy:  # for a moment: the audio is kept
+            self._cut_due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+
+    def _behead(self) -> None:
+        """Decodes the beginning. Raises `EngineBusy`, with nothing cut."""
+        samples = np.frombuffer(bytes(self._pcm), np.int16)
+        cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
+        try:
+            job = self._decode(samples[:cut])
+        except EngineBusy:
+            raise
+        except (EngineError, RuntimeError):  # the engine is closing: no result comes of it either
+            job = Future()
+            job.set_exception(EngineError("faster-whisper was closed", retryable=False))
+        self._heads.append(_Head(job, self._agreement.stable))
+        self._agreement = Agreement()
+        del self._pcm[: 2 * cut]
+
+    def _listen_in(self) -> None:
+        """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
+        self._due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+        if self._closed or (self._partial is not None and not self._partial.done()):
+            return
+        pause_s = self._engine.spare_pause_s()
+        if pause_s is None or self._pushed - self._listened_at < pause_s * self._line.rate_hz:
+            return
+        self._due, self._listened_at = self._pushed + self._every, self._pushed
+        samples = np.frombuffer(bytes(self._pcm), np.int16)
+        try:
+            self._partial = self._engine.submit_spare(samples, self._line.rate_hz, self._line.language)
+        except (EngineError, RuntimeError):  # the engine is closing
+            return
+        self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
+
+    async def result(self) -> Hypothesis:
+        """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
+        after one was cancelled in the middle (a thread cannot be stopped)."""
+        async with self._one:
+            if self._orphan is not None and not self._orphan.done():
+                await asyncio.wait({self._orphan})
+            if self._closed:
+                raise EngineError("this utterance was closed", retryable=False)
+            while self._is_long:
+                self._behead()
+            before = [await self._decoded(head.job) for head in self._heads]
+            samples = np.frombuffer(bytes(self._pcm), np.int16)
+            job = self._decode(samples)
+            future = asyncio.wrap_future(job)
+            try:
+                return joined([*before, await asyncio.shield(future)])
+            except asyncio.CancelledError:
+                if job.cancelled() and not is_cancelled():  # by `FasterWhisper.close`, before its turn
+                    raise EngineError("faster-whisper was closed", retryable=False) from None
+                future.add_done_callback(_forget)
+                job.cancel()
+                self._orphan = future
+                raise
+
+    def _decode(self, samples: Pcm) -> Future[Hypothesis]:
+        line = self._line
+        return self._engine.submit(samples, line.rate_hz, line.language, line.expected)
+
+    async def _decoded(self, job: Future[Hypothesis]) -> Hypothesis:
+        future = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if job.cancelled() and not is_cancelled():
+                raise EngineError("this utterance was closed", retryable=False) from None
+            future.add_done_callback(_forget)
+            raise
+
+    def close(self) -> None:
+        """Frees the audio; a decode under way is dropped when it ends."""
+        self._closed = True
+        self._pcm = bytearray()
+        for job in (self._partial, *(head.job for head in self._heads)):
+            if job is not None:
+                job.cancel()
+
+
+def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
+    """In the decoding thread; one at a time. What is nothing now may have been a word: it takes none back."""
+    if not decode.cancelled() and decode.exception() is None and decode.result().text:
+        agreement.add(decode.result().text.split())
+
+
+def _forget(future: asyncio.Future[Hypothesis]) -> None:
+    """Takes the outcome of a decode nobody waits for, so that it is not reported as lost."""
+    if not future.cancelled():
+        future.exception()

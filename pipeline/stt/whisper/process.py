@@ -1,0 +1,97 @@
+"""The process of a Whisper model: `python -m pipeline.stt.whisper.process JSON`.
+
+The object has model (a directory), threads, device, compute_type, and sockets: the descriptors that requests
+come by (`whisper_wire`), one for each thread. The process ends with them, so it cannot outlive the server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from pipeline.confinement.confinement import Confinement
+from pipeline.stt.whisper.wire import pack, receive
+
+_SPARE_MB: Final = 1536  # libraries, and what decodes hold
+_COPIES: Final = 4  # of the weights: read whole, converted to a wider type
+
+
+def main() -> int:
+    """Serves the model of this process's argument. What CTranslate2 raises for files that it cannot use is
+    reported first, and ImportError where it is not installed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
+    arguments: dict[str, Any] = json.loads(sys.argv[1])
+    descriptors: list[int] = arguments.pop("sockets")
+    model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
+    memory_mb = None if cuda else needs_mb(model)
+    Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
+    streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
+    first = streams[0][1]
+    try:
+        decoder = resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
+    except Exception as error:  # the boundary to somebody else's C++
+        kind = "absent" if isinstance(error, ImportError) else "failed"
+        _send(first, {kind: str(error)})
+        return 1
+    _send(first, {"multilingual": bool(decoder.model.is_multilingual)})
+    _serve(decoder, streams)
+    return 0
+
+
+def needs_mb(model: str) -> int:
+    """The bound on the memory of a process with the model in the directory `model`."""
+    return _SPARE_MB + _COPIES * (_size(model) >> 20)
+
+
+def _serve(decoder: Any, streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:
+    threads = [threading.Thread(target=_answer, args=(decoder, *each)) for each in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _answer(decoder: Any, source: BinaryIO, sink: BinaryIO) -> None:
+    """Serves one socket until the server closes it."""
+    try:
+        while True:
+            head, samples = receive(source.read)
+            _send(sink, _decoded(decoder, head, samples))
+    except (EOFError, OSError):
+        return
+
+
+def _decoded(decoder: Any, head: dict[str, Any], samples: bytes) -> dict[str, Any]:
+    """What `decoder` makes of the utterances, or what kind of error it raised: its text may quote them."""
+    whole = np.frombuffer(samples, np.float32)
+    audios = np.split(whole, np.cumsum(head.pop("lengths"))[:-1])
+    try:
+        return {"texts": [asdict(each) for each in decoder.decoded(audios, **head)]}
+    except Exception as error:  # the boundary to somebody else's C++
+        return {"failed": type(error).__name__}
+
+
+def _send(sink: BinaryIO, head: dict[str, Any]) -> None:
+    sink.write(pack(head))
+    sink.flush()
+
+
+def _size(model: str) -> int:
+    try:
+        return Path(model, "model.bin").stat().st_size
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

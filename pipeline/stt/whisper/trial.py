@@ -1,0 +1,81 @@
+"""One decode of Whisper, tried and timed: `python -m pipeline.stt.whisper.trial DIRECTORY WINDOW_S TYPE`.
+
+In a process of its own: a library that was built for another CPU ends the process that tries it, and only
+there is the CPU time that of the decode alone. It is confined as the process that decodes for callers is, and
+lets the server go first. It writes one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.confinement.confinement import Confinement
+from pipeline.engines.local_weights import INSTALL
+from pipeline.errors import kind_of
+from pipeline.stt.whisper.process import needs_mb
+
+RATE_HZ: Final = 16000
+FRAMES_A_SECOND: Final = 100
+SECONDS: Final = 3
+TOKENS: Final = 16
+"""About what is said in three seconds, written whatever is heard: the end of the text is suppressed."""
+
+RUNS: Final = 3
+
+
+def main() -> int:
+    """Tries the model of this process's arguments."""
+    directory, window_s, compute_type = sys.argv[1:4]
+    Confinement(read=(directory,), memory_mb=needs_mb(directory)).apply()
+    print(json.dumps(tried(directory, int(window_s), compute_type)))
+    return 0
+
+
+def tried(directory: str, window_s: int, compute_type: str) -> Mapping[str, Any]:
+    """`cpu_ms` of the fastest decode of 3 s after one that warms, or `problem`."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when huggingface_hub is imported
+    try:
+        whisper = resolve_name("faster_whisper:WhisperModel")
+        view = resolve_name("faster_whisper.transcribe:get_ctranslate2_storage")
+        model = whisper(
+            directory, device="cpu", compute_type=compute_type, cpu_threads=1, local_files_only=True
+        )
+        spent = [_decode_ms(model, view, window_s) for _ in range(1 + RUNS)]
+    except ImportError as error:
+        return {"problem": f"{error.name or error} cannot be imported: {INSTALL}"}
+    except MemoryError:
+        return {"problem": "there is not enough memory"}
+    except Exception as error:  # the boundary of somebody else's C++
+        return {"problem": str(error).strip() or kind_of(error)}
+    return {"cpu_ms": min(spent[1:])}
+
+
+def _decode_ms(model: Any, view: Any, window_s: int) -> float:
+    """The features of noise, the encoder's pass over its window, and `TOKENS` tokens."""
+    tokenizer = model.hf_tokenizer
+    begin, end = (tokenizer.token_to_id(each) for each in ("<|startoftranscript|>", "<|endoftext|>"))
+    noise = np.random.default_rng(1).standard_normal(RATE_HZ * SECONDS).astype(np.float32) * 0.05
+    began = time.process_time()
+    features = np.zeros((model.feat_kwargs.get("feature_size", 80), window_s * FRAMES_A_SECOND), np.float32)
+    made = model.feature_extractor(noise)[:, : SECONDS * FRAMES_A_SECOND]
+    features[:, : made.shape[1]] = made
+    model.model.generate(
+        view(features[np.newaxis]),
+        [[begin]],
+        beam_size=1,
+        max_length=1 + TOKENS,
+        suppress_tokens=[-1, end],
+    )
+    return (time.process_time() - began) * 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())

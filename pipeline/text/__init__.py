@@ -1,0 +1,1 @@
+"""Text normalisation in both directions (TN, ITN)."""

@@ -1,0 +1,268 @@
+"""What the words of an answer mean, per language: yes and no, digits, numbers, words of dates and times.
+
+English and Arabic, standard and as it is spoken from Egypt to the Gulf; another language gets figures
+("12") and no words. Arabic is compared without hamza, ta marbuta and vowel signs, which recognisers and
+writers set as they like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pipeline.text.fold import folded
+
+Meant: TypeAlias = tuple[tuple[str, re.Pattern[str]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """One language; every word folded (`wording.folded`)."""
+
+    yes: frozenset[str] = frozenset()
+    no: frozenset[str] = frozenset()
+    meant: Meant = ()
+    """Phrases that mean something else than their words do: "no problem" is a yes, "absolutely not" a no,
+    "not sure" neither ("")."""
+    whole_yes: frozenset[str] = frozenset()
+    """What says yes where nothing else is said ("i can", not "i can hear you")."""
+    units: Mapping[str, int] = field(default_factory=dict)
+    """0 to 19."""
+    tens: Mapping[str, int] = field(default_factory=dict)
+    hundreds: Mapping[str, int] = field(default_factory=dict)
+    """Words of their own for several hundred or thousand."""
+    scales: Mapping[str, int] = field(default_factory=dict)
+    """"hundred", "thousand": they multiply what precedes."""
+    teen_marks: frozenset[str] = frozenset()
+    """A unit before one of them is a teen."""
+    joins: frozenset[str] = frozenset()
+    """"and"."""
+    joining_prefix: str = ""
+    """"and" where it is written together with the word after it."""
+    units_first: bool = False
+    """Five-and-twenty."""
+    repeats: Mapping[str, int] = field(default_factory=dict)
+    """"double" and "triple" before a digit."""
+    again: Mapping[str, int] = field(default_factory=dict)
+    """"twice", after it."""
+    ordinals: Mapping[str, str] = field(default_factory=dict)
+    """Words of those that are written in figures ("2nd")."""
+    corrections: frozenset[str] = frozenset()
+    """Digits after one of them replace the last that were said."""
+    digit_glue: frozenset[str] = frozenset()
+    """Words that people put between digits."""
+    go_on: str = ""
+    """What is said to somebody who has dictated a part."""
+    date: frozenset[str] = frozenset()
+    """Words of which one makes a date."""
+    date_phrase: re.Pattern[str] | None = None
+    """Dates made of words that say something else alone ("the second", "may first")."""
+    date_glue: frozenset[str] = frozenset()
+    """Words that may stand inside a date."""
+    time: frozenset[str] = frozenset()
+    time_glue: frozenset[str] = frozenset()
+    name_openings: tuple[str, ...] = ()
+    excluding: frozenset[str] = frozenset()
+    """What comes after one of them is what does not suit ("not monday")."""
+    nameless: frozenset[str] = frozenset()
+    """Words that are said instead of a name ("sorry what")."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(folded(text).split())
+
+
+def _meant(*, yes: str, no: str, neither: str) -> Meant:
+    """Each meaning with the pattern of its phrases, the longest first."""
+    listed = (("", neither), ("no", no), ("yes", yes))
+    return tuple((meaning, _any_of(phrases.split(", "))) for meaning, phrases in listed)
+
+
+def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
+    longest = sorted(map(folded, phrases), key=len, reverse=True)
+    return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, longest))})(?!\S)")
+
+
+def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
+    return {word: first + step * index for index, word in enumerate(folded(text).split())}
+
+
+ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
+    "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth thirtieth"
+)
+MONTHS = "january february march april june july august september october november december"
+_ORDINAL = ORDINALS.replace(" ", "|") + r"|\d{1,2}(?:st|nd|rd|th)"
+WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+
+
+def _english_ordinals() -> dict[str, str]:
+    """Of the days of a month."""
+    words = ORDINALS.split()
+    spoken = [*words[:20], *(f"twenty {word}" for word in words[:9]), words[20], f"thirty {words[0]}"]
+    ends = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+    return {f"{day}{ends.get(day, 'th')}": said for day, said in enumerate(spoken, 1)}
+
+
+ENGLISH = Lexicon(
+    yes=_words(
+        "yes yeah yep yup sure correct right okay ok absolutely certainly definitely exactly course fine"
+    ),
+    no=_words("no nope nah not wrong incorrect never don't can't cannot won't isn't dont cant wont isnt"),
+    meant=_meant(
+        yes="no problem, no problem at all, not a problem, no worries, no objection, no objections, uh huh, "
+        "mm hm, mm hmm, alright, all right, go ahead, sounds good, that works, please do, by all means, "
+        "i think so, i guess so, i suppose so, i believe so",
+        no="absolutely not, certainly not, definitely not, of course not, course not, no way, i think not, "
+        "i guess not",
+        neither="i don't know, i dont know, i do not know, don't know, dont know, no idea, no clue, "
+        "not sure, not certain, not quite sure, not so sure, not entirely sure, can't say, cannot say, "
+        "can't tell, can't remember, don't remember, don't understand, dont understand, "
+        "do not understand, did not understand, didn't understand, can't hear you, cannot hear you",
+    ),
+    whole_yes=frozenset(
+        ("i do", "i can", "i will", "i would", "i am", "i have", "it is", "we can", "we do", "why not")
+    ),
+    units={
+        "oh": 0,
+        "o": 0,
+        **_numbered(
+            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+            "sixteen seventeen eighteen nineteen",
+            first=0,
+        ),
+    },
+    tens=_numbered("twenty thirty forty fifty sixty seventy eighty ninety", first=20, step=10),
+    scales={"hundred": 100, "thousand": 1000, "million": 1_000_000},
+    joins=_words("and"),
+    repeats={"double": 2, "triple": 3, "treble": 3},
+    again={"twice": 2},
+    ordinals=_english_ordinals(),
+    corrections=_words("no sorry actually correction rather oops"),
+    digit_glue=_words(
+        "it's its is it that's then and the my number um uh er hmm well so with by okay ok yes a please "
+        "digits digit starts ends first next last code followed dash space"
+    ),
+    go_on="Go on, please.",
+    date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
+    date_phrase=re.compile(
+        rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
+    ),
+    date_glue=_words(
+        f"the of next this on at day after week morning afternoon evening in past half o'clock may {ORDINALS}"
+    ),
+    time=_words("o'clock noon midnight morning afternoon evening am pm half quarter"),
+    time_glue=_words("at past to in the"),
+    name_openings=("my name is", "this is", "it is", "it's", "i am", "i'm", "the name is"),
+    excluding=_words("not except excluding"),
+    nameless=_words(
+        "what what's whats sorry pardon excuse me huh hello hi hey who who's is this that are you your can "
+        "could would repeat say said again please um uh er hmm thanks thank fine good why do don't i know "
+        "understand want to tell my name the it's it i'm one moment minute second wait hold on"
+    ),
+)
+
+ARABIC = Lexicon(
+    yes=_words("نعم أجل أيوه أيوا إيه اي طبعا أكيد صحيح تمام موافق حاضر ماشي صح بالتأكيد بلى مضبوط أوافق"),
+    no=_words("لا كلا مش غير خطأ ليس مو ليست أبدا لأ غلط"),
+    meant=_meant(
+        yes="لا مشكلة, ما في مشكلة, مافي مشكلة, ما فيه مشكلة, مفيش مشكلة, مش مشكلة, لا مانع, لا بأس, "
+        "لم لا, ليش لا, ليه لا, ما عندي مانع, لا مانع عندي",
+        no="طبعا لا, أكيد لا, بالتأكيد لا, ما أقدر, ما بقدر, لا أقدر, لا أستطيع",
+        neither="لا أعرف, لا أدري, لا أعلم, ما أعرف, ما أدري, ما بعرف, مش عارف, مش عارفة, مو عارف, "
+        "مو متأكد, مش متأكد, مش متأكدة, غير متأكد, لست متأكدا, لست متأكدة, لا أسمعك, ما أسمعك, لا أفهم, "
+        "ما فهمت, لم أفهم",
+    ),
+    units={
+        **_numbered("صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة", first=0),
+        **_numbered("واحدة اثنين ثلاث أربع خمس ست سبع ثمان تسع عشر", first=1),
+        **_numbered("أحد اثنا", first=1),
+        **_numbered("إحدى اثنتا", first=1),
+        **_numbered("اتنين تلاتة", first=2),
+        **_numbered("اثنتان", first=2),
+        **_numbered("ثماني", first=8),
+        **_numbered("تمانية", first=8),
+        **_numbered("زيرو", first=0),
+        **_numbered("وحدة ثنين", first=1),
+        **_numbered("تنين", first=2),
+        **_numbered("ثنتين تلات", first=2),
+        **_numbered("تنتين", first=2),
+        **_numbered("تمان", first=8),
+        **_numbered("تمنية", first=8),
+        **_numbered("حداشر اتناشر تلتاشر اربعتاشر خمستاشر ستاشر سبعتاشر تمنتاشر تسعتاشر", first=11),
+        **_numbered("احداشر اطناشر تلاتاشر", first=11),
+        **_numbered("حدعش طنعش ثلطعش اربعطعش خمسطعش سطعش سبعطعش ثمنطعش تسعطعش", first=11),
+        **_numbered("احدعش اطنعش ثلاثطعش اربعتعش خمستعش ستعش سبعتعش تمنتعش تسعتعش", first=11),
+        **_numbered("حداعش اثنعش تلطعش", first=11),
+        **_numbered("اتنعش تلتعش", first=12),
+        **_numbered("ثمانطعش", first=18),
+    },
+    tens={
+        **_numbered("عشرين ثلاثين أربعين خمسين ستين سبعين ثمانين تسعين", first=20, step=10),
+        **_numbered("عشرون ثلاثون أربعون خمسون ستون سبعون ثمانون تسعون", first=20, step=10),
+        **_numbered("تلاتين", first=30),
+        **_numbered("تمانين", first=80),
+    },
+    hundreds={
+        **_numbered("مئتان ثلاثمئة أربعمئة خمسمئة ستمئة سبعمئة ثمانمئة تسعمئة", first=200, step=100),
+        **_numbered("مائتان ثلاثمائة أربعمائة خمسمائة ستمائة سبعمائة ثمانمائة تسعمائة", first=200, step=100),
+        **_numbered("مئتين", first=200),
+        **_numbered("مائتين", first=200),
+        **_numbered("ميتين تلتمية ربعمية خمسمية ستمية سبعمية تمنمية تسعمية", first=200, step=100),
+        **_numbered("ثلاثمية اربعمية", first=300, step=100),
+        **_numbered("ثلثمية", first=300),
+        **_numbered("ثمنمية", first=800),
+        **_numbered("ألفين", first=2000),
+        **_numbered("ألفان", first=2000),
+    },
+    scales={
+        **_numbered("مئة", first=100),
+        **_numbered("مائة", first=100),
+        **_numbered("مية", first=100),
+        **_numbered("ألف", first=1000),
+        **_numbered("آلاف", first=1000),
+        **_numbered("ألفا", first=1000),
+        **_numbered("تلاف", first=1000),
+        **_numbered("مليون", first=1_000_000),
+        **_numbered("ملايين", first=1_000_000),
+    },
+    teen_marks=_words("عشر عشرة"),
+    joins=_words("و"),
+    joining_prefix="و",
+    units_first=True,
+    repeats={**_numbered("دبل", first=2), **_numbered("تربل", first=3)},
+    again={**_numbered("مرتين", first=2), **_numbered("مكرر", first=2)},
+    corrections=_words("لا آسف عفوا أقصد قصدي بل"),
+    digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
+    go_on="تفضل، أكمل.",
+    date=_words(
+        "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر "
+        "الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت اليوم غدا بكرة الليلة "
+        "كانون شباط آذار نيسان أيار حزيران تموز آب أيلول تشرين رمضان شعبان محرم صفر شوال رجب"
+    )
+    - _words("صفر"),  # the second month is the digit nought
+    date_glue=_words(
+        "يوم من في القادم القادمة المقبل المقبلة شهر صباحا مساء الساعة بعد "
+        "الأول الثاني الثالث الرابع الخامس السادس السابع الثامن التاسع العاشر الحادي "
+        "والعشرين والعشرون العشرين العشرون والثلاثين الثلاثين عشر هذا"
+    ),
+    time=_words("الساعة صباحا مساء ظهرا ليلا الصباح المساء الظهر العصر المغرب العشاء الفجر"),
+    time_glue=_words(
+        "و والنصف والربع والثلث إلا نصف ربع ثلث بعد في الواحدة الثانية الثالثة الرابعة الخامسة السادسة "
+        "السابعة الثامنة التاسعة العاشرة الحادية الثانية عشرة دقيقة دقائق تماما"
+    ),
+    name_openings=("اسمي هو", "اسمي", "معك", "أنا اسمي", "أنا", "انا", "إسمي"),
+    excluding=_words("مش مو ليس غير إلا عدا ماعدا"),
+    nameless=_words("ماذا شو ايش إيه عفوا آسف مرحبا ألو من مين معي لو سمحت أعد كرر لحظة دقيقة لماذا ليش"),
+)
+
+LEXICONS: Final[Mapping[str, Lexicon]] = MappingProxyType({"en": ENGLISH, "ar": ARABIC})
+"""By language."""
+
+
+def lexicon(language: str) -> Lexicon:
+    """The lexicon of `language` ("en", "en-GB", "ar"); an empty one where there is none."""
+    return LEXICONS.get(language.lower().split("-")[0], Lexicon())

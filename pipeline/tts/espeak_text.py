@@ -1,0 +1,111 @@
+"""Text for espeak-ng: cut into sentences, and its words laid over the times that the engine reports."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import itemgetter
+
+import numpy as np
+
+from pipeline.audio import Pcm, silence
+from pipeline.speech import SpeechChunk, SpokenWord
+from pipeline.tts.subprocess_wire import Word
+
+SENTENCE_CHARACTERS = 400
+"""A request is never longer: about half a minute of speech and 1.3 MB, which is what one listener may have
+waiting in the server, and about 15 ms for which it keeps the others waiting."""
+
+_SENTENCE = re.compile(r"(?<=[.!?…؟۔。])[\"')\]]*\s+")
+_TOKEN = re.compile(r"\S+(?:\s+[^\w\s]+(?=\s|$))*")  # a lone dash belongs to the word before it
+
+_QUIET = 200
+"""Below it (of 32768) espeak-ng is silent: what stands behind a sentence is zeros after a faint tail."""
+
+
+def sentences(text: str) -> list[str]:
+    """`text` in pieces of at most `SENTENCE_CHARACTERS`: at the ends of sentences, in a long one at a comma
+    or a space, in a long word anywhere. Nothing but white space between pieces is lost."""
+    pieces: list[str] = []
+    for sentence in _SENTENCE.split(" ".join(text.split())):
+        rest = sentence.strip()
+        while len(rest) > SENTENCE_CHARACTERS:
+            head = rest[:SENTENCE_CHARACTERS]
+            cut = max(head.rfind(", ") + 1, head.rfind("، ") + 1) or head.rfind(" ")
+            cut = cut if cut > 0 else SENTENCE_CHARACTERS
+            pieces.append(rest[:cut].strip())
+            rest = rest[cut:].strip()
+        if rest:
+            pieces.append(rest)
+    return pieces
+
+
+class SpeechCutter:
+    """One sentence's samples and word events in, chunks of whole words out.
+
+    A chunk ends where a word of the text begins, so every word given out has its true start and end; the
+    price is that the first chunk waits for the second word (a fraction of a millisecond of synthesis). The
+    engine splits "12/05" or "$3.50" into several spoken words and keeps quiet about some short ones: a word
+    of the text starts at the first event inside it, and words without an event share the time between their
+    neighbours.
+    """
+
+    def __init__(self, sentence: str, *, offset: int, spoken: str = "") -> None:
+        """`spoken`: what the engine was given for `sentence`, word for word, where that is not the same."""
+        given = [match.end() for match in _TOKEN.finditer(spoken or sentence)]
+        shown = [match.group() for match in _TOKEN.finditer(sentence)]
+        self._tokens = list(zip(given, shown, strict=True))
+        self._offset = offset
+        self._starts: list[int] = []
+        """Of the tokens known so far, in samples of the sentence."""
+        self._given_words = 0
+        self._given = 0
+        self._total = 0
+        self._held: list[Pcm] = []
+
+    def push(self, samples: Pcm, events: Sequence[Word]) -> SpeechChunk | None:
+        """More of the sentence; what is complete now, if anything."""
+        self._held.append(samples)
+        self._total += len(samples)
+        for event in events:
+            self._began(self._token_at(event.position), event.sample)
+        if len(self._starts) - self._given_words < 2 or self._starts[-1] > self._total:
+            return None
+        return self._cut(self._starts[-1], self._starts[self._given_words :])
+
+    def finish(self) -> SpeechChunk | None:
+        """The rest of the sentence. The last word ends where the voice does, before the pause."""
+        loud = np.flatnonzero(np.abs(np.concatenate(self._held or [silence(8000, 0)])) > _QUIET)
+        end = self._given + int(loud[-1]) + 1 if len(loud) else self._total
+        self._began(len(self._tokens), end)
+        return self._cut(self._total, self._starts[self._given_words :]) if self._held else None
+
+    def _began(self, index: int, sample: int) -> None:
+        """The word `index` begins at `sample`; those before it that nobody told of, evenly in between."""
+        skipped = index - len(self._starts)
+        if skipped < 0:
+            return
+        before = self._starts[-1] if self._starts else 0
+        sample = max(sample, before)
+        self._starts += [
+            before + (sample - before) * (place + 1) // (skipped + 1) for place in range(skipped)
+        ]
+        self._starts.append(sample)
+
+    def _cut(self, until: int, edges: Sequence[int]) -> SpeechChunk:
+        """Samples up to `until`, and the words between `edges`."""
+        held = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+        taken, rest = held[: until - self._given], held[until - self._given :]
+        words = tuple(
+            SpokenWord(self._tokens[self._given_words + place][1], self._offset + start, self._offset + end)
+            for place, (start, end) in enumerate(pairwise(edges))
+        )
+        self._given_words += len(words)
+        self._given = until
+        self._held = [rest] if len(rest) else []
+        return SpeechChunk(taken, words)
+
+    def _token_at(self, position: int) -> int:
+        return bisect_right(self._tokens, position, key=itemgetter(0))

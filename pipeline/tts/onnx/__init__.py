@@ -1,0 +1,1 @@
+"""Neural voices on onnxruntime, in a process of their own."""

@@ -1,0 +1,203 @@
+"""Text to speech by a server with OpenAI's `/audio/speech`: what it sends is heard as it comes.
+
+The answer is asked for as raw PCM (16 bit, mono, 24 kHz unless `rate_hz` says otherwise). At whatever rate it
+is where the answer says so, and a WAV file, which some servers send all the same, is understood too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.audio import Pcm
+from pipeline.audio.resample import Resampler
+from pipeline.engines.options import Options
+from pipeline.errors import EngineError
+from pipeline.net.audio_types import disguise
+from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
+from pipeline.speech import SpeechChunk
+from pipeline.tts.wav_stream import MARK, WavStream
+
+PATH: Final = "audio/speech"
+
+CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
+
+_RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSettings:
+    """`voice`: as the server calls it; `voices`: by language, before it. `timeout_s`: until the first sound;
+    `stall_s`: between two pieces. `speed`: 0.25 to 4."""
+
+    model: str = "tts-1"
+    voice: str = "alloy"
+    voices: Mapping[str, str] | None = None
+    rate_hz: int = 24000
+    speed: float = 1.0
+    timeout_s: float = 1.4
+    stall_s: float = 1.4
+    response_format: str = "pcm"
+
+
+class OpenAiTextToSpeech:
+    """A voice, shared by all calls of the process."""
+
+    def __init__(self, endpoint: ModelEndpoint, settings: SpeechSettings) -> None:
+        self.endpoint = endpoint
+        self.settings = settings
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
+        """Keys: base_url (required), api_key and those of `SpeechSettings`. Raises `SettingsRefused`."""
+        options = Options("openai", settings)
+        base_url, api_key = endpoint_options(options)
+        voices = options.table("voices")
+        read = SpeechSettings(
+            model=options.text("model", "tts-1"),
+            voice=options.text("voice", "alloy"),
+            voices={language: voices.text(language) for language in voices.names()},
+            rate_hz=options.integer("rate_hz", 24000, low=8000, high=48000),
+            speed=options.number("speed", 1.0, low=0.25, high=4),
+            timeout_s=options.number("timeout_s", 1.4, low=0.1, high=60),
+            stall_s=options.number("stall_s", 1.4, low=0.1, high=60),
+            response_format=options.text("response_format", "pcm", choices=("pcm", "wav")),
+        )
+        if read.rate_hz not in _RATES:
+            options.wrong("rate_hz", f"must be one of {', '.join(map(str, _RATES))}")
+        options.finish()
+        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+
+    @property
+    def rate_hz(self) -> int:
+        """What the settings say that the server speaks at."""
+        return self.settings.rate_hz
+
+    @property
+    def deadline_s(self) -> float:
+        """A caller who waited so long for the first sound was kept waiting."""
+        return min(1.0, self.settings.timeout_s)
+
+    async def start(self) -> None:
+        """Nothing: a server that is down now may be up when the first call comes."""
+
+    async def check(self) -> str:
+        """ "" if the server can be reached, or why not."""
+        return await self.endpoint.check()
+
+    async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        """Chunks as they come from the network, none of them without a whole 20 ms but the last. Raises
+        `EngineError`."""
+        settings = self.settings
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "input": text,
+            "voice": self._voice(language),
+            "response_format": settings.response_format,
+        }
+        if settings.speed != 1.0:
+            body["speed"] = settings.speed
+        cutter = SoundCutter(settings.rate_hz)
+        stream = self.endpoint.stream_bytes(
+            PATH, body, first_s=settings.timeout_s, stall_s=settings.stall_s, on_rate=cutter.comes_at
+        )
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                samples = cutter.push(piece)
+                if samples.size:
+                    yield SpeechChunk(samples)
+        samples = cutter.finish()
+        if samples.size:
+            yield SpeechChunk(samples)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.endpoint.close()
+
+    def _voice(self, language: str) -> str:
+        voices = self.settings.voices or {}
+        return voices.get(language) or voices.get(language.partition("-")[0]) or self.settings.voice
+
+
+class SoundCutter:
+    """Samples out of bytes that are cut anywhere: in the middle of a sample, in the middle of a header."""
+
+    __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest", "_wav")
+
+    def __init__(self, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._least = rate_hz * CHUNK_MS // 1000 * 2
+        self._rest = bytearray()
+        self._resample: Resampler | None = None
+        self._wav: WavStream | None = None
+        self._begun = False
+
+    def comes_at(self, rate_hz: int) -> None:
+        """The server says at which rate the samples are."""
+        if rate_hz != self._rate_hz:
+            self._resample = _resampler(rate_hz, self._rate_hz)
+
+    def push(self, piece: bytes) -> Pcm:
+        """What is complete with `piece`; empty until there are 20 ms. Raises `EngineError` for a WAV file of
+        another kind than 16 bit mono, and for what is no samples at all."""
+        self._rest += piece if self._wav is None else self._wav.feed(piece)
+        if not self._begun and not self._begin():
+            return _NOTHING
+        if len(self._rest) < self._least:
+            return _NOTHING
+        return self._take()
+
+    def finish(self) -> Pcm:
+        """The rest; half a sample is dropped. Raises `EngineError` as `push` does, and for a header without
+        end."""
+        if not self._begun and not self._begin(whole=True):
+            raise EngineError("the voice sent a WAV file without samples", retryable=True)
+        samples = self._take()
+        if self._resample is None:
+            return samples
+        return np.concatenate((samples, self._resample(np.zeros(self._resample.from_hz // 100, np.int16))))
+
+    def _take(self) -> Pcm:
+        whole = len(self._rest) & ~1
+        samples = np.frombuffer(bytes(self._rest[:whole]), "<i2").astype(np.int16, copy=False)
+        del self._rest[:whole]
+        return samples if self._resample is None else self._resample(samples)
+
+    def _begin(self, *, whole: bool = False) -> bool:
+        """Whether the samples begin here: it is known what they come in, and a header is complete and
+        gone."""
+        if self._wav is None:
+            if len(self._rest) < 4:
+                return whole
+            if self._rest.startswith(MARK):
+                self._wav = WavStream()
+                self._rest = bytearray(self._wav.feed(bytes(self._rest)))
+        if self._wav is not None:
+            if not self._wav.rate_hz:
+                return False
+            self._resample = None
+            self.comes_at(self._wav.rate_hz)
+        else:
+            kind = disguise(bytes(self._rest), whole=whole)
+            if kind is None:
+                return False
+            if kind:
+                raise EngineError(f"the voice sends {kind} instead of pcm", retryable=False)
+        self._begun = True
+        return True
+
+
+def _resampler(from_hz: int, to_hz: int) -> Resampler:
+    try:
+        return Resampler(from_hz, to_hz)
+    except ValueError as error:
+        raise EngineError(
+            f"the voice sends sound at a rate that is not understood: {error}", retryable=False
+        ) from error
+
+
+_NOTHING: Final = np.zeros(0, np.int16)

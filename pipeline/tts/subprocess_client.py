@@ -1,0 +1,327 @@
+"""The server's side of a voice that lives in a process of its own: starts it, shares it, survives its death.
+
+A process keeps somebody's licence, memory, crashes and threads away from the media loop."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+from asyncio.subprocess import Process
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from pipeline.confinement.confined_process import close_pipes, how_it_ended, start_confined
+from pipeline.engines.aio import is_cancelled
+from pipeline.errors import EngineError, EngineMissing, LocalError
+from pipeline.tts.subprocess_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
+
+_LOG = logging.getLogger(__name__)
+
+_BACKOFF_S = 0.1
+_BACKOFF_LIMIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceProgram:
+    """A voice as a program: `python -m module arguments...`, which runs a `VoiceService`.
+
+    `start_s`: without READY by then it is not going to start. `hung_s`: no message at all for so long, while
+    a request or a cancelled one waits, means that it hangs: one that serves others first does not. It should
+    be less than a session's patience with a voice, so that whoever asks again asks the next process."""
+
+    name: str
+    module: str
+    start_s: float
+    hung_s: float
+    arguments: tuple[str, ...] = ()
+
+
+class _State(enum.Enum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+class _Request:
+    """One sentence being synthesised: its messages, in order. Their bound is the sentence's length, which
+    the engine limits; it asks for the next sentence only when this one has been taken."""
+
+    __slots__ = ("arrived", "ended", "messages", "reason")
+
+    def __init__(self) -> None:
+        self.messages: deque[bytes] = deque()
+        self.arrived = asyncio.Event()
+        self.ended = False
+        self.reason: EngineError | None = None
+
+    def end(self, reason: EngineError | None = None) -> None:
+        self.ended, self.reason = True, reason
+        self.arrived.set()
+
+
+class VoiceProcess:
+    """One process for all users of a program in one event loop. `acquire` and `release` count them; it ends
+    with the last. One that died is started again by the next request, after a pause that grows with every
+    death in a row."""
+
+    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[VoiceProgram, VoiceProcess]]] = (
+        WeakKeyDictionary()
+    )
+
+    def __init__(self, program: VoiceProgram) -> None:
+        self.program = program
+        self.rate_hz = 0
+        self._state = _State.STOPPED
+        self._users = 0
+        self._process: Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._requests: dict[int, _Request] = {}
+        self._number = 0
+        self._deaths = 0
+        self._heard_at = 0.0
+        self._starting: asyncio.Task[Process] | None = None
+
+    @classmethod
+    async def acquire(cls, program: VoiceProgram) -> VoiceProcess:
+        """The running loop's process of `program`, started. Raises `EngineMissing`. Give it back with
+        `release`."""
+        processes = cls._shared.setdefault(asyncio.get_running_loop(), {})
+        shared = processes.setdefault(program, cls(program))
+        shared._users += 1
+        try:
+            await shared._ensure_running()
+        except EngineError as error:
+            await shared.release()
+            raise EngineMissing(f"{program.name} does not start: {error}") from error
+        except asyncio.CancelledError:
+            await shared.release()
+            raise
+        return shared
+
+    async def release(self) -> None:
+        """One user less; the last one ends the process."""
+        if self._users <= 0:
+            raise LocalError("a voice was released more often than acquired")
+        self._users -= 1
+        if self._users == 0:
+            self._forget()
+            await self._stop()
+
+    def _forget(self) -> None:
+        loop = asyncio.get_running_loop()
+        processes = self._shared.get(loop, {})
+        processes.pop(self.program, None)
+        if not processes:
+            self._shared.pop(loop, None)
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        return self._process.pid if self._process is not None and self._state is _State.RUNNING else None
+
+    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """Payloads of CHUNK messages, as they come. Closing the generator cancels the synthesis.
+        Raises `EngineError`: retryable when the process died, not when it refused."""
+        process = await self._ensure_running()
+        self._number += 1
+        number, state = self._number, _Request()
+        self._requests[number] = state
+        try:
+            self._send(process, Kind.SPEAK, number, json.dumps(dict(request)).encode())
+            while True:
+                await self._wait(state)
+                while state.messages:
+                    yield state.messages.popleft()
+                if state.ended:
+                    break
+            if state.reason is not None:
+                raise state.reason
+        finally:
+            self._drop(process, number, state)
+
+    async def _wait(self, state: _Request) -> None:
+        """Returns with a message, or the end."""
+        while not state.messages and not state.ended:
+            state.arrived.clear()
+            try:
+                async with asyncio.timeout(self.program.hung_s):
+                    await state.arrived.wait()
+            except TimeoutError:
+                if self._quiet_s < self.program.hung_s:
+                    continue
+                self._kill()
+                if self._reader is not None:
+                    await asyncio.wait({self._reader})  # until then it looks as if it ran
+                raise EngineError(f"{self.program.name} stopped answering", retryable=True) from None
+
+    @property
+    def _quiet_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._heard_at
+
+    def _drop(self, process: Process, number: int, state: _Request) -> None:
+        """Forgets a request; one still under way is cancelled and must end soon."""
+        if state.ended or process is not self._process or self._state is not _State.RUNNING:
+            self._requests.pop(number, None)
+            return
+        self._send(process, Kind.CANCEL, number)
+        asyncio.get_running_loop().call_later(self.program.hung_s, self._check_cancelled, number, state)
+
+    def _check_cancelled(self, number: int, state: _Request) -> None:
+        if self._requests.get(number) is not state or state.ended:
+            return
+        left_s = self.program.hung_s - self._quiet_s
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._check_cancelled, number, state)
+        else:
+            self._kill()
+
+    def _send(self, process: Process, kind: Kind, number: int, payload: bytes = b"") -> None:
+        assert process.stdin is not None
+        # Not drained: sentences are short, and the process reads ahead (its queue holds a thousand).
+        process.stdin.write(pack(kind, number, payload))
+
+    async def _ensure_running(self) -> Process:
+        """The process. It starts on its own account, since it may take longer than a caller waits: whoever
+        comes next finds it further on. Raises `EngineError`."""
+        if self._state is _State.RUNNING and self._process is not None:
+            return self._process
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._restart(), name=f"{self.program.name} start")
+        starting = self._starting
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled() and not is_cancelled():  # by `_stop`
+                raise EngineError(f"{self.program.name} was closed", retryable=False) from None
+            raise
+
+    async def _restart(self) -> Process:
+        try:
+            if self._deaths:
+                await asyncio.sleep(min(_BACKOFF_S * 2 ** (self._deaths - 1), _BACKOFF_LIMIT_S))
+            return await self._start()
+        finally:
+            self._starting = None
+
+    async def _start(self) -> Process:
+        self._state = _State.STARTING
+        try:
+            process = await start_confined(self.program.module, *self.program.arguments)
+        except OSError as error:  # no process, memory or descriptor is left for it
+            self._deaths, self._state = self._deaths + 1, _State.STOPPED
+            reason = f"its process does not start: {error.strerror or error}"
+            raise EngineError(reason, retryable=True) from error
+        self._process = process
+        try:
+            async with asyncio.timeout(self.program.start_s):
+                self.rate_hz = _ready(*await _receive(process))
+        except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
+            self._deaths += 1
+            await self._end_process()
+            raise EngineError(self._why(error, process), retryable=True) from error
+        self._state = _State.RUNNING
+        self._reader = asyncio.create_task(self._read(process), name=f"{self.program.name} reader")
+        return process
+
+    def _why(self, error: Exception, process: Process) -> str:
+        """Why a process that has ended did not start."""
+        if isinstance(error, EngineError):
+            return str(error)
+        if isinstance(error, TimeoutError):
+            return f"its process was not ready after {self.program.start_s:.0f} s"
+        return how_it_ended(process.returncode or 0)
+
+    async def _read(self, process: Process) -> None:
+        """Deals messages out to their requests until the process ends."""
+        try:
+            while True:
+                self._deal(*await _receive(process))
+        except (asyncio.IncompleteReadError, ConnectionError, EngineError):
+            pass
+        self._deaths += 1
+        self._state = _State.STOPPED
+        _kill(process)
+        code = await process.wait()
+        close_pipes(process)
+        _LOG.warning(
+            "voice process ended",
+            extra={"engine": self.program.name, "exit_code": code, "requests": len(self._requests)},
+        )
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.end(EngineError(f"the {self.program.name} process died", retryable=True))
+
+    def _deal(self, kind: int, number: int, payload: bytes) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        request = self._requests.get(number)
+        if request is None:
+            return
+        if kind == Kind.CHUNK:
+            request.messages.append(payload)
+            request.arrived.set()
+            return
+        del self._requests[number]
+        if kind == Kind.DONE:
+            self._deaths = 0
+            request.end()
+        else:
+            request.end(EngineError(f"{self.program.name} refused: {payload.decode()}", retryable=False))
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            _LOG.warning(
+                "voice process hangs and is killed",
+                extra={"engine": self.program.name, "pid": self._process.pid},
+            )
+            _kill(self._process)
+
+    async def _stop(self) -> None:
+        """Ends the process and its reader for good."""
+        await _ended(self._starting)
+        await _ended(self._reader)
+        self._reader = None
+        await self._end_process()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.end(EngineError(f"{self.program.name} was closed", retryable=False))
+
+    async def _end_process(self) -> None:
+        self._state = _State.STOPPED
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+            await process.wait()
+            close_pipes(process)
+
+
+async def _ended(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _ready(kind: int, number: int, payload: bytes) -> int:
+    """The rate of a voice that says READY. Raises `EngineError` with its reason for one that cannot."""
+    if kind == Kind.FAILED:
+        raise EngineError(payload.decode(), retryable=False)
+    if kind != Kind.READY:
+        raise LocalError(f"a voice began with message {kind}")
+    return int(json.loads(payload)["rate_hz"])
+
+
+async def _receive(process: Process) -> tuple[int, int, bytes]:
+    assert process.stdout is not None
+    kind, number, length = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+    if length > PAYLOAD_LIMIT:
+        raise EngineError("the messages of a voice are out of step", retryable=True)
+    return kind, number, await process.stdout.readexactly(length) if length else b""
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()

@@ -1,0 +1,107 @@
+"""Keys on their way to an answer: when it is whole, and which keys still belong to one that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pipeline.speech import Expected
+from pipeline.text.word_lists import WordLists, plain
+
+MAX_KEYS: Final = 64
+"""As many digits as can be asked for. A key that is stuck ends here too, not with the call."""
+
+BESIDE_S: Final = 1.0
+"""A key so soon after a masked answer was meant to be one of its digits."""
+
+_FIGURES: Final = frozenset(("digits", "number"))
+
+
+class Gather:
+    """The keys of one answer after the other. `pause_s`: ends one that does not say how long it is."""
+
+    __slots__ = (
+        "_at", "_end", "_end_until", "_expected", "_hides", "_keys", "_masked", "_pause_s", "due", "taken",
+    )  # fmt: skip
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+        self._expected = Expected()
+        self._masked = False
+        self._keys = ""
+        self.due = 0.0
+        """Until when another key is waited for."""
+        self.taken = ""
+        """The keys that are being answered, until the caller hears something of that."""
+        self._at = 0.0  # when the last key came
+        self._end = ""  # the key that people press behind an answer which was taken without it
+        self._end_until = 0.0
+        self._hides = False  # that answer was masked
+
+    def expect(self, expected: Expected | None, *, masked: bool) -> None:
+        """What the next answer may be; `masked`: nobody but the agent may see it."""
+        self._expected, self._masked = expected or Expected(), masked
+
+    @property
+    def has_begun(self) -> bool:
+        """There are keys of an answer that is not whole."""
+        return bool(self._keys)
+
+    def rest(self, expected: Expected | None) -> Expected | None:
+        """What of `expected` is still awaited."""
+        if expected is None or not expected.digits or not self._keys:
+            return expected
+        return replace(expected, digits=max(1, expected.digits - len(self._keys)))
+
+    def forget(self) -> None:
+        """They are none: the next key is the first."""
+        self._keys = ""
+
+    def is_said_by(self, text: str, lists: WordLists) -> bool:
+        """`text` says no more than the keys do, or those that are being answered: many read aloud what they
+        key."""
+        figures, idle = "", lists.fillers | lists.light | lists.backchannels
+        for word in plain(text).split():
+            figure = word if word.isdecimal() else lists.digits.get(word) or lists.homophones.get(word, "")
+            if not figure and word not in idle:
+                return False
+            figures += figure
+        return figures in (self._keys or self.taken)
+
+    def press(self, key: str, now: float) -> float:
+        """One more key. Until when another is waited for: `now` where the answer is whole."""
+        expected, self._at = self._expected, now
+        self._end = ""
+        if key == expected.terminator:
+            return now
+        self._keys += key
+        pause_s = expected.key_timeout_s or self._pause_s
+        self.due = due = now if self._is_whole() else now + pause_s
+        self._end, self._end_until = expected.terminator, due + pause_s
+        self._hides = self._masked and due == now
+        return due
+
+    def take(self) -> str:
+        """The answer: what ends one, if there is nothing before it."""
+        self.taken, self._keys = self._keys or self._expected.terminator, ""
+        return self.taken
+
+    def belongs_to_last(self, key: str, now: float) -> bool:
+        """`key` is no answer of its own: "#" after the last of all digits, which many are told to press; a
+        digit too many of a masked number."""
+        beside = self._hides and now - self._at <= BESIDE_S
+        ends = bool(key) and key == self._end and now <= self._end_until
+        if beside and not ends:
+            self._at = now
+        else:
+            self._end, self._hides = "", False
+        return beside or ends
+
+    def _is_whole(self) -> bool:
+        """All digits are there, or a choice is that no other begins with. Where a number may be keyed as
+        well, one key is its first digit."""
+        expected, keys = self._expected, self._keys
+        if 0 < expected.digits <= len(keys) or len(keys) >= MAX_KEYS:
+            return True
+        longer = any(choice != keys and choice.startswith(keys) for choice in expected.choices)
+        return keys in expected.choices and not longer and not _FIGURES.intersection(expected.kinds)

@@ -1,0 +1,1 @@
+"""Digest authentication (RFC 8760)."""

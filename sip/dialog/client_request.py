@@ -1,0 +1,91 @@
+"""One request of ours and however many transactions it takes: digest challenges, a transport that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sip.auth.digest import Authorizer
+from sip.dialog.ua_core import Core
+from sip.message.headers import CSeq
+from sip.message.message import Request, Response
+from sip.transaction.hop import Hop
+from sip.transaction.transaction import ClientTransaction, TransactionUser
+
+MAX_CHALLENGES = 3
+"""Transactions of one request that a far end may challenge (nonce gone stale, proxy and server in turn)."""
+
+
+class ClientRequest:
+    """Sends requests and answers challenges on their way. Who sends one is known to its transactions alone,
+    which forget it when they have terminated: an exchange does not keep whom it belongs to."""
+
+    def __init__(self, core: Core, *, next_cseq: Callable[[], int], authorizer: Authorizer | None) -> None:
+        self.transaction: ClientTransaction | None = None
+        self._core = core
+        self._next_cseq = next_cseq
+        self._authorizer = authorizer
+        self._challenges = 0
+
+    def send(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> None:
+        """Sends `request` (without Via), with credentials where an earlier challenge still holds; all but
+        challenges reaches `user`."""
+        request = Request(request.method, request.uri, request.headers.copy(), request.body)
+        self._challenges = 0
+        if self._authorizer is not None:
+            self._authorizer.sign(request)
+        self.transaction = self._core.send_request(request, hop, _Sender(self, user), now)
+
+    def challenged(self, response: Response, sender: TransactionUser, now: float) -> bool:
+        """Whether `response` is a challenge, and was answered by sending the request again."""
+        if response.status not in (401, 407) or not self._take_challenge(response):
+            return False
+        self._again(self._sent().hop, sender, now)
+        return True
+
+    def shrunk(self, sender: TransactionUser, now: float) -> bool:
+        """Whether the request was too large for UDP, and was sent over UDP after all (18.1.1)."""
+        hop = self._sent().hop
+        if not hop.elastic or hop.transport == "udp":
+            return False
+        self._again(replace(hop, transport="udp", elastic=False), sender, now, renumber=False)
+        return True
+
+    def _sent(self) -> ClientTransaction:
+        assert self.transaction is not None
+        return self.transaction
+
+    def _take_challenge(self, response: Response) -> bool:
+        self._challenges += 1
+        if self._authorizer is None or self._challenges > MAX_CHALLENGES:
+            return False
+        return self._authorizer.challenged(self._sent().request, response)
+
+    def _again(self, hop: Hop, sender: TransactionUser, now: float, *, renumber: bool = True) -> None:
+        sent = self._sent().request
+        headers = sent.headers.copy()
+        headers.remove("Via")
+        if renumber:
+            headers.set("CSeq", str(CSeq(self._next_cseq(), sent.method)))
+        request = Request(sent.method, sent.uri, headers, sent.body)
+        if renumber and self._authorizer is not None:
+            self._authorizer.sign(request)
+        self.transaction = self._core.send_request(request, hop, sender, now)
+
+
+class _Sender:
+    """The user of the transactions of one request: the exchange first, then whoever sends it."""
+
+    def __init__(self, exchange: ClientRequest, user: TransactionUser) -> None:
+        self._exchange = exchange
+        self._user = user
+
+    def response_received(self, response: Response, now: float) -> None:
+        """See `TransactionUser`."""
+        if not self._exchange.challenged(response, self, now):
+            self._user.response_received(response, now)
+
+    def no_response(self, now: float, *, transport_failed: bool) -> None:
+        """See `TransactionUser`."""
+        if not (transport_failed and self._exchange.shrunk(self, now)):
+            self._user.no_response(now, transport_failed=transport_failed)

@@ -1,0 +1,150 @@
+"""A dialog (RFC 3261 section 12): who the two ends are, the way between them, and the order of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from sip.egress import ANYWHERE, Egress, is_address
+from sip.message.headers import CSeq, Headers, NameAddr
+from sip.message.message import Request, Response
+from sip.message.uri import Uri
+from sip.transaction.hop import Hop, hop_of
+
+MAX_CSEQ = 2**31 - 1  # RFC 3261 8.1.1.5
+
+
+class DialogId(NamedTuple):
+    """What identifies a dialog on this side."""
+
+    call_id: str
+    local_tag: str
+    remote_tag: str
+
+
+class Dialog:
+    """State shared by the requests of one call leg. Made by `as_caller` or `as_called`."""
+
+    def __init__(self, *, call_id: str, local: NameAddr, remote: NameAddr, contact: str) -> None:
+        self.call_id = call_id
+        self.local = local
+        self.remote = remote
+        self.contact = contact
+        self.route_set: Sequence[NameAddr] = ()
+        self.remote_target: Uri = remote.uri
+        self.local_cseq = 0
+        self.remote_cseq: int | None = None
+        self.flow: Hop | None = None  # where their INVITE came from
+        self.carrier: Hop | None = None  # the same, or where the answer to ours came from
+        self.egress = ANYWHERE
+
+    @classmethod
+    def as_caller(
+        cls,
+        request: Request,
+        response: Response,
+        *,
+        source: Hop | None = None,
+        egress: Egress = ANYWHERE,
+    ) -> Dialog:
+        """The dialog that a response with a To tag makes of our `request` (12.1.2). `source`: where from."""
+        contact = request.headers.get("Contact") or ""
+        dialog = cls(call_id=request.call_id, local=request.from_, remote=response.to, contact=contact)
+        dialog.route_set = tuple(reversed(response.record_routes))
+        dialog.local_cseq = request.cseq.number
+        dialog.carrier, dialog.egress = source, egress
+        dialog.refresh_target(response)
+        return dialog
+
+    @classmethod
+    def as_called(
+        cls, request: Request, *, local_tag: str, contact: str, source: Hop, egress: Egress = ANYWHERE
+    ) -> Dialog:
+        """The dialog that our response makes of their `request` (12.1.1)."""
+        local = request.to.with_tag(local_tag)
+        dialog = cls(call_id=request.call_id, local=local, remote=request.from_, contact=contact)
+        dialog.route_set = tuple(request.record_routes)
+        dialog.remote_cseq = request.cseq.number
+        dialog.carrier, dialog.egress = source, egress
+        dialog.flow = source
+        dialog.refresh_target(request)
+        return dialog
+
+    @property
+    def id(self) -> DialogId:
+        return DialogId(self.call_id, self.local.tag or "", self.remote.tag or "")
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where requests of the far end may come from: the hosts of the route set and of its contact."""
+        uris = [self.remote_target, *(route.uri for route in self.route_set)]
+        return frozenset(hop_of(uri).host for uri in uris) - {""}
+
+    def refresh_target(self, message: Request | Response) -> None:
+        """A target refresh (INVITE, UPDATE and their 2xx) may move the far end's contact (12.2.1.2)."""
+        contacts = message.contacts
+        if contacts and contacts[0].uri.scheme in ("sip", "sips"):
+            self.remote_target = contacts[0].uri
+
+    def update_routes(self, response: Response) -> None:
+        """The 2xx that confirms an early dialog has the last word on the route set (13.2.2.4)."""
+        self.route_set = tuple(reversed(response.record_routes))
+
+    def in_order(self, request: Request) -> bool:
+        """Takes note of the request's CSeq. False: it is older than what we have seen (answer 500)."""
+        number = request.cseq.number
+        if self.remote_cseq is not None and number <= self.remote_cseq:
+            return False
+        self.remote_cseq = number
+        return True
+
+    def next_cseq(self) -> int:
+        self.local_cseq += 1
+        return self.local_cseq
+
+    def request(self, method: str, *, cseq: int | None = None) -> Request:
+        """A request within the dialog, without Via (12.2.1.1). ACK repeats the `cseq` of its INVITE."""
+        uri, routes = self._path()
+        headers = Headers()
+        for route in routes:
+            headers.add("Route", str(route))
+        headers.add("Max-Forwards", "70")
+        headers.add("From", str(self.local))
+        headers.add("To", str(self.remote))
+        headers.add("Call-ID", self.call_id)
+        headers.add("CSeq", str(CSeq(self.next_cseq() if cseq is None else cseq, method)))
+        if method in ("INVITE", "UPDATE"):
+            headers.add("Contact", self.contact)
+        return Request(method, uri, headers)
+
+    def ack(self, invite: Request) -> Request:
+        """The ACK of the 2xx to `invite`, with the same credentials (13.2.2.4)."""
+        ack = self.request("ACK", cseq=invite.cseq.number)
+        for name in ("Authorization", "Proxy-Authorization"):
+            for value in invite.headers.get_all(name):
+                ack.headers.add(name, value)
+        return ack
+
+    def next_hop(self) -> Hop:
+        """Where requests within the dialog are sent: the first route, or the far end itself.
+
+        A far end that called us is answered where it called from while no route says otherwise, on its stream
+        or, over UDP, if its contact is an address that is closed to us: behind a NAT it leads nowhere (RFC
+        5626 in spirit).
+        """
+        target = self.egress.hop_of(self.route_set[0].uri if self.route_set else self.remote_target)
+        flow = self.flow
+        if flow is None or flow.transport != target.transport:
+            return target
+        if flow.reliable:
+            return replace(target, connection=flow.connection)
+        closed = is_address(target.host) and not self.egress.allows(target.host)
+        return replace(flow, egress=self.egress) if closed and not self.route_set else target
+
+    def _path(self) -> tuple[Uri, Sequence[NameAddr]]:
+        """Request-URI and Route: loose routing, or the strict routing of RFC 2543 elements."""
+        if not self.route_set or "lr" in self.route_set[0].uri.params:
+            return self.remote_target, self.route_set
+        first = self.route_set[0].uri
+        return first.without_headers(), (*self.route_set[1:], NameAddr(self.remote_target))

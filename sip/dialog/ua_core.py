@@ -1,0 +1,68 @@
+"""What the users of transactions (calls, registrations) need of the stack below them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from sip.dialog.dialog import Dialog, DialogId
+from sip.dialog.events import Event
+from sip.message.message import Request
+from sip.transaction.hop import Hop
+from sip.transaction.timers import Clock
+from sip.transaction.transaction import ClientTransaction, ServerTransaction, TransactionUser
+
+if TYPE_CHECKING:
+    from sip.dialog.invite import Invite
+
+ALLOWED_METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "INFO", "PRACK", "UPDATE")
+ALLOW = ", ".join(ALLOWED_METHODS)
+SUPPORTED_TAGS = frozenset({"100rel", "timer"})
+
+
+class Core(Protocol):
+    """`sip.stack.stack.Stack`, as seen from above."""
+
+    clock: Clock
+    user_agent: str
+    random: Random
+
+    def token(self) -> str:
+        """A new unguessable token: tags, branches, Call-IDs."""
+
+    def contact(self, hop: Hop, user: str = "") -> str:
+        """The Contact value under which the other end of `hop` reaches us."""
+
+    def send_request(
+        self, request: Request, hop: Hop, user: TransactionUser, now: float
+    ) -> ClientTransaction:
+        """Puts a Via on top and sends `request` in a transaction of its own."""
+
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+        """Sends the CANCEL of an INVITE that a provisional response has come for (RFC 3261 9.1)."""
+
+    def send_ack(self, ack: Request, hop: Hop) -> None:
+        """Sends the ACK of a 2xx; the first time a Via is put on top, which repetitions keep."""
+
+    def transmit(self, data: bytes, hop: Hop, key: str) -> None:
+        """Sends bytes; see `sip.transaction.transaction.Wire`."""
+
+    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
+        """Requests within `dialog` go to `invite` from now on."""
+
+    def close_dialog(self, dialog: DialogId) -> None:
+        """Nobody answers for `dialog` any more; idempotent."""
+
+    def emit(self, event: Event) -> None:
+        """Tells the application."""
+
+    def reply(
+        self,
+        transaction: ServerTransaction,
+        status: int,
+        now: float,
+        *,
+        headers: tuple[tuple[str, str], ...] = (),
+        to_tag: str | None = None,
+    ) -> None:
+        """Answers without a body."""

@@ -1,0 +1,233 @@
+"""Being called: an INVITE of somebody else's from its arrival to the ACK of our 2xx, or the end of it."""
+
+from __future__ import annotations
+
+from sip.dialog.dialog import Dialog
+from sip.dialog.events import InviteAnswered, MediaAgreed
+from sip.dialog.in_dialog import refuse_body
+from sip.dialog.invite import Invite, InviteSettings, InviteState
+from sip.dialog.reliable_response import UNLIMITED_S, ReliableResponse
+from sip.dialog.ua_core import Core
+from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
+from sip.message.body import SDP, session_description
+from sip.message.message import response_to
+from sip.sdp.negotiation import Capabilities
+from sip.sdp.offer_answer import OfferAnswer
+from sip.states import HangupCause, cause_of, cause_of_answer
+from sip.transaction.transaction import ServerTransaction
+
+DECIDE_S = 180.0
+"""How long the application may leave a call unanswered (timer C of proxies, RFC 3261 16.6)."""
+KEEP_RINGING_S = 60.0
+"""A provisional response every minute keeps proxies from giving up (RFC 3261 13.3.1.1)."""
+
+
+class IncomingInvite(Invite):
+    """A call that somebody places to us.
+
+    First `describe` with what we can speak, then `ring` as often as wanted, then `accept` or `reject`.
+    """
+
+    outgoing = False
+
+    def __init__(self, core: Core, settings: InviteSettings, transaction: ServerTransaction) -> None:
+        request = transaction.request
+        super().__init__(core, settings, call_id=request.call_id, peer=transaction.source.host)
+        self.state = InviteState.INVITED
+        self.transaction = transaction
+        self.dialog = Dialog.as_called(
+            request,
+            local_tag=core.token(),
+            contact=core.contact(transaction.source, request.uri.user),
+            source=transaction.source,
+            egress=self.egress,
+        )
+        self.peer_updates = "UPDATE" in (request.header("Allow") or "").upper()
+        self.late_offer = False
+        self._answer = b""
+        self._answer_sent = False
+        self._rseq = core.random.randint(1, 2**31 - 1)
+        self._insisting: ReliableResponse | None = None  # a reliable provisional response without its PRACK
+        self._accept_wanted = False
+        core.open_dialog(self.dialog, self)
+
+    @property
+    def answer_due(self) -> bool:
+        """Whether their offer has not been answered yet."""
+        return self.state is InviteState.INVITED and not self._answer_sent
+
+    # Verbs ------------------------------------------------------------------------------------------------
+
+    def describe(self, capabilities: Capabilities, now: float) -> bool:
+        """Reads their offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
+        request = self.transaction.request
+        self.arm("unanswered", now + DECIDE_S, self._undecided)
+        self._media = OfferAnswer(capabilities)
+        try:
+            minimum_s = self.session.refusal(request)
+            offer = session_description(request)
+            self._answer = self._media.respond(offer) if offer else b""
+        except RemoteError as error:
+            refuse_body(self, self.transaction, error, now)
+            self.finish(_cause_of_offer(error), error.code, "local", now)
+            return False
+        if minimum_s is not None:
+            self._respond(422, now, headers=(("Min-SE", str(minimum_s)),))
+            self.finish(HangupCause.REMOTE_ERROR, 422, "local", now)
+            return False
+        self.late_offer = not offer
+        return True
+
+    def ring(self, now: float, *, early_media: bool = False) -> None:
+        """180, or 183 with a description of our media so that we can be heard before the answer.
+
+        An INVITE without an offer can have early media only where 100rel carries offer and answer.
+        """
+        self._require(InviteState.INVITED)
+        if self._insisting is not None:
+            return  # one reliable response at a time (RFC 3262 section 3)
+        early_media = early_media and (not self.late_offer or self._reliable)
+        self._provisional(183 if early_media else 180, early_media, now)
+        if early_media and not self.late_offer:
+            self._tell_plan()
+
+    def accept(self, now: float) -> None:
+        """200; once an unacknowledged reliable provisional response has had its PRACK."""
+        self._require(InviteState.INVITED)
+        if self._insisting is not None:
+            self._accept_wanted = True
+            return
+        offers = self.late_offer and not self._answer_sent
+        if offers:
+            self._answer = self.negotiation.offer()
+        self.disarm("ringing")
+        self.disarm("unanswered")
+        self.state = InviteState.ACCEPTED
+        self.offered_late = offers
+        self.accept_with(self.transaction, self._answer, now)
+        if not self.late_offer and not self._answer_sent:
+            self._tell_plan()
+        self._answer_sent = True
+        self.core.emit(InviteAnswered(self))
+
+    def reject(self, code: int, now: float, *, cause: HangupCause | None = None) -> None:
+        """A final refusal."""
+        self._require(InviteState.INVITED)
+        self._respond(code, now)
+        self.finish(cause or cause_of(code), code, "local", now)
+
+    def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
+        """Before our answer: 480, or 503 when this server stops."""
+        if self.state is InviteState.INVITED:
+            shutdown = cause is HangupCause.SHUTDOWN
+            self.reject(503 if shutdown else 480, now, cause=cause if shutdown else HangupCause.CANCELLED)
+        else:
+            super().hang_up(now, cause=cause)
+
+    # What arrives -----------------------------------------------------------------------------------------
+
+    def cancelled(self, now: float) -> None:
+        """Their CANCEL; too late once we have answered (RFC 3261 9.2)."""
+        if self.state is InviteState.INVITED:
+            self._respond(487, now)
+            self.finish(HangupCause.CANCELLED, 487, "remote", now)
+
+    def bye_received(self, transaction: ServerTransaction, now: float) -> None:
+        """They hang up, possibly before we have answered (RFC 3261 15.1.2)."""
+        if self.state is InviteState.INVITED:
+            self.core.reply(transaction, 200, now)
+            self.cancelled(now)
+        else:
+            super().bye_received(transaction, now)
+
+    def prack_received(self, transaction: ServerTransaction, now: float) -> None:
+        """Acknowledges our reliable provisional response, possibly with the answer to a late offer."""
+        rack = (transaction.request.header("RAck") or "").split()
+        insisting = self._insisting
+        cseq = self.transaction.request.cseq
+        if insisting is None or rack != [str(self._rseq), str(cseq.number), cseq.method]:
+            super().prack_received(transaction, now)
+            return
+        insisting.stop()
+        self._insisting = None
+        try:
+            body = session_description(transaction.request)
+            if self.late_offer and self._answer_sent and self.negotiation.settle(body) is not None:
+                self._tell_plan()
+        except RemoteError as error:
+            refuse_body(self, transaction, error, now)
+            self.reject(488, now, cause=cause_of_answer(error))
+            return
+        self.core.reply(transaction, 200, now)
+        if self._accept_wanted:
+            self.accept(now)
+
+    # Within -----------------------------------------------------------------------------------------------
+
+    @property
+    def _reliable(self) -> bool:
+        request = self.transaction.request
+        can = "100rel" in request.supported and self.settings.reliable_provisional
+        return can or "100rel" in request.require
+
+    def _require(self, state: InviteState) -> None:
+        if self.state is not state:
+            raise LocalError(f"not possible once the call is {self.state}")
+
+    def _provisional(self, status: int, with_media: bool, now: float) -> None:
+        assert self.dialog is not None
+        contact = [("Contact", self.dialog.contact)]
+        response = response_to(
+            self.transaction.request, status, to_tag=self.dialog.local.tag, headers=contact
+        )
+        self.introduce(response.headers)
+        if with_media:
+            if self.late_offer and not self._answer_sent:
+                self._answer = self.negotiation.offer()
+            response.headers.add("Content-Type", SDP)
+            response.body = self._answer
+            self._answer_sent = True
+        must = "100rel" in self.transaction.request.require
+        if must or (with_media and self._reliable):
+            self._rseq += 1
+            response.headers.add("Require", "100rel")
+            response.headers.add("RSeq", str(self._rseq))
+            self._insisting = ReliableResponse(
+                self.core.clock,
+                self.transaction,
+                response,
+                ceiling_s=UNLIMITED_S,
+                on_give_up=self._never_acknowledged_provisional,
+            )
+            self._insisting.start(now)
+            return
+        self.transaction.respond(response, now)
+        self.arm("ringing", now + KEEP_RINGING_S, lambda then: self._provisional(status, with_media, then))
+
+    def _undecided(self, now: float) -> None:
+        self.reject(480, now)
+
+    def _never_acknowledged_provisional(self, now: float) -> None:
+        """RFC 3262 section 3: reject with a 5xx."""
+        if self.state is InviteState.INVITED:
+            self._respond(504, now)
+            self.finish(HangupCause.NO_ACK, 504, "local", now)
+
+    def _respond(self, status: int, now: float, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        assert self.dialog is not None
+        if self._insisting is not None:
+            self._insisting.stop()
+            self._insisting = None
+        self.core.reply(self.transaction, status, now, headers=headers, to_tag=self.dialog.local.tag)
+
+    def _tell_plan(self) -> None:
+        plan = self.negotiation.plan
+        if plan is not None:
+            self.core.emit(MediaAgreed(self, plan))
+
+
+def _cause_of_offer(error: RemoteError) -> HangupCause:
+    """Why a call ended whose offer we cannot answer."""
+    if isinstance(error, MediaRefused):
+        return HangupCause.ADDRESS_REFUSED
+    return HangupCause.REMOTE_ERROR if isinstance(error, MalformedMessage) else cause_of(error.code)

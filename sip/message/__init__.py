@@ -1,0 +1,1 @@
+"""SIP messages on the wire (RFC 3261 §7, §25)."""

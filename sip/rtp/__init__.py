@@ -1,0 +1,1 @@
+"""RTP (RFC 3550) for phone calls, participants."""

@@ -1,0 +1,48 @@
+"""Recorded audio as a source: what `Call.play` sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+
+from pipeline.audio import Pcm, frame_samples
+from pipeline.audio.resample import resample
+
+
+class Clip:
+    """Samples cut into frames at `rate_hz`, the last one filled up with silence (an `AudioSource`)."""
+
+    __slots__ = ("_at", "_done", "_frame", "_samples")
+
+    def __init__(self, samples: Pcm, from_hz: int, rate_hz: int) -> None:
+        """Raises ValueError for a rate that cannot be converted."""
+        if from_hz != rate_hz:
+            samples = resample(samples, from_hz, rate_hz)
+        self._frame = frame_samples(rate_hz)
+        missing = -len(samples) % self._frame
+        self._samples: Pcm = np.concatenate([samples, np.zeros(missing, np.int16)])
+        self._at = 0
+        self._done = asyncio.Event()
+
+    def read(self) -> Pcm | None:
+        """See `AudioSource`."""
+        if self._at >= len(self._samples):
+            self._done.set()
+            return None
+        frame = self._samples[self._at : self._at + self._frame]
+        self._at += self._frame
+        return frame
+
+    def sent(self, now: float) -> None:
+        """See `AudioSource`."""
+
+    def on_ready(self, wake: Callable[[], None] | None) -> None:
+        """See `AudioSource`. A clip is ready from the start."""
+        if wake is not None:
+            wake()
+
+    async def played(self) -> None:
+        """Returns when the last frame has been sent."""
+        await self._done.wait()

@@ -1,0 +1,38 @@
+"""Where the media of a call goes, as its sockets take it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from sip.errors import LocalError
+from sip.rtp.sender import Address
+from sip.sdp.media_plan import MediaPlan
+
+
+def resolved(bound: socket.socket, host: str, port: int) -> Address:
+    """The address as `recvfrom` gives it. Names are not looked up: that would block."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise LocalError("the far end's media address is not an IP address") from None
+    if bound.family == socket.AF_INET6:
+        if address.version == 4:
+            raise LocalError("an IPv4 media address for a stream bound to IPv6")
+        return address.compressed, port, 0, 0
+    if address.version == 6:
+        raise LocalError("an IPv6 media address for a stream bound to IPv4")
+    return str(address), port
+
+
+def rtcp_address(bound: socket.socket, plan: MediaPlan) -> Address | None:
+    """Where reports go; None: there are none."""
+    if plan.rtcp_port is None and not plan.rtcp_mux:
+        return None
+    port = plan.remote_port if plan.rtcp_mux else plan.rtcp_port
+    return resolved(bound, plan.remote_host, port or plan.remote_port)
+
+
+def unspecified(address: Address) -> bool:
+    """Whether it is the address of RFC 2543's hold, which a socket would take for this machine."""
+    return ipaddress.ip_address(address[0].partition("%")[0]).is_unspecified

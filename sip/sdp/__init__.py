@@ -1,0 +1,1 @@
+"""Session description, offer/answer (RFC 8866, RFC 3264)."""

@@ -1,0 +1,110 @@
+"""Where the offers and answers of a call stand (RFC 3264, RFC 6337): one at a time, one version each."""
+
+from __future__ import annotations
+
+import secrets
+from enum import Enum, auto
+
+from sip.errors import LocalError, MalformedSdp
+from sip.sdp.media_plan import MediaPlan
+from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
+
+
+class OfferState(Enum):
+    """Whose turn it is."""
+
+    IDLE = auto()
+    OFFERED = auto()  # our offer is out
+
+
+class OfferAnswer:
+    """The negotiation of one call. `plan` is what was last agreed on; a refused change leaves it alone."""
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.state = OfferState.IDLE
+        self.plan: MediaPlan | None = None
+        self.holding = False
+        self._capabilities = capabilities
+        self._session_id = secrets.randbits(31)
+        self._version = 0
+        self._offer = b""
+        self._last = b""  # what we last described ourselves as, and whether it was on hold
+        self._last_holding = False
+        self._last_answered = b""
+
+    @property
+    def held(self) -> bool:
+        """Whether either side has put the call on hold."""
+        return self.holding or (self.plan is not None and not self.plan.sends)
+
+    def offer(self, *, hold: bool | None = None) -> bytes:
+        """Our offer; with the same content, and so the same version, as long as nothing changes.
+
+        Raises `LocalError` while an offer of ours is unanswered.
+        """
+        if self.state is OfferState.OFFERED:
+            raise LocalError("an offer is already out")
+        wanted = self.holding if hold is None else hold
+        if not self._last or wanted != self._last_holding:
+            self._version += 1
+            self._last = make_offer(
+                self._capabilities,
+                session_id=self._session_id,
+                version=self._version,
+                direction="sendonly" if wanted else "sendrecv",
+            )
+        self.state, self._offer = OfferState.OFFERED, self._last
+        self._last_holding, self._last_answered = wanted, b""
+        return self._offer
+
+    def preview(self, body: bytes) -> MediaPlan | None:
+        """The plan of an answer in a provisional response, which another fork may still replace. None: the
+        same as before. Raises `MalformedSdp`."""
+        if self.state is not OfferState.OFFERED or body == self._last_answered:
+            return None
+        self.plan = accept(body, self._offer, reaches=self._capabilities.reaches)
+        self._last_answered = body
+        return self.plan
+
+    def settle(self, body: bytes) -> MediaPlan | None:
+        """The final answer to our offer. b"" stands for the answer that a provisional response brought.
+        None: nothing new. Raises `MalformedSdp`; the offer is then withdrawn."""
+        if self.state is not OfferState.OFFERED:
+            return None
+        try:
+            if not body and not self._last_answered:
+                raise MalformedSdp("no answer to the offer")
+            plan = self.preview(body) if body else None
+        except MalformedSdp:
+            self.withdraw()
+            raise
+        self.state = OfferState.IDLE
+        self.holding = self._last_holding
+        return plan
+
+    def reopen(self) -> None:
+        """Another fork answers the offer that one has already been settled with."""
+        self.state = OfferState.OFFERED
+
+    def withdraw(self) -> None:
+        """Our offer was refused, or will not be answered: everything stays as it was."""
+        if self.state is OfferState.OFFERED:
+            self.state = OfferState.IDLE
+            self._last = b""  # the next description differs from the refused one: a version of its own
+
+    def respond(self, offer: bytes) -> bytes:
+        """Our answer to their offer. Raises `MalformedSdp` (the old plan stays), `LocalError` on glare."""
+        if self.state is OfferState.OFFERED:
+            raise LocalError("their offer crosses ours")
+        body, plan = answer(
+            offer,
+            self._capabilities,
+            session_id=self._session_id,
+            version=self._version + 1,
+            direction="sendonly" if self.holding else "sendrecv",
+        )
+        self._version += 1
+        self.plan = plan
+        # An answer may be narrower than what we can do, so that it is never repeated as an offer.
+        self._last = b""
+        return body

@@ -1,0 +1,1 @@
+"""The sans-IO stack on asyncio sockets."""

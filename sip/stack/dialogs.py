@@ -1,0 +1,93 @@
+"""The dialogs of an endpoint, and who may speak in them.
+
+Call-ID and tags name a dialog, they do not guard it: they stand in every message, in logs and in traces. A
+request within a dialog counts if it comes from where the dialog's own requests go (its route set, the far
+end's Contact), from the address or connection that carried its INVITE, or from the trunk's `allow_from`.
+Addresses are compared, not ports: a NAT may give a peer another port at any time. Everybody else is told 481,
+which is what is so for them, and is the same for ids that are right and ids that are not.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from sip.dialog.dialog import Dialog, DialogId
+from sip.dialog.invite import InviteSettings
+from sip.egress import canonical
+from sip.message.message import Request
+from sip.stack.admission import Refused
+from sip.stack.counts import StackCounts
+from sip.transaction.hop import Hop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from sip.dialog.invite import Invite
+
+NO_DIALOG = Refused(481)
+
+
+class Dialogs:
+    """Finds the call that a request is within. `addresses_of` gives what a host leads to, None while a
+    look-up is under way."""
+
+    def __init__(self, addresses_of: Callable[[str], Collection[str] | None], counts: StackCounts) -> None:
+        self._counts = counts
+        self._addresses_of = addresses_of
+        self._open: dict[DialogId, tuple[Dialog, Invite]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, dialog: Dialog, invite: Invite) -> None:
+        """Requests within `dialog` go to `invite` from now on."""
+        self._open[dialog.id] = dialog, invite
+        for host in dialog.hosts:
+            self._addresses_of(host)  # known by the time that it is asked for
+
+    def close(self, dialog: DialogId) -> None:
+        """Nobody answers for `dialog` any more; idempotent."""
+        self._open.pop(dialog, None)
+
+    def find(self, request: Request, source: Hop) -> Invite | Refused | None:
+        """The call that `request` is within, or its refusal. None while the name in a Contact is looked up:
+        what comes by UDP comes again."""
+        dialog, invite = self._open.get(_dialog_of(request), (None, None))
+        if dialog is None or invite is None:
+            return NO_DIALOG
+        speaks = self._speaks_in(dialog, invite.settings, source)
+        if speaks is None and not source.reliable:
+            return None
+        return invite if speaks else self.refuse()
+
+    def refuse(self) -> Refused:
+        """What a request is told that comes from elsewhere."""
+        self._counts.foreign += 1
+        return NO_DIALOG
+
+    def _speaks_in(self, dialog: Dialog, settings: InviteSettings, source: Hop) -> bool | None:
+        if carried(dialog.carrier, source) or listed(settings, source):
+            return True
+        found = [self._addresses_of(host) for host in dialog.hosts]
+        if any(canonical(source.host) in each for each in found if each is not None):
+            return True
+        return None if None in found else False
+
+
+def carried(carrier: Hop | None, source: Hop) -> bool:
+    """Whether `source` is the address or the connection that carried an INVITE."""
+    if carrier is None:
+        return False
+    same = source.reliable and source.connection == carrier.connection
+    return same or canonical(source.host) == canonical(carrier.host)
+
+
+def listed(settings: InviteSettings, source: Hop) -> bool:
+    """Whether `source` is in the trunk's `allow_from`."""
+    address = ip_address(canonical(source.host))
+    return any(address in network for network in settings.allow_from)
+
+
+def _dialog_of(request: Request) -> DialogId:
+    return DialogId(request.call_id, request.to.tag or "", request.from_.tag or "")

@@ -1,0 +1,195 @@
+"""The stack and its sockets on an event loop: what arrives goes in, what comes out is sent, time is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from sip.admission_policy import TrunkGate
+from sip.dialog.events import AddressRefused, Event
+from sip.errors import LocalError, MalformedMessage
+from sip.message.uri import parse_hostport
+from sip.stack.inflow import Inflow
+from sip.stack.local_address import LocalAddresses
+from sip.stack.stack import Stack
+from sip.stack.transport import Message, Transport
+from sip.transaction.hop import Hop, Transmission
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """`udp`, `tcp`, `tls` are "host:port" to bind (port 0: any free one) or None. `rtp_ports`: first and
+    last. `public_address` is what others are told instead of our own (static NAT). `tls` needs
+    `tls_server`, the context with our certificate; trunks over TLS are checked with `tls_client`, by default
+    against the system's authorities. Connections of peers get no descriptor from `descriptor_ceiling` on."""
+
+    udp: str | None = None
+    tcp: str | None = None
+    tls: str | None = None
+    rtp_ports: tuple[int, int] = (20000, 21999)
+    public_address: str | None = None
+    max_calls: int = 1000
+    user_agent: str = "openline-mediaserver"
+    descriptor_ceiling: int | None = None
+    tls_server: ssl.SSLContext | None = None
+    tls_client: ssl.SSLContext | None = None
+
+
+class Driver:
+    """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
+
+    def __init__(
+        self, settings: EndpointSettings, gate: TrunkGate, take: Callable[[Event, float], None]
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.transport = Transport(
+            datagram=self._datagram,
+            message=self._message,
+            failed=self._transmission_failed,
+            refused=self._transmission_refused,
+            ceiling=settings.descriptor_ceiling,
+        )
+        self.local = LocalAddresses(
+            self.transport.addresses,
+            public=settings.public_address,
+            known_address=self.transport.names.known,
+        )
+        self.stack = Stack(
+            gate,
+            self.local.signalling,
+            addresses_of=self.transport.names.addresses_of,
+            user_agent=settings.user_agent,
+            streams=settings.tcp is not None,
+        )
+        self.inflow = Inflow(
+            self.stack,
+            busy=gate.busy,
+            full=gate.full,
+            undecided=gate.undecided,
+            of_a_trunk=gate.of_a_trunk,
+        )
+        self._settings = settings
+        self._take = take
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._turning = False
+
+    async def open(self) -> None:
+        """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
+        settings = self._settings
+        try:
+            if settings.udp is not None:
+                await self.transport.listen_udp(*_address(settings.udp))
+            if settings.tcp is not None:
+                await self.transport.listen_stream("tcp", *_address(settings.tcp), tls=None)
+            if settings.tls is not None:
+                if settings.tls_server is None:
+                    raise LocalError("tls: needs a certificate")
+                await self.transport.listen_stream("tls", *_address(settings.tls), tls=settings.tls_server)
+        except BaseException:
+            await self.transport.close()
+            raise
+        self.transport.use_tls(settings.tls_client or ssl.create_default_context())
+
+    async def settle(self, limit_s: float, pending: Collection[object]) -> None:
+        """Waits until every request of ours has been answered and nothing is `pending`, `limit_s` at most."""
+        until = self.loop.time() + limit_s
+        while (self.stack.unanswered or pending) and self.loop.time() < until:  # noqa: ASYNC110  # once
+            await asyncio.sleep(POLL_S)
+
+    async def close(self) -> None:
+        """Closes the sockets; the stack stands still from then on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self.transport.close()
+
+    def flush(self) -> None:
+        """See `Phone`."""
+        if self._flushing:
+            return  # a verb from within an event: the loop below is already at it
+        self._flushing = True
+        try:
+            busy = True
+            while busy:
+                transmissions, events = self.stack.transmissions(), self.stack.events()
+                for transmission in transmissions:
+                    self.transport.send(transmission)
+                for event in events:
+                    self._tell(event)
+                busy = bool(transmissions or events)
+        finally:
+            self._flushing = False
+            self._arm()
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._take(event, self.loop.time())
+        except Exception:  # the boundary to the application's callbacks: other calls go on
+            call_id = event.call_id if isinstance(event, AddressRefused) else event.invite.call_id
+            logger.exception("event of a call was not taken", extra={"sip_call_id": call_id})
+
+    def _arm(self) -> None:
+        at = self.stack.timer_at()
+        if at is None or (self._timer is not None and self._timer.when() <= at):
+            return  # a timer that rings too early finds nothing to do and is armed anew
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(at, self._timer_due)
+
+    def _timer_due(self) -> None:
+        self._timer = None
+        try:
+            self.stack.handle_timer(self.loop.time())
+        finally:
+            self.flush()  # what is left goes on, whatever went wrong
+
+    def _datagram(self, data: bytes, source: Hop) -> None:
+        try:
+            self.inflow.datagram(data, source, self.loop.time())
+        finally:
+            self.flush()
+            self._keep_turning()
+
+    def _message(self, message: Message, source: Hop) -> None:
+        try:
+            self.inflow.message(message, source, self.loop.time())
+        finally:
+            self.flush()
+            self._keep_turning()
+
+    def _keep_turning(self) -> None:
+        if self.inflow.waiting and not self._turning:
+            self._turning = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        try:
+            self.inflow.turn(self.loop.time())
+        finally:
+            self.flush()
+            self._keep_turning()
+
+    def _transmission_failed(self, transmission: Transmission) -> None:
+        self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+    def _transmission_refused(self, transmission: Transmission, address: str) -> None:
+        self.stack.transmission_refused(transmission, address, self.loop.time())
+        self.flush()
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        host, port = parse_hostport(text)
+    except MalformedMessage as error:
+        raise LocalError(f"{text!r} is not host:port") from error
+    return host, 5060 if port is None else port

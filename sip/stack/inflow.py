@@ -1,0 +1,298 @@
+"""What comes in, in the order in which it is dealt with: calls that are up, then new ones, one at a time.
+
+What belongs to a transaction or a dialog is never refused; where much of it comes at once, it is dealt with
+over a few turns of the event loop. A new call costs a hundred times a packet of audio: of those that arrive
+together each has a turn of its own. Where the wait for that would be too long, or the node is overloaded,
+further ones are refused as they arrive (503 with Retry-After), before they are parsed. A call that was let
+wait has its turn, though the node is overloaded by then, unless that turn comes after `PATIENCE_S`. Of a
+refusal a key is kept, for the caller who did not hear it and asks again: also when there is room by then,
+since who has been told no has hung up.
+
+Without I/O: whoever owns it calls `turn` once in each turn of the loop while `waiting`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from sip.errors import MalformedMessage
+from sip.message.message import Request, Response, response_to
+from sip.stack.glance import Glance, glance, refusal
+from sip.stack.stack import Stack, server_key
+from sip.transaction.hop import Hop, response_hop
+from sip.transaction.timers import GIVE_UP_S
+
+MAX_WAITING = 100
+WAIT_S = 0.5
+"""New calls that wait, for their turn and then for the application, and how long the last of them would, by
+the pace of those before."""
+
+PATIENCE_S = 1.0
+"""A caller whose turn comes later than that has sent the INVITE three times."""
+
+PLACE_S = 0.01
+PLACES = 4
+"""A turn has a place for one new call, and where it came late one for each of these seconds, up to so many:
+who talks takes the rest of the time."""
+
+FIRST_PACE_S = 0.005
+PACE_MEMORY = 0.8
+FORGET_PACE_S = 1.0
+"""From one new call to the next where several wait: what is assumed, how much of it stays with each, and
+after how long a pause it is assumed again."""
+
+AT_ONCE = 2
+EACH_TURN = 8
+SHARE = 4
+"""Of messages of calls that are up: so many as they are read, since what comes behind may have to be refused;
+then so many in a turn, or a fourth of what waits where that is more."""
+
+RETRY_AFTER_S = 2
+"""To who is refused for want of a turn."""
+
+ASKED_PER_S = 100.0
+"""OPTIONS, REGISTER and whatever else is of no call: so many of the trunks' addresses, and so many of all
+others, who thereby take nothing from a carrier. Further ones are refused, which costs a tenth."""
+
+REMEMBERED = 50_000
+"""Refusals remembered at the most, twice over."""
+
+Message = Request | Response | MalformedMessage
+Act = Callable[[float], None]
+Refuse = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class _Newcomer:
+    """A new call that waits for its turn, and what came for it meanwhile."""
+
+    since: float
+    refuse: Refuse
+    messages: list[Act] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A message and what is to be done with it. `asks`: the method of a request outside any dialog, "" for
+    everything else; `key`: of its transaction; `host`: where it comes from."""
+
+    asks: str
+    key: str
+    host: str
+    act: Act
+    refuse: Refuse
+
+
+class _Bucket:
+    """A token bucket, full at first: `ASKED_PER_S` a second, and as many at once."""
+
+    def __init__(self) -> None:
+        self._tokens, self._filled = ASKED_PER_S, 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether there was a token."""
+        self._tokens = min(ASKED_PER_S, self._tokens + (now - self._filled) * ASKED_PER_S)
+        self._filled = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+class Refusals:
+    """The keys of what was refused in the last 32 to 64 s: longer than anybody repeats a request."""
+
+    def __init__(self) -> None:
+        self._young: set[int] = set()
+        self._old: set[int] = set()
+        self._turned = 0.0
+
+    def add(self, key: str, now: float) -> None:
+        """Remembers one; the oldest are forgotten where there are too many."""
+        if now - self._turned > GIVE_UP_S or len(self._young) >= REMEMBERED:
+            stale = now - self._turned > 2 * GIVE_UP_S
+            self._old, self._young, self._turned = set() if stale else self._young, set(), now
+        self._young.add(hash(key))
+
+    def known(self, key: str, now: float) -> bool:
+        """Whether it was refused a moment ago."""
+        if now - self._turned > 2 * GIVE_UP_S:
+            return False
+        return hash(key) in self._young or hash(key) in self._old
+
+
+class Inflow:
+    """Stands before a stack. `busy` says for how many seconds nobody new is to come, 0: they may; `full` the
+    same of new calls alone; `undecided` how many the application has been given and not looked at;
+    `of_a_trunk` whether an address is one of a trunk's."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        *,
+        busy: Callable[[], int],
+        full: Callable[[], int],
+        undecided: Callable[[], int] = lambda: 0,
+        of_a_trunk: Callable[[str], bool] = lambda host: False,
+    ) -> None:
+        self.shed = 0
+        """Refused here since the start, repetitions included."""
+        self._stack = stack
+        self._busy = busy
+        self._full = full
+        self._undecided = undecided
+        self._of_a_trunk = of_a_trunk
+        self._waiting: dict[str, _Newcomer] = {}
+        self._known: deque[Act] = deque()
+        self._done = 0
+        self._served = False
+        self._turned_at = 0.0
+        self._pace_s = FIRST_PACE_S
+        self._longest_s = 0.0
+        self._refusals = Refusals()
+        self._secret = secrets.token_bytes(16)
+        self._buckets = {True: _Bucket(), False: _Bucket()}  # of trunks' addresses, of all others
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `turn` is wanted in the next turn of the loop."""
+        return self._served or bool(self._done) or bool(self._waiting) or bool(self._known)
+
+    def longest_wait_s(self, now: float) -> float:
+        """How long a new call has waited at the most since this was asked last."""
+        oldest = next(iter(self._waiting.values()), None)
+        longest, self._longest_s = self._longest_s, 0.0
+        return max(longest, now - oldest.since if oldest is not None else 0.0)
+
+    def datagram(self, data: bytes, source: Hop, now: float) -> None:
+        """Takes one datagram."""
+        seen, act = glance(data), partial(self._stack.receive, data, source)
+        if seen is None:
+            self._pass(act, now)
+        elif seen.method == "ACK" and self._refusals.known(seen.key, now):
+            return  # it is of a refusal of ours, and there is nothing to it any more
+        else:
+            asks, refuse = seen.method if seen.outside else "", partial(self._refuse_unread, seen, source)
+            self._sort(_Arrival(asks, seen.key, source.host, act, refuse), now)
+
+    def message(self, message: Message, source: Hop, now: float) -> None:
+        """Takes one message that was cut out of a stream."""
+        act = partial(self._stack.receive_message, message, source)
+        asks, key = _asks(message)
+        refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
+        self._sort(_Arrival(asks, key, source.host, act, refuse), now)
+
+    def turn(self, now: float) -> None:
+        """The next turn of the loop has come: some of what is known, then one new call."""
+        self._done = 0
+        for _ in range(min(len(self._known), max(EACH_TURN, len(self._known) // SHARE))):
+            self._done += 1
+            self._known.popleft()(now)
+        began_at, self._turned_at = self._turned_at, now
+        again, self._served = self._served, False
+        places = max(1, min(PLACES, int((now - began_at) / PLACE_S))) if again else 1
+        let_in = self._let_in(places, now)
+        if again and let_in:
+            pace_s = (now - began_at) / let_in
+            self._pace_s += (1 - PACE_MEMORY) * (pace_s - self._pace_s)
+
+    def _let_in(self, places: int, now: float) -> int:
+        """As many of those who wait as there are places; how many."""
+        taken = 0
+        while self._waiting and taken < places:
+            key = next(iter(self._waiting))
+            newcomer = self._waiting.pop(key)
+            waited_s = now - newcomer.since
+            self._longest_s = max(self._longest_s, waited_s)
+            if waited_s > PATIENCE_S:
+                self._turn_away(key, newcomer.refuse, now)
+                continue
+            taken += 1
+            self._served = True
+            for act in newcomer.messages:
+                act(now)
+        return taken
+
+    def _pass(self, act: Act, now: float) -> None:
+        """What is known: at once, unless there has been enough of it in this turn."""
+        if self._known or self._done >= AT_ONCE:
+            self._known.append(act)
+        else:
+            self._done += 1
+            act(now)
+
+    def _sort(self, arrival: _Arrival, now: float) -> None:
+        asks, key = arrival.asks, arrival.key
+        if asks == "INVITE":
+            self._invited(arrival, now)
+        elif asks == "CANCEL" and key in self._waiting:
+            self._waiting[key].messages.append(arrival.act)
+        elif asks in ("", "CANCEL", "ACK") or (not self._busy() and self._token(arrival.host, now)):
+            self._pass(arrival.act, now)
+        else:
+            self.shed += 1
+            arrival.refuse(self._busy() or RETRY_AFTER_S)
+
+    def _invited(self, arrival: _Arrival, now: float) -> None:
+        key = arrival.key
+        if self._stack.serves(key):
+            self._pass(arrival.act, now)
+        elif key in self._waiting:
+            return  # the same again: it is answered when it has its turn
+        elif self._closed() or self._refusals.known(key, now):
+            self._turn_away(key, arrival.refuse, now)
+        elif self._served or self._waiting:
+            self._waiting[key] = _Newcomer(now, arrival.refuse, [arrival.act])
+        else:
+            if now - self._turned_at > FORGET_PACE_S:
+                self._pace_s = FIRST_PACE_S
+            self._served, self._turned_at = True, now
+            arrival.act(now)
+
+    def _turn_away(self, key: str, refuse: Refuse, now: float) -> None:
+        self.shed += 1
+        self._refusals.add(key, now)
+        refuse(self._closed() or RETRY_AFTER_S)
+
+    def _closed(self) -> int:
+        """For how many seconds no new call is let in; 0: they are."""
+        many = len(self._waiting) + self._undecided()
+        crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
+        return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
+
+    def _token(self, host: str, now: float) -> bool:
+        return self._buckets[self._of_a_trunk(host)].take(now)
+
+    def _refuse_unread(self, seen: Glance, source: Hop, retry_after_s: int) -> None:
+        data, place = refusal(seen, source, retry_after_s=retry_after_s, tag=self._tag(seen.key))
+        self._stack.transmit(data, place, "")
+
+    def _refuse(self, request: Request, source: Hop, key: str, retry_after_s: int) -> None:
+        headers = (("Retry-After", str(retry_after_s)),)
+        response = response_to(request, 503, to_tag=self._tag(key), headers=headers)
+        self._stack.transmit(response.to_bytes(), response_hop(request.via, source), "")
+
+    def _tag(self, key: str) -> str:
+        return hashlib.blake2b(key.encode(), key=self._secret, digest_size=8).hexdigest()
+
+
+def _asks(message: Message) -> tuple[str, str]:
+    """The method of a request outside any dialog and the key of its transaction; "" for anything else, and
+    for what cannot be read, which is the stack's to answer."""
+    if not isinstance(message, Request):
+        return "", ""
+    try:
+        outside = message.to.tag is None
+        method = "INVITE" if message.method == "CANCEL" else message.method
+        return (message.method if outside else ""), server_key(message, message.via, method=method)
+    except MalformedMessage:
+        return "", ""
+
+
+def _nobody(retry_after_s: int) -> None:
+    """Responses are not refused."""

@@ -1,0 +1,384 @@
+"""The SIP stack without I/O: bytes, addresses and the time go in; bytes, addresses and events come out.
+
+    stack.receive(data, source, now)     # a datagram; or receive_message for one cut out of a stream
+    stack.handle_timer(now)              # when stack.timer_at() has come
+    for each in stack.transmissions(): socket.send(each.data, each.hop)
+    for event in stack.events(): ...     # sip.dialog.events
+
+The owner must drain both after every call. What is asked of a request outside any dialog is in the order of
+RFC 3261 8.2: who is it (`Gate`), the method, the headers, the content.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from random import Random, SystemRandom
+
+from sip.dialog.dialog import Dialog, DialogId
+from sip.dialog.events import Event, InviteReceived
+from sip.dialog.invite import Invite
+from sip.dialog.uas import IncomingInvite
+from sip.errors import MalformedMessage
+from sip.message.framing import is_keepalive
+from sip.message.headers import Via
+from sip.message.message import Request, Response, parse, response_to
+from sip.message.uri import Uri, format_hostport
+from sip.stack.admission import (
+    CAPABLE,
+    Gate,
+    HeaderLines,
+    Refused,
+    refusal,
+    unanswerable,
+    unknown_method,
+    unsupported,
+)
+from sip.stack.counts import StackCounts
+from sip.stack.dialogs import NO_DIALOG, Dialogs, carried, listed
+from sip.transaction.hop import Hop, Transmission, response_hop
+from sip.transaction.timers import Clock
+from sip.transaction.transaction import (
+    ClientTransaction,
+    ServerTransaction,
+    Transaction,
+    TransactionUser,
+    cancel_of,
+)
+
+MTU_LIMIT = 1300
+"""Larger requests leave over TCP where nobody asked for UDP (RFC 3261 18.1.1)."""
+MAGIC = "z9hG4bK"
+
+
+class Stack:
+    """All transactions and dialogs of one endpoint (implements `sip.dialog.ua_core.Core`)."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        local_address: Callable[[Hop], tuple[str, int]],
+        *,
+        addresses_of: Callable[[str], Collection[str] | None] = lambda host: (host,),
+        user_agent: str = "",
+        streams: bool = False,
+        random: Random | None = None,
+    ) -> None:
+        """`local_address`: host and port under which the other end of a hop reaches us; `addresses_of`: see
+        `Dialogs`; `streams`: large requests may switch to TCP; `random` makes tests repeatable."""
+        self.clock = Clock()
+        self.user_agent = user_agent
+        self.random = random or SystemRandom()
+        self.counts = StackCounts()
+        self._gate = gate
+        self._local_address = local_address
+        self._streams = streams
+        self._secret = secrets.token_bytes(16)
+        self._clients: dict[str, ClientTransaction] = {}
+        self._servers: dict[str, ServerTransaction] = {}
+        self.serves: Callable[[str], bool] = self._servers.__contains__  # a transaction by its `server_key`
+        self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
+        self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
+        self._dialogs = Dialogs(addresses_of, self.counts)
+        self._transmissions: list[Transmission] = []
+        self._events: list[Event] = []
+
+    # Out --------------------------------------------------------------------------------------------------
+
+    def transmissions(self) -> list[Transmission]:
+        """What is to be sent now, in order; each is given once."""
+        waiting, self._transmissions = self._transmissions, []
+        return waiting
+
+    def events(self) -> list[Event]:
+        """What happened, in order; each is given once."""
+        waiting, self._events = self._events, []
+        return waiting
+
+    def timer_at(self) -> float | None:
+        """When `handle_timer` wants to be called."""
+        return self.clock.next_at()
+
+    @property
+    def transactions(self) -> int:
+        """Transactions not yet terminated."""
+        return len(self._clients) + len(self._servers)
+
+    @property
+    def unanswered(self) -> int:
+        """Requests of ours that no final response has come for."""
+        return sum(client.waiting for client in self._clients.values())
+
+    @property
+    def dialogs(self) -> int:
+        """Dialogs that requests can arrive in."""
+        return len(self._dialogs)
+
+    # In ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, source: Hop, now: float) -> None:
+        """One datagram."""
+        if is_keepalive(data):
+            return
+        try:
+            message: Request | Response | MalformedMessage = parse(data)
+        except MalformedMessage as fault:
+            message = fault
+        self.receive_message(message, source, now)
+
+    def receive_message(
+        self, message: Request | Response | MalformedMessage, source: Hop, now: float
+    ) -> None:
+        """One message, or what was wrong with it, from wherever it was cut out of."""
+        self.counts.received += 1
+        if isinstance(message, MalformedMessage):
+            self._malformed(message, source)
+            return
+        try:
+            if isinstance(message, Response):
+                self._response(message, source, now)
+            else:
+                self._request(message, source, now)
+        except MalformedMessage as fault:
+            # Header fields that the parser leaves alone are read where they matter.
+            fault.request = message if isinstance(message, Request) else None
+            self._malformed(fault, source)
+
+    def handle_timer(self, now: float) -> None:
+        """Does what is due."""
+        self.clock.run(now)
+
+    def transmission_failed(self, transmission: Transmission, now: float) -> None:
+        """A transmission could not be sent: its connection failed."""
+        client = self._clients.get(transmission.key)
+        if client is not None:
+            client.transport_failed(now)
+
+    def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
+        """A transmission was not sent: `address`, which its hop leads to, is closed to its trunk."""
+        if transmission.hop.egress is not None:
+            transmission.hop.egress.refused(address, now)
+        self.transmission_failed(transmission, now)
+
+    # Core -------------------------------------------------------------------------------------------------
+
+    def token(self) -> str:
+        """See `Core`."""
+        return f"{self.random.getrandbits(64):016x}"
+
+    def contact(self, hop: Hop, user: str = "") -> str:
+        """See `Core`."""
+        host, port = self._local_address(hop)
+        params = {} if hop.transport == "udp" else {"transport": hop.transport}
+        return f"<{Uri('sip', user, host, port=port, params=params)}>"
+
+    def send_request(
+        self, request: Request, hop: Hop, user: TransactionUser, now: float
+    ) -> ClientTransaction:
+        """See `Core`."""
+        request.headers.prepend("Via", self._via(hop))
+        switches = hop.elastic and hop.transport == "udp" and self._streams
+        if switches and len(request.to_bytes()) > MTU_LIMIT:
+            hop = replace(hop, transport="tcp")
+            request.headers.pop_first("Via")
+            request.headers.prepend("Via", self._via(hop))
+        return self._start(request, hop, user, now)
+
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+        """See `Core`."""
+        self._start(cancel_of(invite.request), invite.hop, user, now)
+
+    def send_ack(self, ack: Request, hop: Hop) -> None:
+        """See `Core`."""
+        if ack.headers.get("Via") is None:
+            ack.headers.prepend("Via", self._via(hop))
+        self.transmit(ack.to_bytes(), hop, "")
+
+    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
+        """See `Core`."""
+        self._dialogs.open(dialog, invite)
+
+    def close_dialog(self, dialog: DialogId) -> None:
+        """See `Core`."""
+        self._dialogs.close(dialog)
+
+    def emit(self, event: Event) -> None:
+        """See `Core`."""
+        self._events.append(event)
+
+    def reply(
+        self,
+        transaction: ServerTransaction,
+        status: int,
+        now: float,
+        *,
+        headers: HeaderLines = (),
+        to_tag: str | None = None,
+    ) -> None:
+        """See `Core`."""
+        response = response_to(transaction.request, status, to_tag=to_tag, headers=headers)
+        transaction.respond(response, now)
+
+    # Wire -------------------------------------------------------------------------------------------------
+
+    def transmit(self, data: bytes, hop: Hop, key: str) -> None:
+        """See `Core`."""
+        self.counts.transmitted += 1
+        self._transmissions.append(Transmission(data, hop, key))
+
+    def forget(self, transaction: Transaction) -> None:
+        """See `sip.transaction.transaction.Wire`."""
+        key = transaction.key
+        if isinstance(transaction, ClientTransaction):
+            self._clients.pop(key, None)
+        elif isinstance(transaction, ServerTransaction):
+            self._servers.pop(key, None)
+            self._invited.pop(key, None)
+            identity = _identity(transaction.request)
+            if self._initial.get(identity) == key:
+                del self._initial[identity]
+
+    # Within -----------------------------------------------------------------------------------------------
+
+    def _via(self, hop: Hop) -> str:
+        host, port = self._local_address(hop)
+        sent_by = format_hostport(host, port)
+        return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport"
+
+    def _start(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> ClientTransaction:
+        client = ClientTransaction(self, request, hop=hop, user=user)
+        self._clients[client.key] = client
+        client.start(now)
+        return client
+
+    def _malformed(self, fault: MalformedMessage, source: Hop) -> None:
+        self.counts.malformed += 1
+        if fault.request is None or fault.request.method == "ACK":
+            return
+        try:
+            self._refuse(fault.request, Refused(fault.code), source)
+        except MalformedMessage:
+            return  # not even its Via can be read: there is nowhere to answer to
+
+    def _refuse(self, request: Request, refused: Refused, source: Hop) -> None:
+        """Answers without a transaction."""
+        self.counts.refused += 1
+        response = refusal(request, refused, self._secret)
+        self.transmit(response.to_bytes(), response_hop(request.via, source), "")
+
+    def _response(self, response: Response, source: Hop, now: float) -> None:
+        client = self._clients.get(f"{response.via.branch} {response.cseq.method}")
+        if client is None or len(response.vias) != 1:
+            self.counts.strays += 1
+            return
+        client.source = source
+        client.receive(response, now)
+
+    def _request(self, request: Request, source: Hop, now: float) -> None:
+        via = _stamp(request, source)
+        key = server_key(request, via)
+        if request.method == "ACK":
+            self._ack(request, key, source, now)
+            return
+        server = self._servers.get(key)
+        if server is not None:
+            server.receive(request, now)
+            return
+        refused = unknown_method(request)
+        if refused is None and request.method == "CANCEL":
+            refused = self._cancel(request, source, now)
+        elif request.to.tag is not None and refused is None:
+            refused = self._within(request, source, now)
+        elif request.to.tag is None:
+            refused = self._outside(request, source, now)
+        if refused is not None:
+            self._refuse(request, refused, source)
+
+    def _serve(self, request: Request, source: Hop) -> ServerTransaction:
+        via = request.via
+        key = server_key(request, via)
+        server = ServerTransaction(self, request, hop=response_hop(via, source), key=key, source=source)
+        self._servers[key] = server
+        return server
+
+    def _ack(self, request: Request, key: str, source: Hop, now: float) -> None:
+        server = self._servers.get(key)
+        if server is not None and server.status >= 300:
+            server.receive(request, now)
+            return
+        invite = self._dialogs.find(request, source)
+        if isinstance(invite, Invite):
+            invite.ack_received(request, now)
+        else:
+            self.counts.strays += 1
+
+    def _cancel(self, request: Request, source: Hop, now: float) -> Refused | None:
+        key = server_key(request, request.via, method="INVITE")
+        cancelled = self._servers.get(key)
+        if cancelled is None:
+            return NO_DIALOG
+        invite = self._invited.get(key)
+        if not (carried(cancelled.source, source) or (invite and listed(invite.settings, source))):
+            return self._dialogs.refuse()
+        tag = invite.dialog.local.tag if invite is not None and invite.dialog is not None else None
+        self.reply(self._serve(request, source), 200, now, to_tag=tag)
+        if invite is not None:
+            invite.cancelled(now)
+        return None
+
+    def _within(self, request: Request, source: Hop, now: float) -> Refused | None:
+        invite = self._dialogs.find(request, source)
+        if not isinstance(invite, Invite):
+            return invite
+        refused = unsupported(request)
+        if refused is None:
+            invite.request_received(self._serve(request, source), now)
+        return refused
+
+    def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:
+        admitted = self._gate.admit(request, source, now)
+        if isinstance(admitted, Refused):
+            return admitted
+        refused = unknown_method(request) or unanswerable(request)
+        if refused is not None or request.method == "OPTIONS":
+            return refused or CAPABLE
+        identity = _identity(request)
+        if identity in self._initial:
+            return Refused(482)  # it came here by two ways (RFC 3261 8.2.2.2)
+        server = self._serve(request, source)
+        self._initial[identity] = server.key
+        self.reply(server, 100, now)
+        invite = IncomingInvite(self, admitted.settings, server)
+        self._invited[server.key] = invite
+        self.emit(InviteReceived(invite, admitted.trunk_id, source))
+        return None
+
+
+def _stamp(request: Request, source: Hop) -> Via:
+    """Notes in the topmost Via where the request really came from (RFC 3261 18.2.1, RFC 3581)."""
+    via = request.via
+    if "rport" in via.params:
+        via = via.with_params(received=source.host, rport=str(source.port))
+    elif via.host != source.host:
+        via = via.with_params(received=source.host)
+    else:
+        return via
+    request.headers.pop_first("Via")
+    request.headers.prepend("Via", str(via))
+    return via
+
+
+def server_key(request: Request, via: Via, *, method: str = "") -> str:
+    """What finds the transaction of a request (17.2.3); the ACK of a 3xx-6xx finds that of its INVITE."""
+    method = method or ("INVITE" if request.method == "ACK" else request.method)
+    branch = via.branch or ""
+    if branch.startswith(MAGIC) and len(branch) > len(MAGIC):
+        return f"{branch} {via.host.lower()}:{via.port} {method}"
+    # An RFC 2543 peer has no branch to go by; the cookie alone is one that it made up (RFC 4475 3.2.1).
+    tag = request.from_.tag
+    return f"{request.call_id} {tag} {request.cseq.number} {via.host}:{via.port} {branch} {method}"
+
+
+def _identity(request: Request) -> str:
+    return f"{request.call_id} {request.from_.tag} {request.cseq.number} {request.method}"

@@ -1,0 +1,352 @@
+"""The sockets under the stack: UDP, TCP and TLS on asyncio (RFC 3261 section 18).
+
+Stream connections are reused both ways: what arrives on one is answered on it, and a request goes over the
+one that is open to its destination. Everything that waits is bounded: bytes not yet read by a peer, messages
+for a connection being made, connections, and how long one may stay silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from sip.errors import MalformedMessage
+from sip.message.framing import PONG, KeepAlive, StreamParser
+from sip.message.message import Request, Response
+from sip.stack.datagrams import DatagramSocket
+from sip.stack.listening import StreamListener, bind_streams
+from sip.stack.resolver import Names
+from sip.transaction.hop import Hop, Transmission
+
+logger = logging.getLogger(__name__)
+
+MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read its answers is cut off
+MAX_CONNECTIONS = 1024
+MAX_CONNECTIONS_PER_HOST = 128
+MAX_WAITING = 256  # messages for one connection being made, or one name being looked up
+CONNECT_TIMEOUT_S = 5.0
+FIRST_MESSAGE_S = 20.0  # a connection that has not said anything sensible by then is closed
+IDLE_S = 3600.0
+SWEEP_S = 5.0
+
+Message = Request | Response | MalformedMessage
+
+
+class _Connection(asyncio.Protocol):
+    """One stream connection, whoever opened it."""
+
+    def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
+        self.number = number
+        self.heard_at = 0.0
+        self.spoke_sip = dialled
+        self._owner = owner
+        self._name = transport_name
+        self._parser = StreamParser()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.source = Hop(self._name, host, port, self.number)
+        self.heard_at = self._owner.loop.time()
+        if not self._owner.connection_opened(self):
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._owner.loop.time()
+        for found in self._parser.receive(data):
+            if isinstance(found, KeepAlive):
+                self.write(PONG)
+                continue
+            self.spoke_sip = self.spoke_sip or not isinstance(found, MalformedMessage)
+            self._owner.message_received(found, self.source)
+        if self._parser.broken:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._owner.connection_closed(self)
+
+    def write(self, data: bytes) -> bool:
+        """False: the connection cannot take it."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            transport.abort()
+            return False
+        transport.write(data)
+        return True
+
+    def close(self) -> None:
+        """Closes after what was written has left."""
+        if self._transport is not None and not self._transport.is_closing():  # Python 3.11.2: see `abort`
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once. In Python 3.11.2 a TLS transport that was closed twice cannot be aborted
+        (`asyncio.sslproto`: AttributeError), hence `close` closes once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _StreamDoor:
+    """Where connections of one listener go (`sip.stack.listening.Door`): TLS is shaken hands on first."""
+
+    def __init__(self, owner: Transport, transport_name: str, tls: ssl.SSLContext | None) -> None:
+        self._owner = owner
+        self._name = transport_name
+        self._tls = tls
+
+    def refusal(self, host: str) -> str:
+        """See `Door`."""
+        return self._owner.refusal(host)
+
+    def take(self, connection: socket.socket, host: str) -> None:
+        """See `Door`."""
+        self._owner.run(self._connect(connection))
+
+    def turn_away(self, connection: socket.socket, reason: str) -> None:
+        """See `Door`: without a word, which a client of SIP would not look for."""
+
+    async def _connect(self, connection: socket.socket) -> None:
+        owner = self._owner
+        try:
+            await owner.loop.connect_accepted_socket(
+                lambda: owner.accepted(self._name),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else CONNECT_TIMEOUT_S,
+            )
+        except OSError:  # ssl.SSLError and TimeoutError are ones
+            connection.close()
+
+
+class Transport:
+    """Sends `Transmission`s and hands over what arrives. Must be used from the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        datagram: Callable[[bytes, Hop], None],
+        message: Callable[[Message, Hop], None],
+        failed: Callable[[Transmission], None],
+        refused: Callable[[Transmission, str], None],
+        ceiling: int | None = None,
+    ) -> None:
+        """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
+        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address.
+        Peers' connections get no descriptor from `ceiling` on."""
+        self.loop = asyncio.get_running_loop()
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self._datagram = datagram
+        self.message_received = message
+        self._failed = failed
+        self._refused = refused
+        self._client_tls: ssl.SSLContext | None = None
+        self._udp: DatagramSocket | None = None
+        self.unread_s = 0.0
+        """The longest that a datagram has waited to be read; set back by who looks at it."""
+        self._ceiling = ceiling
+        self._listeners: list[StreamListener] = []
+        self._numbers = itertools.count(1)
+        self._connections: dict[int, _Connection] = {}
+        self._dialled: dict[tuple[str, str, int], _Connection] = {}
+        self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.names = Names(self.loop, self._family)
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # Opening and closing ----------------------------------------------------------------------------------
+
+    async def listen_udp(self, host: str, port: int) -> None:
+        """Binds UDP. Raises OSError."""
+        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self.addresses["udp"] = self._udp.address
+
+    def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
+        self.unread_s = max(self.unread_s, waited_s)
+        self._datagram(data, Hop("udp", sender[0], sender[1]))
+
+    async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
+        """Binds "tcp", or "tls" with its context. Raises OSError."""
+        for bound in await bind_streams(host, port):
+            door = _StreamDoor(self, name, tls)
+            listener = StreamListener(name, bound, door, ceiling=self._ceiling)
+            self._listeners.append(listener)
+            self.addresses.setdefault(name, listener.address)
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """The context of connections that we open; without one TLS destinations fail."""
+        self._client_tls = context
+
+    async def close(self) -> None:
+        """Closes everything; what was handed over before has left where the peer reads it."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for listener in self._listeners:
+            listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, self.names.close(), return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._udp is not None:
+            self._udp.close()
+        await asyncio.sleep(0)
+        for connection in list(self._connections.values()):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    # Sending ----------------------------------------------------------------------------------------------
+
+    def send(self, transmission: Transmission) -> None:
+        """Sends now, or once a name is looked up or a connection made. Never raises."""
+        hop = transmission.hop
+        if hop.transport == "udp":
+            self._send_datagram(transmission)
+            return
+        connection = self._connections.get(hop.connection)
+        if connection is None:
+            connection = self._dialled.get((hop.transport, hop.host, hop.port))
+        if connection is None:
+            self._enqueue(transmission)
+        elif self._allowed(transmission, connection.source.host) and not connection.write(transmission.data):
+            self._fail(transmission)
+
+    def _family(self) -> int | None:
+        return self._udp.family if self._udp is not None else None
+
+    def _allowed(self, transmission: Transmission, address: str) -> bool:
+        """Whether `address` may be sent to; whoever sends is told if not."""
+        hop = transmission.hop
+        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+            return True
+        # Not from within the stack's own call: it is not to be entered twice.
+        self.loop.call_soon(self._refused, transmission, address)
+        return False
+
+    def _send_datagram(self, transmission: Transmission) -> None:
+        if self._udp is None:
+            self._fail(transmission)
+            return
+        address = self.names.known(transmission.hop.host)
+        if address is None:
+            self._enqueue(transmission)
+            return
+        if not self._allowed(transmission, address):
+            return
+        try:
+            self._udp.sendto(transmission.data, (address, transmission.hop.port))
+        except (OSError, ValueError):
+            self._fail(transmission)
+
+    def _enqueue(self, transmission: Transmission) -> None:
+        hop = transmission.hop
+        place = (hop.transport, hop.host, hop.port)
+        waiting = self._waiting.get(place)
+        if waiting is not None:
+            if len(waiting) < MAX_WAITING:
+                waiting.append(transmission)
+            else:
+                self._fail(transmission)
+            return
+        if len(self._waiting) >= MAX_CONNECTIONS:
+            self._fail(transmission)
+            return
+        self._waiting[place] = [transmission]
+        self.run(self._reach(hop))
+
+    async def _reach(self, hop: Hop) -> None:
+        """Looks up a name or opens a connection, then sends what has waited for it."""
+        place = (hop.transport, hop.host, hop.port)
+        reached = False
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                address = await self.names.resolve(hop.host)
+                waiting = self._waiting[place]
+                waiting[:] = [each for each in waiting if self._allowed(each, address)]
+                if waiting and hop.transport != "udp":
+                    await self._connect(hop, address)
+            reached = True
+        except (OSError, ValueError, ssl.SSLError):
+            logger.warning("SIP peer cannot be reached", extra={"peer": hop.host, "transport": hop.transport})
+        finally:
+            waiting = self._waiting.pop(place, [])
+        for transmission in waiting:
+            if reached:
+                self.send(replace(transmission, hop=replace(transmission.hop, connection=0)))
+            else:
+                self._fail(transmission)
+
+    async def _connect(self, hop: Hop, address: str) -> None:
+        context = self._client_tls if hop.transport == "tls" else None
+        if hop.transport == "tls" and context is None:
+            raise OSError("no TLS context")
+        number = next(self._numbers)
+        _, connection = await self.loop.create_connection(
+            lambda: _Connection(self, hop.transport, number, dialled=True),
+            address,
+            hop.port,
+            ssl=context,
+            server_hostname=hop.host if context is not None else None,
+        )
+        if connection.number not in self._connections:
+            raise OSError("the connection was closed at once")
+        # Also under its address: contacts name that, and the certificate is for the name (RFC 5923).
+        self._dialled[hop.transport, hop.host, hop.port] = connection
+        self._dialled[hop.transport, address, hop.port] = connection
+
+    def _fail(self, transmission: Transmission) -> None:
+        if transmission.key:
+            # Not from within the stack's own call: it is not to be entered twice.
+            self.loop.call_soon(self._failed, transmission)
+
+    # Connections ------------------------------------------------------------------------------------------
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work`, which ends with the transport at the latest."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def accepted(self, transport_name: str) -> _Connection:
+        """A connection that a peer has opened."""
+        return _Connection(self, transport_name, next(self._numbers), dialled=False)
+
+    def refusal(self, host: str) -> str:
+        """Why a connection of `host` is too many; "" for one that is not."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            return "all"
+        same = sum(each.source.host == host for each in self._connections.values())
+        return "address" if same >= MAX_CONNECTIONS_PER_HOST else ""
+
+    def connection_opened(self, connection: _Connection) -> bool:
+        """False: there are too many, in all or of that host."""
+        if self.refusal(connection.source.host):
+            return False
+        self._connections[connection.number] = connection
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle)
+        return True
+
+    def connection_closed(self, connection: _Connection) -> None:
+        """Forgets it."""
+        self._connections.pop(connection.number, None)
+        for place in [place for place, each in self._dialled.items() if each is connection]:
+            del self._dialled[place]
+
+    def _sweep_idle(self) -> None:
+        now = self.loop.time()
+        for connection in list(self._connections.values()):
+            limit_s = IDLE_S if connection.spoke_sip else FIRST_MESSAGE_S
+            if now - connection.heard_at > limit_s:
+                connection.abort()
+        self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle) if self._connections else None

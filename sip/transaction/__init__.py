@@ -1,0 +1,1 @@
+"""The transaction layer (RFC 3261 §17)."""

@@ -1,0 +1,207 @@
+"""Calls over HTTP: what a client of the API sends, and what it is told."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp.test_utils import TestClient
+
+from api.schemas.base import CallReport
+from api.schemas.calls import OutboundResponse
+from tests.support.http.models import fake_models
+from tests.support.node.databases import DATABASES, database_on
+from tests.support.node.server import (
+    INBOUND,
+    KEY,
+    MODEL_AGENT,
+    MODELLED,
+    NO_TRUNK,
+    NUMBER,
+    OTHER_COMPANYS,
+    OTHER_KEY,
+    OUTBOUND,
+    bearer,
+    running,
+    until_final,
+    write_site,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLACE = "/api/v1/calls/outbound"
+JSON = {**bearer(KEY), "Content-Type": "application/json"}
+GOOD: dict[str, Any] = {
+    "agentId": OUTBOUND,
+    "phoneNumber": NUMBER,
+    "promptVariables": {"name": "Bo"},
+    "metadata": {"row": 7},
+}
+
+Client = TestClient[Any, Any]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Client]:
+    with fake_models(), database_on(request.param) as database:
+        directory = tmp_path_factory.mktemp("calls")
+        site = write_site(directory, more=MODEL_AGENT, transport="tcp", database=database)
+        async with running(site) as (_, client):
+            yield client
+
+
+async def place(client: Client, body: Any, key: str = KEY) -> tuple[int, dict[str, Any]]:
+    async with client.post(PLACE, json=body, headers=bearer(key)) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_placed_call_is_told_back_with_its_ids(client: Client) -> None:
+    status, body = await place(client, GOOD)
+    assert status == 200
+    told = OutboundResponse.model_validate(body)
+    assert told.data.phoneNumber == NUMBER
+    assert told.data.agentId == OUTBOUND
+    assert told.data.companyId == "acme"
+    assert told.data.isTest is False
+    assert told.data.callTaskId
+    assert told.data.webhookId
+
+
+@pytest.mark.parametrize("spelling", ["14155550123", "+1 415 555 0123", "0014155550123", "(415) 555-0123"])
+async def test_a_number_may_be_spelt_as_people_do(client: Client, spelling: str) -> None:
+    status, body = await place(client, GOOD | {"phoneNumber": spelling})
+    assert (status, body["data"]["phoneNumber"]) == (200, NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"phoneNumber": "nobody"}, "Invalid phone number format"),
+        ({"phoneNumber": "+1415\r\nVia: x"}, "Invalid phone number format"),
+        ({"phoneNumber": 14155550123}, "Invalid phone number format"),
+        ({"phoneNumber": "+" + "1" * 64}, "Invalid phone number format"),
+        ({"agentId": INBOUND}, "Agent is not configured for outbound calls"),
+        ({"agentId": NO_TRUNK}, "No SIP trunk configured for this agent"),
+        ({"phoneNumber": "+14155650123"}, "Phone number format does not match SIP trunk configuration"),
+        ({"calls": [{"phoneNumber": NUMBER}]}, '"phoneNumber" or "calls" must be provided, not both'),
+        ({"phoneNumber": None}, '"phoneNumber" or "calls" must be provided'),
+        (
+            {"phoneNumber": None, "calls": [{"phoneNumber": NUMBER}]},
+            "promptVariables/metadata must be per-call for batch requests",
+        ),
+    ],
+)
+async def test_what_is_refused_and_in_which_words(client: Client, change: Any, message: str) -> None:
+    assert await place(client, GOOD | change) == (400, {"error": message})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"agentId": None}, "agentId"),
+        ({"promptVariables": ["name"]}, "promptVariables"),
+        ({"promptVariables": {"name": {"first": "Bo"}}}, "promptVariables.name"),
+        ({"metadata": "seven"}, "metadata"),
+        ({"prompt_variables": {}}, "prompt_variables"),
+    ],
+)
+async def test_a_wrong_field_is_named(client: Client, change: Any, field: str) -> None:
+    status, body = await place(client, GOOD | change)
+    assert status == 400
+    assert body["error"].startswith(field)
+
+
+async def newest(client: Client) -> list[str]:
+    async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+        return [call["callTaskId"] for call in (await answer.json())["calls"]]
+
+
+async def test_a_missing_prompt_variable_is_said_before_anybody_is_called(client: Client) -> None:
+    before = await newest(client)
+    status, body = await place(client, GOOD | {"promptVariables": {}})
+    assert status == 400
+    assert "name" in body["error"]
+    assert await newest(client) == before
+
+
+async def test_an_agent_without_its_engine_is_refused_with_the_reason(client: Client) -> None:
+    status, body = await place(client, GOOD | {"agentId": MODELLED})
+    assert status == 400
+    assert body["error"].startswith("Agent's engine is not available: faster-whisper")
+
+
+@pytest.mark.parametrize("agent_id", [OTHER_COMPANYS, "00000000-0000-0000-0000-000000000000", "not-a-uuid"])
+async def test_an_agent_of_others_is_like_one_that_does_not_exist(client: Client, agent_id: str) -> None:
+    message = "Agent not found or does not belong to your company"
+    assert await place(client, GOOD | {"agentId": agent_id}) == (404, {"error": message})
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b'"x"', b"\xff\xfe", b'{"agentId": NaN}', b"[" * 20_000]
+)
+async def test_a_body_that_is_not_a_json_object(client: Client, content: bytes) -> None:
+    async with client.post(PLACE, data=content, headers=JSON) as answer:
+        assert answer.status == 400
+        assert await answer.json() == {"error": "Request body must be a JSON object"}
+
+
+async def test_a_body_above_a_mebibyte(client: Client) -> None:
+    async with client.post(PLACE, data=io.BytesIO(b" " * (1024 * 1024 + 1)), headers=JSON) as answer:
+        assert answer.status == 413
+        assert await answer.json() == {"error": "Request body is larger than 1 MiB"}
+
+
+async def test_a_call_nobody_answers_is_reported_to_its_end(client: Client) -> None:
+    """Nothing listens at the carrier's address: the call fails, and says why."""
+    _, placed = await place(client, GOOD)
+    report = await until_final(client, placed["data"]["callTaskId"], timeout_s=45)
+    CallReport.model_validate(report)
+    assert (report["status"], report["hangupCause"]) == ("FAILED", "unreachable")
+    assert report["metadata"] == {"row": 7}
+    assert report["promptVariables"] == {"name": "Bo"}
+    assert report["transcript"] == []
+    assert report["createdAt"] <= report["dialedAt"] <= report["endedAt"]
+
+
+async def test_another_company_sees_nothing_of_a_call(client: Client) -> None:
+    _, placed = await place(client, GOOD)
+    call_id = placed["data"]["callTaskId"]
+    for method, path in (("GET", ""), ("POST", "/hangup"), ("GET", "/recording")):
+        async with client.request(
+            method, f"/api/v1/calls/{call_id}{path}", headers=bearer(OTHER_KEY)
+        ) as answer:
+            assert answer.status == 404
+            assert await answer.json() == {"error": "Call not found"}
+    async with client.get("/api/v1/calls", headers=bearer(OTHER_KEY)) as answer:
+        assert await answer.json() == {"calls": [], "cursor": None}
+
+
+async def test_calls_are_listed_newest_first_and_by_pages(client: Client) -> None:
+    placed = [(await place(client, GOOD))[1]["data"]["callTaskId"] for _ in range(3)]
+    seen: list[str] = []
+    cursor = ""
+    for _ in range(3):
+        async with client.get(f"/api/v1/calls?limit=1&cursor={cursor}", headers=bearer(KEY)) as answer:
+            page = await answer.json()
+        seen += [call["callTaskId"] for call in page["calls"]]
+        cursor = page["cursor"] or ""
+    assert seen == placed[::-1]
+
+
+@pytest.mark.parametrize("query", ["status=RUNNING", "limit=0", "limit=101", "limit=x", "cursor=%00"])
+async def test_a_list_that_makes_no_sense(client: Client, query: str) -> None:
+    async with client.get(f"/api/v1/calls?{query}", headers=bearer(KEY)) as answer:
+        assert answer.status == 400
+        assert "error" in await answer.json()
+
+
+async def test_a_call_without_a_recording(client: Client) -> None:
+    _, placed = await place(client, GOOD)
+    path = f"/api/v1/calls/{placed['data']['callTaskId']}/recording"
+    async with client.get(path, headers=bearer(KEY)) as answer:
+        assert (answer.status, await answer.json()) == (404, {"error": "This call has no recording"})

@@ -1,0 +1,197 @@
+"""What `mediaserver doctor` finds, and what it tells to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mediaserver.cli.doctor import engine_findings, examine, rooms_findings, rtp_finding
+from mediaserver.cli.finding import Finding
+from mediaserver.settings import load
+from pipeline.confinement.confinement import lacking
+from tests.support.hostile.wild import wild_server
+from tests.support.http.models import Ears, fake_models
+from tests.support.kernels import WITHOUT_LANDLOCK
+from tests.support.node.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
+
+
+def named(findings: list[Finding], name: str) -> list[Finding]:
+    return [finding for finding in findings if finding.name == name]
+
+
+async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, engines=REAL_ENGINES).path)
+    findings = await examine(settings)
+    of_the_machine = ("open files", "confinement")
+    assert [each for each in findings if not each.ok and each.name not in of_the_machine] == []
+    names = {finding.name for finding in findings}
+    assert {"kernels", "http", "sip udp", "sip tcp", "rtp ports", "database", "clock", "disk"} <= names
+    assert {"codec pcmu", "codec pcma", "codec g722", "codec opus"} <= names
+    assert "agent Reminder" in names
+
+
+async def test_pocketsphinx_is_said_to_listen_only_until_there_is_a_real_whisper(tmp_path: Path) -> None:
+    findings = await engine_findings(load(write_site(tmp_path, engines=REAL_ENGINES).path))
+    assert any("listens until there is a Whisper" in finding.text for finding in findings)
+
+
+async def test_the_synthetic_model_is_said_to_know_no_people(tmp_path: Path) -> None:
+    engines = FAKE_ENGINES.replace(
+        '"test-ears"', '"test-ears"\nmodel = "package:mediaserver/demo/micro_whisper"'
+    )
+    with fake_models():
+        findings = await engine_findings(load(write_site(tmp_path, engines=engines).path))
+    assert any("183 words of synthetic voices" in finding.text for finding in findings)
+
+
+async def test_files_that_nothing_here_understands_are_told(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, more='[speech]\nlanguage = "ar"\n').path)
+    with fake_models():
+        findings = await engine_findings(settings)
+    (deaf,) = named(findings, "speech.stt")
+    assert (deaf.ok, deaf.text.partition(":")[0]) == (
+        False,
+        "pocketsphinx understands English only, the language is ar",
+    )
+
+
+async def test_what_auto_became_for_files_is_told(tmp_path: Path) -> None:
+    settings = load(write_site(tmp_path, more='[speech]\nstt = "auto"\ntts = "auto"\n').path)
+    with fake_models():
+        findings = await engine_findings(settings)
+    told = [each.text for each in named(findings, "speech")]
+    assert any(text.startswith("auto: ears for en (files): ") for text in told)
+    assert any(text.startswith("auto: voice for en: ") for text in told)
+
+
+async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with fake_models(Ears(missing="no model.bin in /models: download one")):
+        findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
+    missing = named(findings, "agent Reminder")[0]
+    assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
+    first, *others = named(findings, "agent Modelled")
+    assert "no-such-model" in first.text
+    assert [each.ok for each in others if each.text.startswith("llm http://127.0.0.1:9/v1, model ")] == [
+        False
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        ("400 Bad Request", {"error": {"type": "BadRequestError"}}, "answered 400 (BadRequestError)"),
+        ("404 Not Found", {"error": {"code": "model_not_found"}}, "answered 404 (model_not_found)"),
+        ("200 OK", {"choices": [{"message": {"content": "Yes."}}]}, ""),
+        ("200 OK", {"detail": "no"}, "something else"),
+    ],
+    ids=["tools-refused", "no-such-model", "well", "no-model"],
+)
+async def test_a_language_model_is_asked_a_question_with_a_tool_to_call(
+    tmp_path: Path, status: str, body: dict[str, Any], told: str
+) -> None:
+    answer = f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{json.dumps(body)}".encode()
+    async with wild_server([answer]) as server:
+        site = write_site(tmp_path, more=MODEL_AGENT.replace("http://127.0.0.1:9/v1", server.base_url))
+        text = site.path.read_text().replace("[server]", '[server]\nallow_networks = ["127.0.0.0/8"]', 1)
+        site.path.write_text(text)
+        with fake_models():
+            findings = await engine_findings(load(site.path))
+    away = [finding.text for finding in findings if finding.text.startswith("llm ") and not finding.ok]
+    assert [told in text for text in away] == ([True] if told else [])
+    (asked,) = server.requests
+    assert asked["messages"]
+    assert asked["tools"]
+
+
+async def test_ports_in_use(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    with socket.socket() as http, socket.socket(type=socket.SOCK_DGRAM) as sip, fake_models():
+        http.bind(("127.0.0.1", site.http))
+        http.listen()
+        sip.bind(("127.0.0.1", site.sip))
+        findings = await examine(load(site.path))
+    for name in ("http", "sip udp"):
+        assert not named(findings, name)[0].ok
+        assert "in use" in named(findings, name)[0].text
+    assert named(findings, "sip tcp")[0].ok
+
+
+def test_the_rooms_port_and_codec(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    (told,) = rooms_findings(load(site.path))
+    assert told.ok
+    assert "no web calls" in told.text
+    with socket.socket(type=socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        rooms = f"""
+[rooms]
+udp_ports = "{port}-{port}"
+addresses = ["127.0.0.1"]
+api_secret = "a-secret-of-thirty-two-characters"
+"""
+        settings = load(write_site(tmp_path, more=rooms).path)
+        udp, opus = rooms_findings(settings)
+        assert (udp.name, udp.ok, opus.name, opus.ok) == ("rooms udp", False, "rooms opus", True)
+        assert "in use" in udp.text
+    assert next(rooms_findings(settings)).ok
+
+
+def test_a_secret_of_tokens_that_can_be_found_by_trying(tmp_path: Path) -> None:
+    short, *others = rooms_findings(load(write_site(tmp_path, more='[rooms]\napi_secret = "hush"\n').path))
+    assert (short.name, short.ok) == ("rooms secret", False)
+    assert "has 4 characters" in short.text
+    assert "hush" not in short.text
+    assert "rooms secret" not in {each.name for each in others}
+
+
+def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    site.path.write_text(site.path.read_text().replace("max_calls = 20", "max_calls = 500"))
+    finding = rtp_finding(load(site.path))
+    assert not finding.ok
+    assert "room for 40 calls" in finding.text
+
+
+async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    site.data_dir.mkdir()
+    (site.data_dir / "mediaserver.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    with fake_models():
+        findings = await examine(load(site.path))
+    assert not named(findings, "database")[0].ok
+    assert "server.database" in named(findings, "database")[0].text
+
+
+def test_the_command_prints_a_line_for_each_thing(tmp_path: Path) -> None:
+    site = write_site(tmp_path, engines=REAL_ENGINES)
+    command = [sys.executable, "-m", "mediaserver", "doctor", "--config", str(site.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == int(any(line.startswith("missing") for line in lines))
+    assert all(line.startswith(("ok ", "missing ")) for line in lines)
+    assert len(lines) > 15
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.nightly("ci")
+@pytest.mark.skipif(bool(lacking()), reason=f"this kernel has {'; '.join(lacking())}")
+def test_what_the_kernel_lacks_for_confinement_is_told(tmp_path: Path) -> None:
+    site = write_site(tmp_path, engines=REAL_ENGINES)
+    command = ("-m", "mediaserver", "doctor", "--config", str(site.path))
+    for behind, begins in (
+        ((), "ok       confinement: no_new_privs, seccomp, Landlock "),
+        (("-c", WITHOUT_LANDLOCK), "missing  confinement: helper processes run with less of it: no Landlock"),
+    ):
+        done = subprocess.run(
+            [sys.executable, *behind, *command], stdout=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+        (told,) = [line for line in done.stdout.splitlines() if " confinement: " in line]
+        assert told.startswith(begins)
+        assert any(line.startswith("ok       agent Reminder: script") for line in done.stdout.splitlines())

@@ -1,0 +1,72 @@
+"""Cancelling against dialling, from outside: HTTP at one end of the server, the wire at the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mediaserver.queue.cancel import COMPANY_REMOVED, PATIENCE_MS
+from mediaserver.queue.records import CallStatus, Stage
+from mediaserver.store.config import agent_row, company_row, trunk_row
+from mediaserver.store.managed import Kind
+from tests.support.hostile.trap import trap_at
+from tests.support.http.models import fake_models
+from tests.support.node.races import Race
+from tests.support.node.server import running, write_site
+from tests.support.node.store import Clock, company, new_call, opened, queued, settings
+
+TIMES = 1000
+
+
+async def test_a_call_that_was_cancelled_does_not_ring_a_thousand_times(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    text = site.path.read_text().replace("[server]", "[server]\nrequests_per_minute = 1000000", 1)
+    text = text.replace('name = "Acme"', 'name = "Acme"\nmax_concurrent_calls = 1000', 1)
+    site.path.write_text(text)
+    with fake_models():
+        async with trap_at(site.carrier) as trap, running(site) as (_, client):
+            race = Race(client.request)
+            await race.run([f"+1415555{place:04d}" for place in range(TIMES)])
+            await race.settled()
+    assert len(race.placed) == TIMES
+    race.check(trap)
+
+
+async def test_calls_of_a_company_that_is_taken_away_are_cancelled_with_the_reason(
+    tmp_path: Path, clock: Clock
+) -> None:
+    configured = settings()
+    async with opened(tmp_path, clock, configured) as store:
+        made = settings(company("made"))
+        await store.put(Kind.COMPANY, company_row(made.companies[0]), "sealed", new=True)
+        await store.put(Kind.TRUNK, trunk_row(made.trunks[0]), "sealed", new=True)
+        await store.put(Kind.AGENT, agent_row(made.agents[0]), "sealed", new=True)
+        later = new_call(company_id="made", not_before_ms=clock.now_ms + 10**9)
+        theirs = await store.enqueue(later)
+        (ours,) = await queued(store, 1)
+        assert (await store.reap_expired()).orphaned == ()
+        await store.remove(Kind.COMPANY, "made")
+        assert (await store.reap_expired()).orphaned == (theirs.id,)
+        record = await store.call("made", theirs.id)
+        assert record is not None
+        assert (record.status, record.cause) == (CallStatus.CANCELLED, COMPANY_REMOVED)
+        assert record.error == "The company was removed"
+        still = await store.call("acme", ours.id)
+        assert still is not None
+        assert still.stage is Stage.QUEUED
+
+
+async def test_a_company_that_is_missing_from_the_file_for_a_while_loses_nothing(
+    tmp_path: Path, clock: Clock
+) -> None:
+    before, without = settings(company("acme"), company("other")), settings(company("other"))
+    async with opened(tmp_path, clock, before) as store:
+        (call,) = await queued(store, 1)
+        await store.sync_file(without)
+        clock.advance(PATIENCE_MS - 1)
+        assert (await store.reap_expired()).orphaned == ()
+        assert await store.claim("n", 5, 30_000) == []
+        await store.sync_file(before)
+        clock.advance(2)
+        assert (await store.reap_expired()).orphaned == ()
+        await store.sync_file(without)
+        assert (await store.reap_expired()).orphaned == (call.id,)

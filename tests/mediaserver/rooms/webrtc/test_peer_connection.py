@@ -1,0 +1,217 @@
+"""A whole person over loopback: aiortc, in a process of its own, is the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from mediaserver.rooms.errors import BadOffer, RoomFull
+from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
+from mediaserver.rooms.webrtc.peer_state import PeerState
+from mediaserver.rooms.webrtc.udp_mux import MediaPort
+from pipeline.audio import Pcm
+from pipeline.media.pacer import Pacer
+from pipeline.media.playout import Playout
+from pipeline.net.egress import EgressPolicy
+from tests.support.speech.tones import share_at, tone
+from tests.support.waiting import until
+from tests.support.webrtc.rtc import rtc_client
+
+RATE_HZ = 16000
+
+
+def has_ipv6() -> bool:
+    """Whether ::1 is an address of this machine."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+class Listener:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.frames: list[Pcm] = []
+        self.ends: list[str] = []
+
+    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
+        self.frames.append(frame.copy())
+
+    def digit_received(self, digit: str, now: float) -> None:
+        pass
+
+    def leg_ended(self, reason: str, now: float) -> None:
+        self.ends.append(reason)
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[MediaPort]:
+    opened = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1"])
+    yield opened
+    opened.close()
+
+
+def person(port: MediaPort) -> ParticipantLeg:
+    pacer = Pacer(asyncio.get_running_loop())
+    return ParticipantLeg(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
+
+
+async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort) -> None:
+    tasks = len(asyncio.all_tasks())
+    ann = person(port)
+    listener, playout = Listener(), Playout(RATE_HZ)
+    ann.attach(listener, playout)
+    peer = ann.new_peer()
+    messages: list[tuple[str, bytes]] = []
+    peer.on_message = lambda label, body: messages.append((label, body))
+    async with rtc_client(tone=440, video=True) as client:
+        client.tell(answer=await peer.answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: len(listener.frames) > 30)
+        assert share_at(np.concatenate(listener.frames[10:]), RATE_HZ, 440) > 0.9
+        assert ann.state is LegState.CONNECTED
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 0.5, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        await until(lambda: ann.audio.stats.packets_sent == 25)  # the half second said, then nothing
+        await until(lambda: "events" in peer.channels)
+        client.tell(message="hello")
+        await until(lambda: messages)
+        assert messages == [("events", b"hello")]
+        assert peer.send("events", "back")
+        assert (await client.event("message"))["text"] == "back"
+        report = await client.end()
+    assert report["loudest"] > 1000
+    assert ann.audio.stats.packets_sent == 25
+    await until(lambda: peer.state is PeerState.LEFT)
+    await ann.hang_up()
+    await ann.hang_up()
+    assert listener.ends == ["hung_up"]
+    assert len(port) == 0
+    await until(lambda: len(asyncio.all_tasks()) == tasks)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+async def test_a_person_is_heard_and_hears_over_ipv6() -> None:
+    both = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1", "::1"])
+    ann, listener, playout = person(both), Listener(), Playout(RATE_HZ)
+    ann.attach(listener, playout)
+    async with rtc_client(tone=440, hosts=["::1"]) as client:
+        answer = await ann.new_peer().answer((await client.line())["offer"])
+        assert f" ::1 {both.number} typ host" in answer
+        assert f" 127.0.0.1 {both.number} typ host" in answer
+        client.tell(answer=answer)
+        client.follow()
+        await until(lambda: len(listener.frames) > 30)
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 0.5, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        await client.end()
+    assert share_at(np.concatenate(listener.frames[10:]), RATE_HZ, 440) > 0.9
+    await ann.gone("test")
+    both.close()
+
+
+async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort) -> None:
+    ann = person(port)
+    for offer in ("", "v=0\r\n", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\n"):
+        with pytest.raises(BadOffer):
+            await ann.new_peer().answer(offer)
+    await ann.gone("test")
+    assert len(port) == 0
+
+
+async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
+    ann = person(port)
+    listener = Listener()
+    ann.attach(listener, None)
+    peer = ann.new_peer()
+    async with rtc_client() as client:
+        client.tell(answer=await peer.answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: listener.frames)
+        ufrag = peer._path.connection.local_username  # type: ignore[union-attr]
+        forged = b"\x00\x01" + struct.pack("!HI", 12, 0x2112A442) + bytes(12)
+        forged += struct.pack("!HH", 6, 8) + ufrag.encode() + b":xyz"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for packet in (
+                b"\x00",
+                b"\x16\xfe\xfd" + bytes(40),
+                b"\x80" + bytes(100),
+                forged,
+                os.urandom(900),
+            ):
+                for _ in range(50):
+                    stranger.sendto(packet, ("127.0.0.1", port.number))
+            count = len(listener.frames)
+            await until(lambda: len(listener.frames) > count + 25 and port.strays >= 200)
+        assert ann.audio.stats.bad_packets == 0
+        assert len(peer._path.addresses) == 1  # type: ignore[union-attr]
+        await client.end()
+    await ann.gone("test")
+
+
+@pytest.mark.parametrize("trickled", [False, True])
+async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_called(trickled: bool) -> None:
+    """A participant names a service in our own network; the candidate of the participant's own is closed too,
+    and its conversation comes up, since its own checks come from there."""
+    reached = {}
+    for networks in ((), ("127.0.0.9/32",)):
+        numbers = (21000 + os.getpid() % 9000, 40000)
+        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], reach=EgressPolicy(networks))
+        ann, listener = person(opened), Listener()
+        ann.attach(listener, None)
+        peer = ann.new_peer()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as victim:
+            victim.bind(("127.0.0.9", 0))
+            victim.setblocking(False)
+            forged = f"candidate:9 1 udp 2130706431 127.0.0.9 {victim.getsockname()[1]} typ host"
+            async with rtc_client(tone=440) as client:
+                offer = (await client.line())["offer"]
+                if not trickled:
+                    assert "a=candidate" in offer
+                    offer = offer.replace("a=candidate", f"a={forged}\r\na=candidate")
+                answer = await peer.answer(offer)
+                if trickled:
+                    await peer.add_candidate(forged)
+                await asyncio.sleep(1)  # the client does not know of us yet: all candidates are tried
+                client.tell(answer=answer)
+                client.follow()
+                await until(lambda: len(listener.frames) > 30)  # noqa: B023
+                reached[networks] = received(victim)
+                await client.end()
+        await ann.gone("test")
+        opened.close()
+    assert reached[()] == 0
+    assert reached["127.0.0.9/32",] > 0
+
+
+def received(own: socket.socket) -> int:
+    """How many datagrams wait at a socket."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            own.recvfrom(2048)
+            count += 1
+    return count
+
+
+async def test_a_port_that_is_taken_is_passed_over(port: MediaPort) -> None:
+    second = MediaPort.open((port.number, port.number + 20), addresses=["127.0.0.1"])
+    assert second.number > port.number
+    second.close()
+    with pytest.raises(RoomFull):
+        MediaPort.open((port.number, port.number), addresses=["127.0.0.1"])

@@ -1,0 +1,141 @@
+"""The command line as an operator types it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.node.server import (
+    KEY,
+    NUMBER,
+    OUTBOUND,
+    REAL_ENGINES,
+    ServerProcess,
+    Site,
+    serving,
+    write_site,
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return write_site(tmp_path, engines=REAL_ENGINES, transport="tcp")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    site = write_site(tmp_path_factory.mktemp("server"), engines=REAL_ENGINES, transport="tcp")
+    with serving(site) as server:
+        server.wait_ready()
+        yield server
+
+
+def mediaserver(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mediaserver", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_help_names_every_command() -> None:
+    done = mediaserver("--help")
+    assert done.returncode == 0
+    for command in ("serve", "check", "doctor", "call", "keys", "demo"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_a_good_file_is_checked_with_0(site: Site) -> None:
+    done = mediaserver("check", "--config", site.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not site.data_dir.exists()
+
+
+def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> None:
+    kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
+    site.path.write_text(site.path.read_text().replace('engine = "espeak-ng"', kokoro))
+    assert mediaserver("check", "--config", site.path).returncode == 0
+    examined = mediaserver("doctor", "--config", site.path)
+    assert "kokoro: there is no file absent.pth" in examined.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "reason"),
+    [
+        ('log_format = "plain"', 'log_formats = "plain"', "server.log_formats", "unknown key"),
+        ("max_calls = 20", 'max_calls = "many"', "sip.max_calls", ""),
+        ('engine = "espeak-ng"', 'engine = "espeak"', "agent[0].tts.engine", "espeak-ng"),
+        ('trunk = "carrier"', 'trunk = "other"', "agent[0].trunk", "no trunk"),
+        ('next = "done"', 'next = "don"', "agent[0].script", "don"),
+        ('say = "Is this', 'sya = "Is this', "agent[0].script", "sya"),
+    ],
+)
+def test_a_bad_file_is_told_by_file_key_and_reason(
+    site: Site, old: str, new: str, key: str, reason: str
+) -> None:
+    site.path.write_text(site.path.read_text().replace(old, new))
+    done = mediaserver("check", "--config", site.path)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(f"{site.path}: ") for line in lines)
+    assert any(line.startswith(f"{site.path}: {key}") and reason in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [("serve",), ("keys", "create", "--company", "acme", "--scope", "calls")])
+def test_a_data_directory_that_cannot_be_made(site: Site, command: tuple[str, ...]) -> None:
+    site.data_dir.write_text("a file where the directory should be")
+    done = mediaserver(*command, "--config", site.path)
+    assert done.returncode == 2
+    assert done.stderr == f"{site.path}: server.data_dir: file exists\n"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    done = mediaserver("check", "--config", tmp_path / "none.toml")
+    assert done.returncode == 2
+    assert "no such file" in done.stderr
+
+
+def test_a_key_is_made_shown_once_and_opens_the_api(server: ServerProcess) -> None:
+    config = server.site.path
+    arguments = ("keys", "create", "--config", config, "--company", "acme", "--scope", "calls,speech")
+    done = mediaserver(*arguments)
+    assert done.returncode == 0, done.stderr
+    key = done.stdout.strip()
+    assert server.get("/api/v1/calls", key)[0] == 200
+    assert mediaserver(*arguments).stdout.strip() != key
+    assert key.encode() not in (server.site.data_dir / "mediaserver.db").read_bytes()
+
+
+@pytest.mark.parametrize(("company", "scope"), [("nobody", "calls"), ("acme", "everything")])
+def test_a_key_for_nobody_or_nothing(site: Site, company: str, scope: str) -> None:
+    done = mediaserver("keys", "create", "--config", site.path, "--company", company, "--scope", scope)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_call_is_placed_and_followed_to_its_end(server: ServerProcess) -> None:
+    """Nothing listens at the carrier's address."""
+    config = server.site.path
+    done = mediaserver("call", "--config", config, "--agent", OUTBOUND, "--to", NUMBER, "--var", "name=Bo")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "failed: unreachable"
+
+
+def test_a_call_that_is_refused_says_why(server: ServerProcess) -> None:
+    config = server.site.path
+    done = mediaserver("call", "--config", config, "--agent", OUTBOUND, "--to", "x", "--key", KEY)
+    assert (done.returncode, done.stderr) == (1, "Error: 400: Invalid phone number format\n")
+
+
+def test_a_call_without_a_server(site: Site) -> None:
+    done = mediaserver("call", "--config", site.path, "--agent", OUTBOUND, "--to", NUMBER)
+    assert done.returncode == 1
+    assert f"cannot reach the server at http://127.0.0.1:{site.http}" in done.stderr
+
+
+def test_a_variable_that_is_none(site: Site) -> None:
+    done = mediaserver("call", "--config", site.path, "--agent", OUTBOUND, "--to", NUMBER, "--var", "name")
+    assert done.returncode == 2
+    assert "'name' is not k=v" in done.stderr

@@ -1,0 +1,100 @@
+"""What the pages show of a configuration can be configured."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mediaserver.demo.speech import embedded, what_is_missing
+from mediaserver.settings import AgentSettings
+from pipeline import registry
+from tests.support.node.server import ServerProcess, Site, serving
+from tests.support.paths import ROOT
+from tests.support.ports import free_port
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+AGENT = {"id": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11", "company": "acme"}
+SCRIPT = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]}
+LLM = {"base_url": "http://127.0.0.1:9100/v1", "model": "any", "prompt": "You are kind."}
+
+
+def blocks() -> Iterator[Any]:
+    """Every agent that a page shows, or a part of one."""
+    for page in PAGES:
+        for place, block in enumerate(page.read_text(encoding="utf-8").split("```toml\n")[1:]):
+            shown = tomllib.loads(block.split("```")[0])["agent"]
+            for agent in shown if isinstance(shown, list) else [shown]:
+                yield pytest.param(agent, id=f"{page.stem}-{place}")
+
+
+@pytest.mark.parametrize("shown", list(blocks()))
+def test_what_a_page_shows_of_an_agent_is_valid(shown: Mapping[str, Any]) -> None:
+    mind = {"llm": LLM | shown["llm"]} if "llm" in shown else {"script": shown.get("script", SCRIPT)}
+    environment = {name: "a secret" for name in re.findall(r"env:(\w+)", str(shown))}
+    agent = AgentSettings.model_validate({**AGENT, **shown, **mind}, context={"environment": environment})
+    for kind, chain in (("stt", agent.stt.chain), ("tts", agent.tts.chain)):
+        for engine in chain:
+            if engine.engine != "auto":
+                registry.load(kind, engine.engine, engine.options)
+
+
+def test_the_first_script_can_be_pasted_into_the_demo_configuration(tmp_path: Path) -> None:
+    script = (ROOT / "docs" / "agents.md").read_text().split("```toml\n")[1].split("```")[0]
+    path = tmp_path / "pasted.toml"
+    path.write_text((ROOT / "config" / "demo.toml").read_text() + script)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mediaserver", "check", "--config", str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (checked.returncode, checked.stdout) == (0, f"{path}: 1 companies, 1 trunks, 3 agents: ok\n")
+
+
+@pytest.mark.timeout(300)
+def test_the_call_that_the_readme_places_is_answered(tmp_path: Path) -> None:
+    shown = (ROOT / "README.md").read_text()
+    example, order = re.search(r"(examples/\S+\.py) 127\.0\.0\.1:5080", shown), shown.index("\ncurl -X POST")
+    assert example is not None
+    ports = {8080: free_port(), 5060: free_port(), 5080: free_port()}
+    site = Site(tmp_path / "demo.toml", ports[8080], ports[5060], ports[5080], tmp_path / "var")
+    demo = (ROOT / "config" / "demo.toml").read_text()
+    demo = (embedded(demo) if what_is_missing() else demo).replace('"var"', f'"{tmp_path}/var"')
+    site.path.write_text(on_other_ports(demo.replace("///var", f"///{tmp_path}/var"), ports))
+    carrier = (sys.executable, str(ROOT / example[1]), f"127.0.0.1:{ports[5080]}")
+    with serving(site) as server, subprocess.Popen(carrier, stdout=subprocess.PIPE) as phone:
+        try:
+            server.wait_ready(200)  # it compiles its kernels
+            assert phone.stdout is not None
+            phone.stdout.readline()
+            command = on_other_ports(shown[order : shown.index("```", order)], ports)
+            placed = subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout
+            answered(server, json.loads(placed)["data"]["callTaskId"])
+        finally:
+            phone.terminate()
+
+
+def on_other_ports(text: str, ports: Mapping[int, int]) -> str:
+    return re.sub(r":(8080|5060|5080)\b", lambda found: f":{ports[int(found[1])]}", text)
+
+
+def answered(server: ServerProcess, call_id: str) -> None:
+    while True:  # until pytest's own limit
+        _, call = server.get(f"/api/v1/calls/{call_id}", "demo-key")
+        if call["answeredAt"] is not None:
+            return
+        assert call["endedAt"] is None, call["hangupCause"]
+        time.sleep(0.1)
+
+
+def test_pages_show_agents() -> None:
+    assert len(list(blocks())) > 10

@@ -1,0 +1,912 @@
+"""A whole conversation, with stand-ins for the models and the clock only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import wave
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.agent import (
+    CallOpened,
+    DoNotCall,
+    Expect,
+    HangUp,
+    Say,
+    SendDigits,
+    Transfer,
+    Trouble,
+    UserKeyed,
+    UserSaid,
+    UserSilent,
+)
+from pipeline.audio.dtmf import tone
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.policy import TurnEvidence
+from pipeline.errors import LanguageRefused
+from pipeline.media.recording import RecordingWriter
+from pipeline.result import EndReason, SessionResult
+from pipeline.session.prompts import Phrases
+from pipeline.session.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected, SpeechChunk
+from pipeline.transcript import Role
+from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, Watching, play, voice
+
+SETTINGS = SessionSettings()
+GREETING = Say("hello this is the clinic calling")
+BYE = (Say("thank you goodbye"), HangUp("confirmed"))
+
+
+def converse(
+    agent: FakeAgent,
+    *,
+    stt: FakeStt | None = None,
+    tts: FakeTts | None = None,
+    prepare: Any = None,
+    written: Sequence[tuple[float, str]] = (),
+    settings: SessionSettings = SETTINGS,
+    **more: Any,
+) -> tuple[SessionResult, FakeLeg]:
+    """Plays one call to its end. `prepare(leg)` says what the caller does, `written` what they write when."""
+
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        if prepare is not None:
+            prepare(leg)
+        voices = tts or FakeTts()
+        phrases = await Phrases.prepare([FakeTts()], settings)
+        session = Session(
+            leg=leg, agent=agent, stt=stt or FakeStt(), tts=voices, settings=settings, phrases=phrases, **more
+        )
+        for at_s, text in written:
+            asyncio.get_running_loop().call_later(at_s, session.write, text)
+        return await session.run(), leg
+
+    return play(scene)
+
+
+def texts(result: SessionResult, role: Role) -> list[str]:
+    return [entry.text for entry in result.transcript if entry.role is role]
+
+
+# A call as it should be -------------------------------------------------------------------------------------
+
+
+def test_greeting_answer_farewell() -> None:
+    agent = FakeAgent([GREETING, Expect(Expected(kinds=("yes_no",)))], BYE)
+    seen = Watching()
+    result, leg = converse(
+        agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)), observer=seen
+    )
+    assert result.reason is EndReason.AGENT
+    assert result.disposition == "confirmed"
+    assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
+    assert [(entry.role, entry.text) for entry in result.transcript] == [
+        (Role.AGENT, "hello this is the clinic calling"),
+        (Role.CALLER, "yes"),
+        (Role.AGENT, "thank you goodbye"),
+    ]
+    assert seen.entries == list(result.transcript)
+    assert seen.turns == list(result.turns)
+    assert seen.states == [
+        "speaking", "listening", "hearing", "endpointing", "presuming", "replying", "speaking", "leaving",
+        "ended",
+    ]  # fmt: skip
+    assert leg.hung_up == 1
+    assert result.report.answers == {"day": "monday"}
+    assert result.faults == ()
+
+
+def test_first_sound_leaves_at_once() -> None:
+    """With engines that take no time the greeting's first frame is on the wire in the same moment."""
+    _, leg = converse(FakeAgent([GREETING, HangUp()]))
+    assert leg.frames[0][0] - leg.started_at < 0.001
+
+
+def test_words_lie_on_the_media_clock() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], BYE), stt=FakeStt("yes please"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    caller = next(entry for entry in result.transcript if entry.role is Role.CALLER)
+    assert caller.start_ms == pytest.approx(3000, abs=70)
+    assert caller.end_ms == pytest.approx(3500, abs=70)
+    greeting = result.transcript[0]
+    assert greeting.start_ms == 0
+    assert [word.text for word in greeting.words] == GREETING.text.split()
+    assert greeting.words[3].start_ms == pytest.approx(900, abs=25)
+
+
+def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() -> None:
+    result, leg = converse(
+        FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_ms, abs=1)
+    assert latency.server_ms < 1
+    assert latency.stt_ms == latency.agent_ms == latency.tts_ms == 0
+    answered = next(moment for moment, _ in leg.frames if moment > leg.started_at + 3)
+    voice_ended = leg.started_at + 3.52  # the frame that ends at 3.5 s is there 20 ms later at the most
+    assert latency.voice_to_voice_ms == pytest.approx((answered - voice_ended) * 1000, abs=41)
+
+
+@pytest.mark.parametrize("begins_ms", range(3900, 4060, 10))
+def test_no_answer_begins_over_a_voice_that_goes_on(begins_ms: int) -> None:
+    """The voice begins around the moment of the answer; after two frames of it everybody can hear it."""
+
+    def prepare(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(begins_ms / 1000, voice(0.6))
+
+    _, leg = converse(FakeAgent([GREETING], BYE), stt=FakeStt("a table", "a table for two"), prepare=prepare)
+    begun = next(moment - leg.started_at for moment, _ in leg.frames if moment > leg.started_at + 3.6)
+    assert not begins_ms / 1000 + 0.041 < begun < begins_ms / 1000 + 0.6
+
+
+def test_latency_names_who_took_the_time() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], [0.3, *BYE]),
+        stt=FakeStt("yes", delay_s=0.45),
+        tts=FakeTts(delay_s=0.1),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.stt_ms == pytest.approx(100 + 450 - 500, abs=1)  # asked at 100 ms, wanted at 500
+    assert latency.agent_ms == pytest.approx(300, abs=1)
+    assert latency.tts_ms == pytest.approx(100, abs=1)
+    parts = latency.endpoint_ms + latency.stt_ms + latency.agent_ms + latency.tts_ms + latency.server_ms
+    assert parts == pytest.approx(latency.voice_to_voice_ms, abs=0.1)
+
+
+@pytest.mark.parametrize(("p", "waited_ms"), [(0.9, 300), (0.0, 1600), (0.45, 527)])
+def test_a_judge_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int) -> None:
+    class Judge(EndOfTurnDetector):
+        async def p_eot(self, evidence: TurnEvidence) -> float:
+            asked.append(evidence)
+            return p
+
+    asked: list[TurnEvidence] = []
+    result, _ = converse(
+        FakeAgent([GREETING], BYE),
+        stt=FakeStt("tuesday"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        judge=Judge(),
+    )
+    (evidence,) = asked
+    assert (evidence.words, evidence.asked, evidence.language) == ("tuesday", GREETING.text, "en")
+    assert evidence.silence_ms == pytest.approx(SETTINGS.speculate_ms, abs=41)
+    assert evidence.voiced_ms == pytest.approx(500, abs=60)
+    assert evidence.audio.size == pytest.approx(3.62 * 8000, abs=640)
+    loud = np.flatnonzero(np.abs(evidence.audio.astype(int)) > 500) / 8000
+    assert loud[-1] == pytest.approx(3.5, abs=0.03)
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(waited_ms, abs=1)
+
+
+def test_expected_answer_reaches_the_recogniser_and_shortens_the_pause() -> None:
+    expected = Expected(kinds=("yes_no",))
+    stt = FakeStt("yes")
+    result, _ = converse(
+        FakeAgent([Expect(expected), GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert stt.listenings[0].expected == expected
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_complete_ms, abs=1)
+
+
+def test_recogniser_gets_the_sound_from_before_the_voice_was_certain() -> None:
+    stt = FakeStt("yes")
+    converse(FakeAgent([GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    first_loud = next(i for i, frame in enumerate(stt.listenings[0].pushed) if abs(frame).max() > 1000)
+    assert 5 <= first_loud <= 14
+
+
+def test_every_answer_is_an_utterance_of_its_own() -> None:
+    agent = FakeAgent([GREETING], [Say("which day")], BYE)
+    stt = FakeStt("yes", "monday")
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(6.0, voice(0.5))
+
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert texts(result, Role.CALLER) == ["yes", "monday"]
+    assert [listening.closed for listening in stt.listenings] == [True, True]
+    assert [turn.user_text for turn in result.turns] == ["", "yes", "monday"]
+
+
+def test_pause_inside_an_utterance_is_one_turn() -> None:
+    agent = FakeAgent([GREETING], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(3.9, voice(0.5))  # 400 ms later: decoded in between, but not the end
+
+    stt = FakeStt("my number is five")
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert len(stt.listenings) == 1
+    assert stt.asked == 2
+    assert texts(result, Role.CALLER) == ["my number is five"]
+
+
+def test_silence_suppression_ends_the_turn_too() -> None:
+    """A sender that stops sending when the caller stops speaking gives no silent frame to notice."""
+
+    def caller(leg: FakeLeg) -> None:
+        leg.suppresses_silence = True
+        leg.says(3.0, voice(0.5))
+
+    result, _ = converse(FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["yes"]
+    assert result.reason is EndReason.AGENT
+
+
+# Interruption -----------------------------------------------------------------------------------------------
+
+LONG = Say("one two three four five six seven eight nine ten")
+
+
+def test_barge_in_cuts_the_transcript_at_the_last_word_heard() -> None:
+    agent = FakeAgent([LONG], BYE)
+    result, leg = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.5, voice(0.6)))
+    cut = result.transcript[0]
+    assert cut.interrupted
+    # 1.5 s of speech before the caller begins, 240 to 320 ms until that is a barge-in: 5.8 to 6.1 words
+    assert cut.text == "one two three four five six"
+    assert result.turns[0].interrupted
+    assert result.interruptions == 1
+    said = agent.events[1]
+    assert isinstance(said, UserSaid)
+    assert (said.text, said.heard, said.interrupted) == ("stop", cut.text, True)
+    assert agent.closed_early == 0  # it had nothing more to say
+    silent = [b - a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1]
+    assert len(silent) == 1
+    last = leg.frames[[i for i, (a, _) in enumerate(leg.frames) if a < leg.started_at + 2.5][-1]][0]
+    assert 1.5 + 0.24 <= last - leg.started_at + 0.02 <= 1.5 + 0.36
+
+
+def test_barge_in_stops_the_voice_and_the_agent() -> None:
+    agent = FakeAgent([GREETING, LONG, LONG, LONG], BYE)
+    tts = FakeTts(delay_s=0.2)
+    converse(agent, stt=FakeStt("stop"), tts=tts, prepare=lambda leg: leg.says(2.5, voice(0.8)))
+    assert agent.closed_early == 1
+    assert tts.closed_early == 1
+
+
+def test_words_that_may_not_be_interrupted_are_not() -> None:
+    agent = FakeAgent([Say(LONG.text, interruptible=False)], BYE)
+    result, _ = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.0, voice(0.6)))
+    assert result.transcript[0].text == LONG.text
+    assert not result.transcript[0].interrupted
+
+
+def test_hello_over_the_greeting_does_not_stop_it() -> None:
+    result, _ = converse(FakeAgent([LONG], BYE), stt=FakeStt(), prepare=lambda leg: leg.says(0.3, voice(0.6)))
+    assert result.transcript[0].text == LONG.text
+    assert result.interruptions == 0
+
+
+def test_who_goes_on_talking_over_the_greeting_gets_the_floor() -> None:
+    result, _ = converse(
+        FakeAgent([LONG], BYE), stt=FakeStt("no"), prepare=lambda leg: leg.says(0.3, voice(2.0))
+    )
+    assert result.interruptions == 1
+    assert 3 <= len(result.transcript[0].text.split()) <= 5  # a second is protected
+
+
+def test_answer_into_the_agents_last_word_counts() -> None:
+    agent = FakeAgent([Say(GREETING.text, interruptible=False)], BYE)  # 1.8 s
+    result, _ = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(1.3, voice(0.3)))
+    assert texts(result, Role.CALLER) == ["yes"]
+
+
+def test_murmur_in_the_middle_is_forgotten() -> None:
+    agent = FakeAgent([LONG], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(1.2, voice(0.14))
+        leg.says(4.5, voice(0.4))
+
+    stt = FakeStt("yes")
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert result.interruptions == 0
+    assert len(stt.listenings) == 2
+    assert stt.listenings[0].closed
+    assert texts(result, Role.CALLER) == ["yes"]
+
+
+def test_going_on_before_the_answer_is_heard_makes_one_turn_of_it() -> None:
+    """The end-point came too early: the agent is asked again, with all of it."""
+    agent = FakeAgent([GREETING], [2.0, Say("never heard")], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(4.3, voice(0.5))
+
+    class Growing(FakeStt):
+        def understand(self, listening: Any) -> str:
+            return "monday" if self.asked == 1 else "monday or tuesday"
+
+    result, _ = converse(agent, stt=Growing(), prepare=caller)
+    first, second = (event for event in agent.events if isinstance(event, UserSaid))
+    assert (first.text, first.continues) == ("monday", False)
+    assert (second.text, second.continues) == ("monday or tuesday", True)
+    assert texts(result, Role.CALLER) == ["monday or tuesday"]
+    assert "never heard" not in texts(result, Role.AGENT)
+    assert [turn.user_text for turn in result.turns] == ["", "monday or tuesday"]
+
+
+# Keys -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keyed", "expected", "got"), [("12#", 0, "12"), ("1234", 4, "1234"), ("77", 0, "77"), ("#", 0, "#")]
+)
+def test_keys_are_collected(keyed: str, expected: int, got: str) -> None:
+    agent = FakeAgent([GREETING, Expect(Expected(kinds=("digits",), digits=expected))], BYE)
+    result, _ = converse(agent, prepare=lambda leg: leg.keys(3.0, keyed))
+    assert agent.events[1] == UserKeyed(got)
+    assert result.turns[1].keyed == got
+
+
+def test_the_sound_of_a_key_is_no_speech() -> None:
+    """The tone stays in the audio; held down for a second it must not become a turn of the caller's."""
+    agent = FakeAgent([GREETING], BYE)
+    stt = FakeStt("beep")
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, tone("5", 8000, duration_ms=1000))
+        leg.keys(3.04, "5")
+
+    result, _ = converse(agent, stt=stt, prepare=caller)
+    assert agent.events[1] == UserKeyed("5")
+    assert stt.asked == 0
+    assert texts(result, Role.CALLER) == []
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_key_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
+    agent = FakeAgent([Say(GREETING.text, interruptible=False), Say(LONG.text)], BYE)
+    result, _ = converse(agent, prepare=lambda leg: leg.keys(0.5, "5#"))
+    assert agent.events[1] == UserKeyed("5")
+    assert result.transcript[0].text == GREETING.text
+    assert result.transcript[1].text != LONG.text
+
+
+# Chat -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_answered_like_what_is_said() -> None:
+    agent = FakeAgent([GREETING], BYE)
+    result, _ = converse(agent, written=[(3.0, "yes please")])
+    said = agent.events[1]
+    assert isinstance(said, UserSaid)
+    assert (said.text, said.confidence, said.continues) == ("yes please", 1.0, False)
+    assert texts(result, Role.CALLER) == ["yes please"]
+    assert result.turns[1].user_text == "yes please"
+    assert result.turns[1].latency is None
+    assert result.reason is EndReason.AGENT
+
+
+def test_half_a_character_from_anybody_reaches_nobody() -> None:
+    agent = FakeAgent(
+        [Say("hello \ud83d there"), Trouble("it said \ud83d")],
+        [Say("yes \0"), DoNotCall("told \ud83d me")],
+        [HangUp("done \ud83d")],
+    )
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+
+    result, _ = converse(
+        agent, stt=FakeStt("half \ud83d a word"), written=[(8.0, "bye \ud83d")], prepare=caller
+    )
+    said = [event.text for event in agent.events if isinstance(event, UserSaid)]
+    assert said == ["half \ufffd a word", "bye \ufffd"]
+    whole = [*texts(result, Role.CALLER), *texts(result, Role.AGENT), *said, result.disposition]
+    whole += [result.do_not_call or "", *(fault.message for fault in result.faults)]
+    assert "".join(whole).encode()
+    assert "\0" not in "".join(whole)
+    assert (result.disposition, result.do_not_call) == ("done \ufffd", "told \ufffd me")
+
+
+def test_writing_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
+    agent = FakeAgent([LONG], [Say(GREETING.text, interruptible=False)], BYE)
+    result, _ = converse(agent, written=[(1.0, "stop"), (1.5, "and"), (1.6, "goodbye")])
+    assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["stop", "and goodbye"]
+    assert result.transcript[0].interrupted
+    assert [entry.text for entry in result.transcript[1:]] == [
+        "stop",
+        GREETING.text,
+        "and goodbye",
+        "thank you goodbye",
+    ]
+
+
+def test_writing_before_the_first_word_is_answered_after_it() -> None:
+    agent = FakeAgent([0.5, GREETING], BYE)
+    result, _ = converse(agent, written=[(0.1, "hello")])
+    assert texts(result, Role.CALLER) == ["hello"]
+    assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
+
+
+def test_going_on_by_voice_before_the_answer_loses_nothing_that_was_written() -> None:
+    agent = FakeAgent([GREETING], [2.0, LONG], [2.0, LONG], BYE)
+    result, _ = converse(
+        agent,
+        stt=FakeStt("for two"),
+        prepare=lambda leg: leg.says(3.5, voice(0.5)),
+        written=[(3.0, "a table"), (3.2, "please")],
+    )
+    last = agent.events[-1]
+    assert isinstance(last, UserSaid)
+    assert (last.text, last.continues) == ("a table please for two", True)
+    assert texts(result, Role.CALLER) == ["a table", "please", "for two"]
+
+
+def test_what_was_written_and_answered_is_not_said_again_with_what_is_spoken_later() -> None:
+    agent = FakeAgent([GREETING], [LONG], [3.0, LONG], BYE)
+
+    def prepare(leg: FakeLeg) -> None:
+        leg.keys(5.0, "1")
+        leg.keys(5.2, "#")
+        leg.says(5.6, voice(0.5))
+
+    expects = SessionSettings(key_pause_ms=300)
+    result, _ = converse(
+        agent, stt=FakeStt("for two"), prepare=prepare, written=[(3.0, "a table")], settings=expects
+    )
+    last = agent.events[-1]
+    assert isinstance(last, UserSaid)
+    assert last.text == "for two"
+    assert texts(result, Role.CALLER)[-1] == "for two"
+
+
+def test_the_agent_keys_digits_when_its_words_were_heard() -> None:
+    async def scene() -> None:
+        leg = FakeLeg()
+        moments: list[float] = []
+        original = leg.send_dtmf
+
+        async def send(digits: str) -> None:
+            moments.append(asyncio.get_running_loop().time())
+            await original(digits)
+
+        leg.send_dtmf = send  # type: ignore[method-assign]
+        agent = FakeAgent([GREETING, SendDigits("42#"), HangUp()])
+        await Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run()
+        assert leg.dtmf == "42#"
+        assert moments[0] >= leg.frames[-1][0]
+
+    play(scene)
+
+
+# Silence and time -------------------------------------------------------------------------------------------
+
+
+def test_silence_reprompts_then_says_goodbye() -> None:
+    agent = FakeAgent([GREETING], [Say("are you there")], [Say("hello hello")])
+    result, leg = converse(agent)
+    assert [event.count for event in agent.events if isinstance(event, UserSilent)] == [1, 2]
+    assert result.reason is EndReason.SILENCE
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.goodbye
+    assert result.duration_ms == pytest.approx(
+        1800 + 3 * 8000 + 900 + 600 + 300 + SETTINGS.linger_ms, abs=200
+    )
+    assert leg.hung_up == 1
+
+
+def test_an_agent_that_says_nothing_to_silence_does_not_hang_the_call() -> None:
+    result, _ = converse(FakeAgent([GREETING]))
+    assert result.reason is EndReason.SILENCE
+
+
+def test_no_call_is_longer_than_its_maximum() -> None:
+    settings = SessionSettings(max_duration_s=5.0)
+    talk = FakeAgent([Say(" ".join(["word"] * 100))])
+    result, _ = converse(talk, settings=settings)
+    assert result.reason is EndReason.MAX_DURATION
+    assert result.duration_ms < 6500
+    assert texts(result, Role.AGENT)[-1] == settings.goodbye
+    assert result.transcript[0].interrupted
+
+
+def test_music_on_hold_is_cut_into_turns() -> None:
+    settings = SessionSettings(max_utterance_s=5.0)
+    agent = FakeAgent([GREETING], BYE)
+    result, _ = converse(
+        agent, stt=FakeStt("la la la"), settings=settings, prepare=lambda leg: leg.says(3.0, voice(30.0))
+    )
+    assert texts(result, Role.CALLER)[0] == "la la la"
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_held_line_is_not_dead_air() -> None:
+    """On hold the leg pulls nothing; nobody apologises to music."""
+
+    async def scene() -> SessionResult:
+        leg = FakeLeg()
+        agent = FakeAgent([GREETING, HangUp()])
+        leg.held = True
+        session = Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts())
+        asyncio.get_running_loop().call_later(20, setattr, leg, "held", False)
+        return await session.run()
+
+    result = play(scene)
+    assert result.reason is EndReason.AGENT
+    assert [entry.text for entry in result.transcript] == [GREETING.text]
+
+
+# The end ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_words_are_heard_to_the_end() -> None:
+    _, leg = converse(FakeAgent([GREETING, *BYE]))
+    spoken_s = (len(GREETING.text.split()) + 3) * 0.3
+    assert len(leg.frames) * 0.02 == pytest.approx(spoken_s, abs=0.06)
+
+
+def test_transfer_leaves_the_leg_alone() -> None:
+    result, leg = converse(FakeAgent([Say("I put you through"), Transfer("+966110000001")]))
+    assert (result.reason, result.transfer_target) == (EndReason.TRANSFER, "+966110000001")
+    assert leg.hung_up == 0
+    assert leg.listener is None
+
+
+def test_the_caller_hangs_up_in_the_middle() -> None:
+    result, _ = converse(FakeAgent([LONG]), prepare=lambda leg: leg.ends(1.0, "media_timeout"))
+    assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "media_timeout")
+    assert texts(result, Role.AGENT) == ["one two three"]
+    assert result.transcript[0].interrupted
+    assert len(result.turns) == 1
+
+
+def test_what_the_caller_said_last_is_in_the_transcript() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.ends(3.6)
+
+    result, _ = converse(FakeAgent([GREETING]), stt=FakeStt("goodbye then"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["goodbye then"]
+
+
+def test_a_caller_who_hangs_up_while_the_agent_thinks_is_quoted_once() -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.ends(5.0)
+
+    result, _ = converse(FakeAgent([GREETING], [30.0, *BYE]), stt=FakeStt("forget it"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["forget it"]
+    assert result.turns[-1].user_text == "forget it"
+    assert result.turns[-1].agent_text == ""
+
+
+def test_stop_from_outside() -> None:
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        session = Session(leg=leg, agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+        asyncio.get_running_loop().call_later(1.0, session.stop)
+        return await session.run(), leg
+
+    result, leg = play(scene)
+    assert result.reason is EndReason.STOPPED
+    assert result.duration_ms == 1000
+    assert leg.hung_up == 1
+
+
+def test_a_leg_that_was_gone_before_it_ran() -> None:
+    class Gone(FakeLeg):
+        def attach(self, listener: Any, source: Any) -> None:
+            if listener is not None:
+                listener.leg_ended("cancelled", 1000.0)
+
+    async def scene() -> SessionResult:
+        return await Session(leg=Gone(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts()).run()
+
+    result = play(scene)
+    assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "cancelled")
+    assert result.transcript == ()
+
+
+def test_the_recording_holds_both_sides_where_the_transcript_says(tmp_path: Path) -> None:
+    async def scene() -> SessionResult:
+        loop = asyncio.get_running_loop()
+        writer = RecordingWriter()
+        writer.start()
+        recording = writer.open(tmp_path / "call.wav", rate_hz=8000, now=loop.time())
+        leg = FakeLeg([(3.0, voice(0.5))])
+        session = Session(
+            leg=leg, agent=FakeAgent([GREETING], BYE), stt=FakeStt("yes"), tts=FakeTts(), recording=recording
+        )
+        result = await session.run()
+        await writer.close()
+        return result
+
+    result = play(scene)
+    assert result.recording == tmp_path / "call.wav"
+    with wave.open(str(result.recording)) as file:
+        stereo = np.frombuffer(file.readframes(file.getnframes()), np.int16).reshape(-1, 2)
+    assert len(stereo) == pytest.approx(result.duration_ms * 8, abs=8)
+    for entry in result.transcript:
+        loud = np.flatnonzero(np.abs(stereo[:, int(entry.role is Role.AGENT)].astype(np.int32)) > 500) / 8
+        inside = loud[(loud > entry.start_ms - 300) & (loud < entry.end_ms + 300)]
+        assert inside[0] == pytest.approx(entry.start_ms, abs=70)
+        assert inside[-1] == pytest.approx(entry.end_ms, abs=70)
+
+
+def test_stopped_before_it_ran() -> None:
+    async def scene() -> SessionResult:
+        session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+        session.stop()
+        return await session.run()
+
+    assert play(scene).reason is EndReason.STOPPED
+
+
+def test_cancelling_the_task_leaves_nothing_behind() -> None:
+    async def scene() -> None:
+        leg = FakeLeg()
+        agent = FakeAgent([LONG, 1000.0, LONG])
+        task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert leg.listener is None
+        assert agent.closed_early == 1
+        assert len(asyncio.all_tasks()) == 1
+
+    play(scene)
+
+
+# Engines that fail ------------------------------------------------------------------------------------------
+
+
+def longest_silence(leg: FakeLeg, after_s: float) -> float:
+    """From the caller's last word on, the longest stretch in which the line was silent."""
+    moments = [leg.started_at + after_s, *(m for m, _ in leg.frames if m > leg.started_at + after_s)]
+    return max(b - a for a, b in pairwise(moments))
+
+
+def test_a_dead_recogniser_is_words_not_understood() -> None:
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, leg = converse(agent, stt=FakeStt(fails=True), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert isinstance(agent.events[1], UserSaid)
+    assert agent.events[1].text == ""
+    assert [fault.role for fault in result.faults] == ["stt"]
+    assert result.reason is EndReason.AGENT
+    assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_a_late_recogniser_is_not_waited_for() -> None:
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, leg = converse(
+        agent, stt=FakeStt("yes", delay_s=60), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert [fault.role for fault in result.faults] == ["stt"]
+    assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_a_recogniser_with_a_bug_is_survived() -> None:
+    class Buggy(FakeStt):
+        def understand(self, listening: Any) -> str:
+            raise ZeroDivisionError
+
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
+    result, _ = converse(agent, stt=Buggy(), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_slow_agent_is_covered_by_a_filler() -> None:
+    agent = FakeAgent([GREETING], [4.0, *BYE])
+    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert texts(result, Role.AGENT) == [GREETING.text, SETTINGS.filler, "thank you goodbye"]
+    assert result.turns[-1].fillers == 1
+    assert longest_silence(leg, 3.5) < 2.5
+    assert result.reason is EndReason.AGENT
+    latency = result.turns[-1].latency
+    assert latency is not None
+    assert latency.agent_ms > 1000
+    assert latency.server_ms < 30
+
+
+def test_a_voice_that_stops_within_a_frame_is_covered_by_a_filler() -> None:
+    """What is left of its sound is less than a frame, and nothing that anybody hears."""
+
+    class Halting(FakeTts):
+        WORD_MS = 310
+
+        async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+            async for chunk in super().speak(text, language=language):
+                yield chunk
+                if text == GREETING.text and len(self.asked) == 1:
+                    await asyncio.sleep(3.0)
+
+    settings = SessionSettings(tts_stall_ms=5000)
+    result, leg = converse(FakeAgent([GREETING, HangUp()]), tts=Halting(), settings=settings)
+    assert settings.filler in texts(result, Role.AGENT)[0]
+    assert longest_silence(leg, 0.0) < 2.5
+
+
+def test_a_voice_that_is_awaited_took_the_time_until_the_filler() -> None:
+    class Slow(FakeTts):
+        async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+            await asyncio.sleep(1.9 if text == "thank you goodbye" else 0.0)
+            async for chunk in super().speak(text, language=language):
+                yield chunk
+
+    agent = FakeAgent([GREETING], [*BYE])
+    result, _ = converse(
+        agent,
+        tts=Slow(),
+        stt=FakeStt("yes"),
+        settings=SessionSettings(tts_stall_ms=4000),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    latency = result.turns[-1].latency
+    assert (result.turns[-1].fillers, result.faults) == (1, ())
+    assert latency is not None
+    assert latency.tts_ms > 1000
+    assert latency.server_ms < 30
+
+
+def test_an_agent_that_takes_six_seconds_is_waited_for() -> None:
+    agent = FakeAgent([GREETING], [6.0, *BYE])
+    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    assert texts(result, Role.AGENT)[-1] == "thank you goodbye"
+    assert (result.reason, result.faults) == (EndReason.AGENT, ())
+    assert longest_silence(leg, 3.5) < 2.5
+
+
+def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
+    result, leg = converse(
+        FakeAgent([GREETING], [1000.0]), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+    )
+    assert texts(result, Role.AGENT)[-3:] == [SETTINGS.filler, SETTINGS.filler, SETTINGS.apology]
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert [fault.role for fault in result.faults] == ["agent"]
+    assert longest_silence(leg, 3.5) < 2.5
+    assert leg.hung_up == 1
+
+
+def test_the_apology_stands_behind_what_it_answers() -> None:
+    result, _ = converse(
+        FakeAgent([GREETING], [ValueError("a bug")]),
+        stt=FakeStt("yes"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+    )
+    assert [entry.role for entry in result.transcript] == [Role.AGENT, Role.CALLER, Role.AGENT]
+    assert result.turns[-1].latency is not None
+
+
+def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        result, leg = converse(
+            FakeAgent([GREETING], [RuntimeError("bug of 12345")]),
+            stt=FakeStt("yes"),
+            prepare=lambda leg: leg.says(3.0, voice(0.5)),
+            call_id="call-7",
+        )
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert longest_silence(leg, 3.5) < 2.5
+    assert [record.message for record in caplog.records] == ["agent broke"]
+    assert caplog.records[0].call_id == "call-7"  # type: ignore[attr-defined]
+
+
+def test_a_voice_that_breaks_off_goes_on_at_the_word() -> None:
+    tts = FakeTts()
+    tts.fail_at[0] = 3
+    result, _ = converse(FakeAgent([LONG, HangUp()]), tts=tts)
+    assert tts.asked == [LONG.text, "four five six seven eight nine ten"]
+    assert texts(result, Role.AGENT) == [LONG.text]
+    assert len(result.faults) == 1
+
+
+def test_a_voice_that_stalls_goes_on_at_the_word() -> None:
+    tts = FakeTts()
+    tts.stall_at[0] = 2
+    result, leg = converse(FakeAgent([LONG, HangUp()]), tts=tts)
+    assert tts.asked[1] == "three four five six seven eight nine ten"
+    assert texts(result, Role.AGENT) == [LONG.text]
+    assert max(leg.gaps()) < 2.5
+
+
+def test_another_voice_takes_over() -> None:
+    broken, other = FakeTts(), FakeTts()
+    broken.always_fails = True
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=broken, fallback_tts=[other])
+    assert len(broken.asked) == 4  # each text twice: the failure may have passed
+    assert texts(result, Role.AGENT) == [GREETING.text, "thank you goodbye"]
+    assert result.reason is EndReason.AGENT
+
+
+class Foreign(FakeTts):
+    """A voice of another language."""
+
+    async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        if language != "fr":
+            self.asked.append(text)
+            raise LanguageRefused(f"this voice speaks 'fr', not {language!r}")
+        async for chunk in super().speak(text, language=language):
+            yield chunk
+
+
+def test_a_language_that_the_next_voice_speaks_is_no_fault() -> None:
+    foreign = Foreign()
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=foreign, fallback_tts=[FakeTts()])
+    assert len(foreign.asked) == 2
+    assert texts(result, Role.AGENT) == [GREETING.text, "thank you goodbye"]
+    assert list(result.faults) == []
+
+
+def test_a_language_that_no_voice_speaks_is_a_fault() -> None:
+    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=Foreign(), fallback_tts=[Foreign()])
+    assert "this voice speaks 'fr', not 'en'" in [fault.message for fault in result.faults]
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
+@pytest.mark.parametrize(("retryable", "asked"), [(True, 6), (False, 1)])
+def test_without_any_voice_the_caller_hears_the_apology(retryable: bool, asked: int) -> None:
+    """Until then the only voice has the session's patience with a voice to come back in, if it may."""
+    broken = FakeTts()
+    broken.always_fails, broken.retryable = True, retryable
+    result, leg = converse(FakeAgent([GREETING]), tts=broken)
+    assert len(broken.asked) == asked
+    assert texts(result, Role.AGENT) == [SETTINGS.apology]
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert max(leg.gaps()) < 2.5
+
+
+def test_a_voice_that_is_silent_for_ever_is_covered() -> None:
+    tts = FakeTts(delay_s=3600)
+    result, leg = converse(FakeAgent([GREETING]), tts=tts)
+    assert max(leg.gaps()) < 2.5
+    assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
+def test_with_no_phrase_prepared_there_is_a_tone() -> None:
+    async def scene() -> tuple[SessionResult, FakeLeg]:
+        leg = FakeLeg()
+        broken = FakeTts()
+        broken.always_fails = True
+        phrases = await Phrases.prepare([broken], SETTINGS)
+        session = Session(leg=leg, agent=FakeAgent([GREETING]), stt=FakeStt(), tts=broken, phrases=phrases)
+        return await session.run(), leg
+
+    result, leg = play(scene)
+    assert abs(leg.heard).max() > 1000
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
+def test_a_report_that_raises_does_not_lose_the_call() -> None:
+    class Rude(FakeAgent):
+        def report(self) -> Any:
+            raise KeyError("x")
+
+    result, _ = converse(Rude([GREETING, HangUp()]))
+    assert result.reason is EndReason.AGENT
+    assert result.faults[0].role == "agent"
+
+
+def test_an_agent_without_words_gives_the_floor_back() -> None:
+    agent = FakeAgent([], [], BYE)
+
+    def caller(leg: FakeLeg) -> None:
+        leg.says(1.0, voice(0.5))
+        leg.says(4.0, voice(0.5))
+
+    result, _ = converse(agent, stt=FakeStt("hello", "anybody there"), prepare=caller)
+    assert texts(result, Role.CALLER) == ["hello", "anybody there"]
+    assert result.reason is EndReason.AGENT

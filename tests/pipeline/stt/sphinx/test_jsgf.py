@@ -1,0 +1,64 @@
+"""Grammars of expected answers: what they let through, and what never reaches the recogniser."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.speech import Expected
+from pipeline.stt.pocketsphinx import dictionary, unheard
+from pipeline.stt.sphinx.decoder import SphinxDecoder
+from pipeline.stt.sphinx.jsgf import GRAMMAR_KINDS, grammar, kind_words, unknown_words
+
+
+def everything(_: str) -> bool:
+    return True
+
+
+def test_anything_goes_without_a_grammar() -> None:
+    assert grammar(None, everything) is None
+    assert grammar(Expected(), everything) is None
+    assert grammar(Expected(("yes",), ("free",)), everything) is None
+
+
+def test_every_word_of_the_built_in_kinds_can_be_heard() -> None:
+    assert [word for word in kind_words() if not dictionary().knows(word)] == []
+
+
+@pytest.mark.parametrize("kind", GRAMMAR_KINDS)
+def test_every_kind_is_a_grammar_the_engine_accepts(kind: str) -> None:
+    made = grammar(Expected((), (kind,)), dictionary().knows)
+    assert made is not None
+    SphinxDecoder(dictionary()).begin(made, narrow=True)
+
+
+def test_all_kinds_and_phrases_together_are_accepted() -> None:
+    made = grammar(Expected(("not now", "ten o'clock"), GRAMMAR_KINDS, 4), dictionary().knows)
+    assert made is not None
+    SphinxDecoder(dictionary()).begin(made, narrow=True)
+
+
+def test_a_phrase_with_an_unknown_word_is_dropped_whole() -> None:
+    made = grammar(Expected(("call xylqua", "call back")), dictionary().knows)
+    assert made is not None
+    assert made.dropped == ("call xylqua",)
+    assert made.words == ("back", "call")
+
+
+def test_nothing_that_can_be_heard_is_no_grammar() -> None:
+    assert grammar(Expected(("xylqua",)), dictionary().knows) is None
+
+
+@pytest.mark.parametrize(
+    "phrase", ["yes; public <x> = no", "<digits>", "yes | no", "{tag}", "/10/ yes", "a\\b", "é"]
+)
+def test_jsgf_in_a_phrase_is_never_grammar(phrase: str) -> None:
+    made = grammar(Expected((phrase, "maybe")), everything)
+    assert made is not None
+    rule = made.jsgf.split("public <answer> =")[1]
+    assert not set(rule) & set("<{/\\")
+    assert rule.count(";") == 1
+
+
+def test_words_without_a_pronunciation_are_named() -> None:
+    assert unheard(["hello world", "xylqua 12", "مرحبا"]) == ["xylqua", "12", "مرحبا"]
+    assert unknown_words(["Ten O'Clock!"], {"ten", "o'clock"}.__contains__) == []

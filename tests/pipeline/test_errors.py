@@ -1,0 +1,198 @@
+"""Engines and agents that raise what nobody foresaw: others take over, and what was said stays private."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from pipeline.agent import HangUp, Say
+from pipeline.agents.llm.chat import Chat, ChatModel, ChatSettings
+from pipeline.agents.llm.completion import Completion
+from pipeline.engines.guard import Guard, GuardedVoice
+from pipeline.errors import EngineError
+from pipeline.result import EndReason, SessionResult
+from pipeline.session.prompts import Phrase, Phrases
+from pipeline.session.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected, SpeechChunk
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
+from pipeline.transcript import Role
+from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
+
+SECRET = "my password is hunter2, call +14155550123"
+
+
+class Raising(FakeListening):
+    """Raises what no recogniser should, where `at` says."""
+
+    at = ""
+
+    def push(self, samples: Any) -> None:
+        super().push(samples)
+        self._do("push")
+
+    def partial(self) -> str:
+        self._do("partial")
+        return ""
+
+    async def result(self) -> Any:
+        self._do("result")
+        return await super().result()
+
+    def close(self) -> None:
+        super().close()
+        self._do("close")
+
+    def _do(self, what: str) -> None:
+        if what == self.at or (self.at == "close" and what == "result"):
+            raise RecursionError(SECRET)
+
+
+class BrokenStt(FakeStt):
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
+        if self.at == "listen":
+            raise KeyError(SECRET)
+        made = Raising(self, expected)
+        made.at = self.at
+        self.listenings.append(made)
+        return made
+
+
+class BrokenTts(FakeTts):
+    """Raises a foreign exception at its third word; `at_once`: before there is anything to iterate over."""
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
+        if self.at_once:
+            raise UnicodeError(SECRET)
+        return self._words(text, language)
+
+    async def _words(self, text: str, language: str) -> AsyncIterator[SpeechChunk]:
+        left = 2
+        async for chunk in super().speak(text, language=language):
+            if not left:
+                raise LookupError(SECRET)
+            left -= 1
+            yield chunk
+
+
+def converse(agent: FakeAgent, *, stt: Any = None, tts: Any = (), says: Any = ()) -> SessionResult:
+    async def scene() -> SessionResult:
+        first, *others = tts or [FakeTts()]
+        leg = FakeLeg(says)
+        return await Session(leg=leg, agent=agent, stt=stt or FakeStt(), tts=first, fallback_tts=others).run()
+
+    return play(scene)
+
+
+def said_by(result: SessionResult, role: Role) -> list[str]:
+    return [entry.text for entry in result.transcript if entry.role is role]
+
+
+@pytest.mark.parametrize("at", ["listen", "push", "partial", "result", "close"])
+def test_a_recogniser_that_breaks_loses_no_word(at: str) -> None:
+    broken, alive = Guard("stt", "broken"), FakeStt("on monday")
+    chain = FallbackRecognizer(
+        [GuardedRecognizer(BrokenStt(at), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
+    )
+    agent = FakeAgent([Say("When?")], [Say("thank you"), HangUp()])
+    result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
+    assert said_by(result, Role.CALLER) == ["on monday"]
+    assert alive.listenings[0].samples >= 0.8 * 8000
+    assert broken.health.errors == 1
+    assert result.reason is EndReason.AGENT
+
+
+def test_a_recogniser_that_breaks_again_and_again_is_left_alone() -> None:
+    broken, alive = Guard("stt", "broken"), FakeStt(*["yes"] * 6)
+    chain = FallbackRecognizer(
+        [GuardedRecognizer(BrokenStt("result"), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
+    )
+    agent = FakeAgent(*[[Say("Well?")]] * 6, [Say("thank you"), HangUp()])
+    converse(agent, stt=chain, says=[(3.0 + 3 * n, voice(0.8)) for n in range(6)])
+    assert 3 <= broken.health.errors < 6
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_voice_that_breaks_is_replaced_at_the_word(at_once: bool, guarded: bool) -> None:
+    first: Any = BrokenTts(at_once=at_once)
+    guard, second = Guard("tts", "first"), FakeTts()
+    voices = [GuardedVoice(first, guard, last=False) if guarded else first, second]
+    agent = FakeAgent([Say("one two three four five six"), HangUp()])
+    result = converse(agent, tts=voices)
+    assert said_by(result, Role.AGENT) == ["one two three four five six"]
+    assert result.reason is EndReason.AGENT
+    assert second.asked == (["one two three four five six"] if at_once else ["five six"])
+    assert guard.health.errors == (2 if guarded else 0)
+
+
+def test_phrases_are_prepared_by_the_next_voice() -> None:
+    phrases = play(lambda: Phrases.prepare([BrokenTts(at_once=True), FakeTts()], SessionSettings()))
+    assert phrases.at(Phrase.GOODBYE, 16000).text == "Goodbye."
+
+
+class Model:
+    """A chat endpoint whose first answers are the exceptions given."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+
+    async def stream_sse(self, path: str, body: Any, **_: Any) -> AsyncIterator[str]:
+        if self.failures:
+            raise self.failures.pop(0)
+        yield '{"choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}]}'
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_model_that_breaks_is_asked_once_more(failures: int) -> None:
+    faults: list[str] = []
+
+    async def note(reason: str) -> None:
+        faults.append(reason)
+
+    async def scene() -> str:
+        model = cast(Any, Model(*[TypeError(SECRET)] * failures))
+        chat = Chat([ChatModel("any", model, Guard("llm", "the model"))], ChatSettings())
+        return "".join([text async for text in chat.stream([], Completion(), on_fault=note)])
+
+    if failures == 1:
+        assert play(scene) == "Hello."
+    else:
+        with pytest.raises(EngineError, match="TypeError"):
+            play(scene)
+    assert faults == ["the model broke (TypeError)"]
+
+
+# What is told of it -----------------------------------------------------------------------------------------
+
+
+def test_of_a_foreign_exception_nothing_but_its_kind_is_on_the_record() -> None:
+    broken = FallbackRecognizer([GuardedRecognizer(BrokenStt("result"), Guard("stt", "ears"))])
+    agent = FakeAgent([Say("what may it be then")], [ValueError(SECRET)])
+    agent.report = cast(Any, lambda: int(SECRET))  # type: ignore[method-assign]
+    result = converse(agent, stt=broken, tts=[BrokenTts(), FakeTts()], says=[(3.0, voice(0.8))])
+    kinds = {fault.message.partition("(")[2].rstrip(")") for fault in result.faults}
+    assert {"RecursionError", "LookupError", "ValueError"} <= kinds
+    assert "hunter2" not in repr(result)
+
+
+def test_a_recogniser_without_a_guard_is_contained_too() -> None:
+    async def scene() -> SessionResult:
+        leg = FakeLeg([(2.0, voice(0.8))])
+        leg.ends(12)
+        agent = FakeAgent([Say("Well?")], [Say("again?")])
+        return await Session(leg=leg, agent=agent, stt=BrokenStt("result"), tts=FakeTts()).run()
+
+    result = play(scene)
+    assert "hunter2" not in repr(result)
+    assert "stt" in {fault.role for fault in result.faults}

@@ -1,0 +1,455 @@
+"""Two streams on the loopback, and strangers who would like to join."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.media.pacer import Pacer
+from sip.errors import LocalError
+from sip.rtp.media_stream import MediaStream
+from sip.rtp.packet import RtpPacket
+from sip.rtp.ports import PortRange
+from sip.rtp.rtcp import Bye, SenderReport, parse
+from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec
+from tests.support.speech.media import Ears, Voice, packets, plan, snr_db, spectral_distance_db, speech_like
+from tests.support.waiting import until
+
+HOST = "127.0.0.1"
+
+
+class Peer:
+    """A far end of plain sockets: an RTP port and the RTCP port above it."""
+
+    def __init__(self) -> None:
+        self.rtp, self.rtcp = PortRange(40000, 49999).bind(HOST)
+        self.port = int(self.rtp.getsockname()[1])
+
+    def send(self, stream: MediaStream, packet: RtpPacket | bytes) -> None:
+        data = packet if isinstance(packet, bytes) else packet.to_bytes()
+        self.rtp.sendto(data, (HOST, stream.local_port))
+
+    def received(self) -> list[RtpPacket]:
+        """Everything that came since the last time."""
+        return [RtpPacket.parse(data) for data in _drain(self.rtp)]
+
+    async def receives(self, count: int) -> list[RtpPacket]:
+        """The next `count` packets."""
+        found: list[RtpPacket] = []
+        async with asyncio.timeout(20):
+            while len(found) < count:
+                found += self.received()
+                await asyncio.sleep(0.005)
+        return found
+
+    def reports(self) -> list[bytes]:
+        return _drain(self.rtcp)
+
+    def close(self) -> None:
+        self.rtp.close()
+        self.rtcp.close()
+
+
+def _drain(bound: socket.socket) -> list[bytes]:
+    found = []
+    while True:
+        try:
+            found.append(bound.recv(2048))
+        except BlockingIOError:
+            return found
+
+
+class Office:
+    """Opens streams and closes them all."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.pacer = Pacer(self.loop)
+        self.ports = PortRange(24000, 39999)
+        self.streams: list[MediaStream] = []
+        self.peers: list[Peer] = []
+
+    def open(self) -> MediaStream:
+        stream = MediaStream.open(self.ports, self.pacer, host=HOST, loop=self.loop)
+        self.streams.append(stream)
+        return stream
+
+    def peer(self) -> Peer:
+        self.peers.append(Peer())
+        return self.peers[-1]
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        for peer in self.peers:
+            peer.close()
+
+
+@pytest.fixture
+async def office() -> AsyncIterator[Office]:
+    office = Office()
+    yield office
+    office.close()
+    assert office.ports.in_use == 0
+    assert len(office.pacer) == 0
+
+
+@pytest.fixture
+def peer(office: Office) -> Peer:
+    return office.peer()
+
+
+def start(stream: MediaStream, agreed: Any, **changes: Any) -> None:
+    stream.configure(agreed, **{"symmetric": False, "media_timeout_s": 30.0, "inband_dtmf": False, **changes})
+
+
+def connect(one: MediaStream, other: MediaStream, codec: Codec, **changes: Any) -> tuple[Ears, Ears]:
+    """Two streams that send to each other."""
+    ears = (Ears(), Ears())
+    for stream, far, listener in ((one, other, ears[0]), (other, one, ears[1])):
+        start(stream, plan(far.local_port, codec, rtcp_port=far.local_port + 1, **changes))
+        stream.attach(listener, None)
+    return ears
+
+
+@pytest.mark.parametrize("codec", [PCMU, PCMA, G722, OPUS], ids=lambda codec: codec.name)
+async def test_two_streams_hear_each_other(office: Office, codec: Codec) -> None:
+    one, other = office.open(), office.open()
+    ears, other_ears = connect(one, other, codec)
+    frame = codec.rate_hz // 50
+    said = speech_like(codec.rate_hz, codec.rate_hz)
+    voice = Voice(said, frame)
+    one.attach(ears, voice)
+    await until(lambda: not voice.waiting and len(other_ears.frames) >= 60)
+    heard = other_ears.heard
+    if codec is OPUS:
+        aligned = heard[int(np.argmax(np.correlate(heard.astype(float), said[:4000].astype(float)))) :]
+        assert spectral_distance_db(aligned, said, delay=0) < 2.5
+    else:
+        begin = int(np.argmax(np.correlate(heard.astype(float), said.astype(float))))
+        assert snr_db(heard[begin:], said, search=1) > (18 if codec is G722 else 34)
+    assert other_ears.positions == [i * frame for i in range(len(other_ears.frames))]
+    assert one.rate_hz == codec.rate_hz
+    assert one.stats.send_errors == other.stats.bad_packets == other.stats.strange_address == 0
+
+
+def expanded(code: int) -> int:
+    """G.711 table 2a, decoded by its definition."""
+    code = ~code & 0xFF
+    magnitude = (((code & 0x0F) << 3) + 0x84) << (code >> 4 & 7)
+    return 0x84 - magnitude if code & 0x80 else magnitude - 0x84
+
+
+async def test_every_code_of_g711_arrives_bit_for_bit(office: Office, peer: Peer) -> None:
+    stream, ears = office.open(), Ears()
+    start(stream, plan(peer.port))
+    stream.attach(ears, None)
+    codes = bytes(range(256)) * 5
+    for packet in packets([codes[at : at + 160] for at in range(0, len(codes), 160)]):
+        peer.send(stream, packet)
+    await until(lambda: len(ears.frames) == 8)
+    assert ears.heard.tolist() == [expanded(code) for code in codes]
+
+
+async def test_digits_go_both_ways(office: Office) -> None:
+    one, other = office.open(), office.open()
+    ears, other_ears = connect(one, other, PCMU)
+    await asyncio.gather(one.send_dtmf("19#A"), other.send_dtmf("*0"))
+    await until(lambda: len(other_ears.digits) == 4 and len(ears.digits) == 2)
+    assert (other_ears.digits, ears.digits) == (list("19#A"), list("*0"))
+
+
+async def test_digits_go_as_tones_where_events_were_not_agreed(office: Office) -> None:
+    one, other = office.open(), office.open()
+    _, other_ears = connect(one, other, PCMA, dtmf_send=None, dtmf_receive=None)
+    await one.send_dtmf("258D")
+    await until(lambda: len(other_ears.digits) == 4)
+    assert other_ears.digits == list("258D")
+
+
+async def test_digits_that_no_telephone_has_are_refused(office: Office) -> None:
+    stream = office.open()
+    with pytest.raises(ValueError, match="DTMF"):
+        await stream.send_dtmf("12x")
+    with pytest.raises(LocalError, match="no plan"):
+        await stream.send_dtmf("12")
+
+
+async def test_closing_while_digits_are_sent_tells_the_sender(office: Office, peer: Peer) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port))
+    keying = asyncio.ensure_future(stream.send_dtmf("123"))
+    await until(lambda: any(packet.payload_type == 101 for packet in peer.received()))
+    stream.close()
+    with pytest.raises(LocalError, match="closed"):
+        await keying
+    with pytest.raises(LocalError, match="closed"):
+        await stream.send_dtmf("1")
+
+
+async def test_ten_thousand_packets_of_a_stranger_change_nothing(office: Office, peer: Peer) -> None:
+    stream, ears = office.open(), Ears()
+    start(stream, plan(peer.port))
+    stream.attach(ears, None)
+    stranger = office.peer()
+    forged = packets([b"\x00" * 160] * 200)
+    sent = 0
+    for burst in range(50):
+        for packet in forged:
+            stranger.send(stream, packet)
+            sent += 1
+        peer.send(stream, RtpPacket(0, burst, burst * 160, 7, bytes([burst]) * 160))
+        await until(lambda expected=burst: len(ears.frames) > expected)  # type: ignore[misc]
+    assert sent == 10_000
+    await until(lambda: stream.stats.strange_address > 9000)  # the kernel may have dropped some before us
+    assert stream.stats.strange_address <= sent
+    assert ears.positions == [i * 160 for i in range(50)]
+    assert stream.stats.bad_packets == 0
+
+
+async def test_symmetric_rtp_latches_once_onto_the_first_packet_that_fits(office: Office, peer: Peer) -> None:
+    stream, ears = office.open(), Ears()
+    start(stream, plan(9), symmetric=True)  # nobody is at the address that the SDP names
+    stream.attach(ears, None)
+    stranger, late = office.peer(), office.peer()
+    for junk in (b"", b"\x80\x4d" + bytes(30), b"\x00" * 172, b"GET / HTTP/1.0"):
+        stranger.send(stream, junk)
+    await until(lambda: stream.stats.strange_address == 4)
+    for packet in packets([b"\x11" * 160] * 5):
+        peer.send(stream, packet)
+    await until(lambda: len(ears.frames) == 5)
+    await peer.receives(4)
+    for packet in packets([b"\x22" * 160] * 5, sequence=105):
+        late.send(stream, packet)
+    await until(lambda: stream.stats.strange_address == 9)
+    assert len(ears.frames) == 5
+    assert late.received() == stranger.received() == []
+    start(stream, plan(9, codec=PCMA, receive={0: PCMU, 8: PCMA}), symmetric=True)
+    peer.received()
+    await until(lambda: any(packet.payload_type == 8 for packet in peer.received()))
+
+
+async def test_without_symmetric_rtp_only_the_plan_says_where_the_far_end_is(
+    office: Office, peer: Peer
+) -> None:
+    stream, ears = office.open(), Ears()
+    other = office.peer()
+    start(stream, plan(peer.port))
+    stream.attach(ears, None)
+    for packet in packets([b"\x11" * 160] * 3):
+        other.send(stream, packet)
+    await until(lambda: stream.stats.strange_address == 3)
+    start(stream, plan(other.port))  # a re-INVITE moved it
+    for packet in packets([b"\x11" * 160] * 3):
+        other.send(stream, packet)
+    await until(lambda: len(ears.frames) == 3)
+    peer.received()
+    await other.receives(3)
+    assert len(peer.received()) <= 1
+
+
+async def test_reports_give_the_round_trip_and_closing_says_goodbye(office: Office) -> None:
+    one, other = office.open(), office.open()
+    connect(one, other, PCMU)
+    await until(lambda: one.stats.rtt_ms is not None or other.stats.rtt_ms is not None)
+    measured = [s.stats.rtt_ms for s in (one, other) if s.stats.rtt_ms is not None]
+    assert all(0 <= rtt_ms < 5000 for rtt_ms in measured)
+    assert one.stats.remote_lost == 0
+
+
+@pytest.mark.parametrize("mux", [False, True])
+async def test_closing_sends_a_bye_where_reports_are_wanted(office: Office, peer: Peer, mux: bool) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port, rtcp_port=peer.port + 1, rtcp_mux=mux))
+    await until(lambda: stream.stats.packets_sent > 3)
+    stream.close()
+    stream.close()
+    last = _drain(peer.rtp)[-1] if mux else peer.reports()[-1]
+    compound = parse(last)
+    assert isinstance(compound[0], SenderReport)
+    assert compound[0].packets == stream.stats.packets_sent
+    assert isinstance(compound[-1], Bye)
+
+
+async def test_no_reports_where_none_were_agreed(office: Office, peer: Peer) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port))
+    await until(lambda: stream.stats.packets_sent > 3)
+    stream.close()
+    assert peer.reports() == []
+
+
+async def test_the_address_of_an_old_hold_is_not_taken_for_this_machine(office: Office, peer: Peer) -> None:
+    """c=0.0.0.0 (RFC 2543): a socket would send to 127.0.0.1, reports too."""
+    stream = office.open()
+    held = replace(plan(peer.port, rtcp_port=peer.port + 1), remote_host="0.0.0.0", sends=False)
+    start(stream, held)
+    stream.close()
+    assert (peer.reports(), peer.received()) == ([], [])
+
+
+async def test_nothing_is_sent_to_an_address_that_is_closed_nor_latched_onto(
+    office: Office, peer: Peer
+) -> None:
+    """The stream's own check, whoever made the plan."""
+    stream = office.open()
+    stream.reaches = lambda address: address != HOST
+    agreed = plan(peer.port, rtcp_port=peer.port + 1)
+    for symmetric in (False, True):
+        assert not stream.configure(agreed, symmetric=symmetric, media_timeout_s=30.0, inband_dtmf=False)
+        peer.send(stream, RtpPacket(0, 1, 160, 7, b"\xff" * 160))
+        await asyncio.sleep(0.1)
+    stream.close()
+    assert (peer.reports(), peer.received(), stream.stats.packets_sent) == ([], [], 0)
+
+
+async def test_broken_reports_are_counted(office: Office, peer: Peer) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port, rtcp_port=peer.port + 1))
+    for junk in (b"\x80", b"\x80\xc8\x00\x01abcd", b"\x00" * 40):
+        peer.rtcp.sendto(junk, (HOST, stream.local_port + 1))
+    await until(lambda: stream.stats.bad_packets == 3)
+
+
+async def test_a_far_end_that_falls_silent_is_told_once(office: Office, peer: Peer) -> None:
+    stream, told = office.open(), []
+    stream.on_timeout = lambda: told.append(1)
+    start(stream, plan(peer.port), media_timeout_s=0.3)
+    await until(lambda: bool(told))
+    await until(lambda: stream.stats.packets_sent > 50)
+    assert told == [1]
+
+
+async def test_a_far_end_on_hold_may_be_silent(office: Office, peer: Peer) -> None:
+    stream, told = office.open(), []
+    stream.on_timeout = lambda: told.append(1)
+    start(stream, plan(peer.port, receives=False), media_timeout_s=0.1)
+    await until(lambda: stream.stats.packets_sent > 40)
+    start(stream, plan(peer.port, sends=False), media_timeout_s=0.1)
+    await asyncio.sleep(0.5)
+    assert told == []
+    start(stream, plan(peer.port), media_timeout_s=0.1)
+    await until(lambda: told == [1])
+
+
+async def test_hold_stops_our_packets(office: Office, peer: Peer) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port))
+    await until(lambda: stream.stats.packets_sent > 5)
+    start(stream, plan(peer.port, sends=False))
+    held = stream.stats.packets_sent
+    for packet in packets([b"\x11" * 160] * 10):
+        peer.send(stream, packet)
+        await asyncio.sleep(0.01)
+    assert stream.stats.packets_sent == held
+    start(stream, plan(peer.port))
+    await until(lambda: stream.stats.packets_sent > held)
+
+
+async def test_a_wake_sends_before_it_returns(office: Office, peer: Peer) -> None:
+    stream, voice = office.open(), Voice()
+    start(stream, plan(peer.port))
+    stream.attach(None, voice)
+    await until(lambda: voice.reads > 3)
+    sent = stream.stats.packets_sent
+    voice.say(speech_like(1600))
+    assert stream.stats.packets_sent == sent + 1
+    await until(lambda: not voice.waiting)
+
+
+async def test_a_codec_at_another_rate_keeps_the_legs_rate(office: Office, peer: Peer) -> None:
+    stream, ears = office.open(), Ears()
+    start(stream, plan(peer.port))
+    voice = Voice(speech_like(32000))
+    stream.attach(ears, voice)
+    await until(lambda: any(packet.payload_type == 0 for packet in peer.received()))
+    start(stream, plan(peer.port, G722))
+    assert stream.rate_hz == 8000
+    for packet in packets([b"\x55" * 160] * 5, payload_type=9):
+        peer.send(stream, packet)
+    await until(lambda: len(ears.frames) == 5)
+    assert {len(frame) for frame in ears.frames} == {160}
+    await until(lambda: any(packet.payload_type == 9 for packet in peer.received()))
+
+
+async def test_closing_frees_the_port_and_lets_go_of_the_conversation(office: Office, peer: Peer) -> None:
+    stream, voice = office.open(), Voice()
+    with pytest.raises(LocalError, match="no plan"):
+        assert stream.rate_hz
+    start(stream, plan(peer.port))
+    stream.attach(Ears(), voice)
+    assert voice.wake is not None
+    assert office.ports.in_use == 1
+    stream.close()
+    assert voice.wake is None
+    assert office.ports.in_use == 0
+    with pytest.raises(LocalError, match="closed"):
+        start(stream, plan(peer.port))
+    assert stream.stats.bad_packets == 0
+
+
+async def test_changing_the_source_lets_go_of_the_first(office: Office, peer: Peer) -> None:
+    stream, first, second = office.open(), Voice(), Voice()
+    start(stream, plan(peer.port))
+    stream.attach(None, first)
+    stream.attach(None, second)
+    assert first.wake is None
+    assert second.wake is not None
+    stream.attach(None, None)
+    assert second.wake is None
+
+
+async def test_a_listener_may_close_the_stream(office: Office, peer: Peer) -> None:
+    stream = office.open()
+
+    class Impatient(Ears):
+        def audio_received(self, frame: Any, position: int, now: float, *, concealed: bool) -> None:
+            stream.close()
+
+    start(stream, plan(peer.port))
+    stream.attach(Impatient(), None)
+    for packet in packets([b"\x11" * 160] * 5):
+        peer.send(stream, packet)
+    await until(lambda: office.ports.in_use == 0)
+    await asyncio.sleep(0.05)
+    assert stream.stats.packets_received == 1
+
+
+@pytest.mark.parametrize("host", ["media.example.com", "", "::1", "999.1.1.1"])
+async def test_an_address_that_cannot_be_sent_to_is_refused_and_the_stream_goes_on(
+    office: Office, peer: Peer, host: str
+) -> None:
+    stream = office.open()
+    start(stream, plan(peer.port))
+    with pytest.raises(LocalError, match="address"):
+        start(stream, replace(plan(peer.port), remote_host=host))
+    sent = stream.stats.packets_sent
+    await until(lambda: stream.stats.packets_sent > sent + 2)
+
+
+async def test_packets_before_the_first_plan_are_not_kept(office: Office, peer: Peer) -> None:
+    stream, ears = office.open(), Ears()
+    stream.attach(ears, None)
+    for packet in packets([b"\x11" * 160] * 20):
+        peer.send(stream, packet)
+    await asyncio.sleep(0.05)
+    start(stream, plan(peer.port))
+    for packet in packets([b"\x22" * 160] * 3, sequence=500):
+        peer.send(stream, packet)
+    await until(lambda: len(ears.frames) == 3)
+    await asyncio.sleep(0.05)
+    assert len(ears.frames) == 3
+
+
+async def test_a_port_that_nobody_listens_on_is_no_error(office: Office) -> None:
+    gone = office.peer()
+    gone.close()
+    stream = office.open()
+    start(stream, plan(gone.port))
+    await until(lambda: stream.stats.packets_sent + stream.stats.send_errors > 10)

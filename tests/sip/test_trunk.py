@@ -1,0 +1,119 @@
+"""A trunk's settings, and what may be dialled over it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sip.endpoint import Endpoint, EndpointSettings
+from sip.errors import LocalError
+from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
+from tests.support.sip.sip_phones import phones
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"uri": "carrier.example"}, "uri"),
+        ({"uri": "tel:+123"}, "uri"),
+        ({"backup_uris": ("sip:a@",)}, "uri"),
+        ({"codecs": ("g729",)}, "codecs"),
+        ({"codecs": ()}, "codecs"),
+        ({"session_expires_s": 60}, "session_expires_s"),
+    ],
+)
+def test_wrong_settings_name_the_key(wrong: dict[str, object], named: str) -> None:
+    settings: dict[str, object] = {"id": "carrier", "uri": "sip:carrier.example"}
+    with pytest.raises(LocalError, match=f"carrier: {named}"):
+        TrunkSettings(**{**settings, **wrong})  # type: ignore[arg-type]
+
+
+def test_a_bad_network_and_a_taken_id_are_refused_and_nothing_stays() -> None:
+    phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
+    with pytest.raises(LocalError, match="allow_from"):
+        phone.add_trunk(TrunkSettings(id="a", uri="sip:h", allow_from=("10.0.0.0/99",)))
+    assert dict(phone.trunks) == {}
+    phone.add_trunk(TrunkSettings(id="a", uri="sip:h"))
+    with pytest.raises(LocalError, match="of that id"):
+        phone.add_trunk(TrunkSettings(id="a", uri="sip:h"))
+    phone.remove_trunk("a")
+    with pytest.raises(KeyError):
+        phone.remove_trunk("a")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "",
+        "1" * 65,
+        "12 34",
+        "1\r\nX: y",
+        "1\n",
+        "sip:bob@evil.example",
+        "a@b",
+        "1;lr",
+        "1?X=y",
+        "<1>",
+        '"',
+        "é",
+    ],
+)
+async def test_a_number_that_is_none_is_never_sent(number: str) -> None:
+    async with phones() as world:
+        with pytest.raises(LocalError):
+            await world.trunk.call(number)
+        with pytest.raises(LocalError):
+            await world.trunk.call("1", caller_id=number or "\r")
+        assert world.ours.stats.transmitted == 0
+        assert world.ours.stats.rtp_ports_used == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-A": "b\r\nVia: c"},
+        {"X-A": "b\nc"},
+        {"X A": "b"},
+        {"X-A:": "b"},
+        {"Via": "x"},
+        {"call-id": "x"},
+        {"v": "compact Via"},
+        {"Content-Length": "0"},
+    ],
+)
+async def test_a_header_that_would_break_the_invite_is_never_sent(headers: dict[str, str]) -> None:
+    async with phones() as world:
+        with pytest.raises(LocalError):
+            await world.trunk.call("1", headers=headers)
+        assert world.ours.stats.transmitted == 0
+
+
+async def test_what_is_dialled_is_what_arrives() -> None:
+    async with phones() as world:
+        call = await world.trunk.call(
+            "+1*55#7", caller_id="0151234", headers={"P-Asserted-Identity": "<sip:x@h>"}, call_id="task-1"
+        )
+        offered = await world.offered()
+        assert (offered.local_number, offered.remote_number) == ("+1*55#7", "0151234")
+        assert (call.local_number, call.remote_number) == ("0151234", "+1*55#7")
+        assert call.id == "task-1"
+        assert world.ours.calls["task-1"] is call
+        assert call.sip_call_id == offered.sip_call_id
+        with pytest.raises(LocalError, match="of that id"):
+            await world.trunk.call("2", call_id="task-1")
+        await offered.reject(486)
+        await call.ended()
+
+
+async def test_no_call_leaves_a_full_draining_or_closed_endpoint() -> None:
+    async with phones() as world:
+        full = Endpoint(EndpointSettings(udp="127.0.0.1:0", max_calls=1, rtp_ports=(30000, 32999)))
+        async with full:
+            trunk: Trunk = full.add_trunk(world.trunk.settings)
+            await trunk.call("1")
+            with pytest.raises(TrunkUnavailable, match="all 1 calls"):
+                await trunk.call("2")
+        with pytest.raises(TrunkUnavailable):
+            await trunk.call("3")
+        world.ours.drain()
+        with pytest.raises(TrunkUnavailable):
+            await world.trunk.call("4")

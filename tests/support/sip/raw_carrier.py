@@ -1,0 +1,84 @@
+"""A carrier made of one socket, which rings and then does what a test says when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from sip.message.message import Request, parse
+
+SDP = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n"
+
+
+class RawCarrier(asyncio.DatagramProtocol):
+    """`cancelled(carrier, invite)` is called with the INVITE that a CANCEL is for, after the CANCEL was
+    answered. `seen`: the requests, repetitions left out."""
+
+    def __init__(self, cancelled: Callable[[RawCarrier, Request], None]) -> None:
+        self.seen: list[Request] = []
+        self._cancelled = cancelled
+        self._branches: set[str] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the socket."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Rings, agrees to BYE and CANCEL."""
+        request = parse(data)
+        if not isinstance(request, Request):
+            return
+        self._address = addr
+        if request.method + (request.header("Via") or "") in self._branches:
+            return
+        self._branches.add(request.method + (request.header("Via") or ""))
+        self.seen.append(request)
+        if request.method == "INVITE":
+            self.answer(request, 180)
+        elif request.method in ("BYE", "CANCEL"):
+            self.answer(request, 200)
+        if request.method == "CANCEL":
+            invite = next(each for each in self.seen if each.call_id == request.call_id)
+            self._cancelled(self, invite)
+
+    def answer(self, request: Request, status: int, *, body: str = "") -> None:
+        """A response to `request`; with a `body`, an SDP answer."""
+        lines = [f"SIP/2.0 {status} Said"]
+        for name in ("Via", "From", "Call-ID", "CSeq"):
+            lines += [f"{name}: {value}" for value in request.headers.get_all(name)]
+        lines += [f"To: {request.header('To')};tag=carrier"]
+        lines += ["Contact: <sip:carrier@127.0.0.1:{}>".format(self._transport.get_extra_info("sockname")[1])]
+        lines += ["Content-Type: application/sdp"] if body else []
+        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+        self._transport.sendto((head + body).encode(), self._address)
+
+    def methods(self) -> list[str]:
+        """What has arrived, in order."""
+        return [each.method for each in self.seen]
+
+
+def says(status: int) -> Callable[[RawCarrier, Request], None]:
+    """The final answer to a cancelled INVITE; 200 crosses the CANCEL."""
+    body = SDP.format(port=9) if status == 200 else ""
+    return lambda carrier, invite: carrier.answer(invite, status, body=body)
+
+
+def says_nothing(carrier: RawCarrier, invite: Request) -> None:
+    """No final answer: it may ring on."""
+
+
+@asynccontextmanager
+async def raw_carrier(
+    port: int, cancelled: Callable[[RawCarrier, Request], None]
+) -> AsyncIterator[RawCarrier]:
+    """A carrier on a UDP port of this machine."""
+    loop = asyncio.get_running_loop()
+    transport, carrier = await loop.create_datagram_endpoint(
+        lambda: RawCarrier(cancelled), local_addr=("127.0.0.1", port)
+    )
+    try:
+        yield carrier
+    finally:
+        transport.close()

@@ -1,0 +1,128 @@
+"""A site whose agents hand their caller on, by phone and from a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sip.call import Call
+from tests.support.node.server import Site, write_site
+from tests.support.sip.carrier import carrier
+
+HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b01"
+WEB_HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b02"
+LISTENS = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b03"
+DESK = "+14155550188"
+WEB_KEY = "desk-company-key"
+
+AGENT = """
+[[agent]]
+id = "{id}"
+company = "{company}"
+trunk = "{trunk}"
+{phone}
+unreachable = "Nobody is there."
+transfer_targets = {{{{ desk = "+14155550188", far = "+4930123456", any = "room:*" }}}}
+transfer_ring_s = 20
+{{engines}}
+[agent.script]
+start = "through"
+[[agent.script.step]]
+id = "through"
+say = "One moment."
+action = "transfer"
+target = "{target}"
+"""
+
+MORE = """
+[rooms]
+udp_ports = "{first}-{last}"
+addresses = ["127.0.0.1"]
+api_secret = "a-secret-of-thirty-two-characters"
+[[company]]
+id = "desk"
+name = "Desk"
+web_calls = true
+dial_prefixes = ["1415"]
+country = "US"
+[[company.key]]
+key = "desk-company-key"
+scopes = ["calls", "web-calls"]
+[[trunk]]
+id = "desk-carrier"
+company = "desk"
+uri = "sip:127.0.0.1:{{carrier}};transport=udp"
+caller_id = "+14155550100"
+[[agent]]
+id = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b03"
+company = "desk"
+name = "Listens"
+trunk = "desk-carrier"
+{{engines}}
+[agent.script]
+start = "ask"
+[[agent.script.step]]
+id = "ask"
+say = "Yes?"
+expect = {{{{ kinds = ["yes_no"] }}}}
+on = {{{{ yes = "ask", no = "ask" }}}}
+silence = {{{{ say = "Yes?", max = 9, next = "ask" }}}}
+"""
+
+
+def write_transfer_site(directory: Path, *, target: str = "desk", carrier: int | None = None) -> Site:
+    """A configuration with agents that say a word and hand their caller to `target`. `carrier`: the port of
+    a telephone that runs already."""
+    first = 34_000 + os.getpid() * 7 % 20_000
+    more = MORE.format(first=first, last=first + 60)
+    phone = 'phone_number = "+14155550100"'
+    more += AGENT.format(id=HANDS_ON, company="acme", trunk="carrier", phone=phone, target=target)
+    more += AGENT.format(id=WEB_HANDS_ON, company="desk", trunk="desk-carrier", phone="", target=target)
+    site = write_site(directory, more=more)
+    if carrier is not None:
+        text = site.path.read_text().replace(f":{site.carrier};", f":{carrier};")
+        site.path.write_text(text)
+    return site
+
+
+@dataclass
+class People:
+    """Telephones in this process; `calls` by the number that was called."""
+
+    calls: dict[str, Call] = field(default_factory=dict)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answered(self, number: str) -> Call:
+        """The call to `number`, once it is up."""
+        async with asyncio.timeout(30):
+            while number not in self.calls:
+                self.news.clear()
+                await self.news.wait()
+            await self.calls[number].answered()
+        return self.calls[number]
+
+
+@asynccontextmanager
+async def telephones(site: Site, **refused: int) -> AsyncIterator[People]:
+    """Everybody on the trunk answers at once, but who is in `refused` (by "n" and the number's digits) with
+    a status."""
+    people = People()
+
+    async def take(call: Call) -> None:
+        code = refused.get("n" + call.local_number.removeprefix("+"))
+        try:
+            await call.ring()
+            if code is not None:
+                await call.reject(code)
+            else:
+                await call.answer()
+        finally:
+            people.calls[call.local_number] = call
+            people.news.set()
+
+    async with carrier(site, take):
+        yield people

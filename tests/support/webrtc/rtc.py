@@ -1,0 +1,91 @@
+"""Drives `rtc_client` in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.support.paths import ROOT
+
+
+class RtcClient:
+    """The client's pipe. `events` are the lines it wrote so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.events: list[dict[str, Any]] = []
+        self.report: dict[str, Any] = {}
+        self._news = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def line(self) -> dict[str, Any]:
+        """The next line."""
+        assert self._process.stdout is not None
+        text = await asyncio.wait_for(self._process.stdout.readline(), 30)
+        assert text, "the client is gone"
+        line: dict[str, Any] = json.loads(text)
+        return line
+
+    def tell(self, **line: Any) -> None:
+        """Writes a line to it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+
+    def follow(self) -> None:
+        """Collects events from now on."""
+        self._reading = asyncio.create_task(self._read())
+
+    async def event(self, name: str, *, after: int = 0, timeout_s: float = 30) -> dict[str, Any]:
+        """Waits for an event of that name beyond the first `after` of them."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                found = [each for each in self.events if each.get("event") == name]
+                if len(found) > after:
+                    return found[after]
+                self._news.clear()
+                await self._news.wait()
+
+    async def end(self) -> dict[str, Any]:
+        """Ends the session; what it reports."""
+        self.tell(end=True)
+        if self._reading is not None:
+            await asyncio.wait_for(self._reading, 30)
+        await self._process.wait()
+        return self.report
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while text := await self._process.stdout.readline():
+            line = json.loads(text)
+            self.report = line.get("report", self.report)
+            self.events.append(line)
+            self._news.set()
+
+
+@asynccontextmanager
+async def rtc_client(**options: Any) -> AsyncIterator[RtcClient]:
+    """A client process; killed at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.webrtc.rtc_client",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        limit=1 << 20,
+    )
+    client = RtcClient(process)
+    client.tell(**options)
+    try:
+        yield client
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        if client._reading is not None:
+            client._reading.cancel()
+            await asyncio.gather(client._reading, return_exceptions=True)
