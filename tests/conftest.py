@@ -65,7 +65,7 @@ def parts_of(item: pytest.Item) -> set[str]:
 def pytest_xdist_setupnodes() -> None:
     """Compiles the kernels once, before the processes of a parallel run start."""
     subprocess.run(
-        [sys.executable, "-m", "mediaserver.compiling"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "mediaserver.compile_kernels"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
     )
 
 

@@ -223,6 +223,7 @@ def test_a_file_outside_the_repository_is_refused(hub: Hub, tmp_path: Path) -> N
     assert "outside itself" in result.output
 
 
+@pytest.mark.nightly("ci")
 def test_without_a_hub_it_says_so(tmp_path: Path) -> None:
     hub = Hub(url="http://127.0.0.1:9")
     result = get(hub, tmp_path)

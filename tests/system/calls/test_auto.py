@@ -124,6 +124,7 @@ def test_a_server_says_what_it_chose_for_an_agent_that_names_nothing(tmp_path: P
     assert ready["chosen"][1].startswith(f"voice for en: {speaks['engine']}")
 
 
+@pytest.mark.nightly("ci")
 def test_a_doctor_says_what_was_chosen_why_and_how_many_calls_a_core_carries(tmp_path: Path) -> None:
     needs(WHISPER)
     needs(PIPER)

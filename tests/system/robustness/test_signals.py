@@ -224,6 +224,7 @@ async def test_who_answers_in_that_moment_is_an_attempt_too(site: Site) -> None:
     assert await attempts_of(site) == [("NO_ANSWER", "no_answer", 200)]
 
 
+@pytest.mark.nightly("ci")
 async def test_without_a_rule_for_it_the_attempt_was_the_last(site: Site) -> None:
     rewrite(site, (RETRIES, 'name = "Reminder"'))
     async with raw_carrier(site.carrier, says(487)) as carrier:
