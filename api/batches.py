@@ -33,7 +33,7 @@ routes = web.RouteTableDef()
     )
 )
 async def list_batches(request: web.Request) -> web.Response:
-    """The company's."""
+    """Answers a page of the company's batches."""
     query, access = query_of(request, models.BatchesQuery), caller_of(request).access
     try:
         page = await request.app[SERVER].store.batches(
@@ -55,7 +55,7 @@ async def list_batches(request: web.Request) -> web.Response:
     )
 )
 async def get(request: web.Request) -> web.Response:
-    """One batch."""
+    """Answers the batch that the path names; 404 where there is none."""
     return answer(view(await _batch(request)))
 
 
@@ -146,7 +146,7 @@ def view(row: BatchRow) -> models.BatchView:
     )
 )
 async def list_numbers(request: web.Request) -> web.Response:
-    """By number."""
+    """Answers a page of the company's do-not-call list, ordered by number."""
     query = query_of(request, models.PageQuery)
     page = await request.app[SERVER].store.do_not_call(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
@@ -183,7 +183,7 @@ async def add(request: web.Request) -> web.Response:
 @routes.delete(DO_NOT_CALL + "/{phoneNumber}")
 @described(Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,)))
 async def remove(request: web.Request) -> web.Response:
-    """However it is written."""
+    """Removes a number, in any spelling, from the company's do-not-call list; 404 where it is not listed."""
     company_id = caller_of(request).company_id
     number = read_number(request.match_info["phoneNumber"], request.app[SERVER].directory.company(company_id))
     if not await request.app[SERVER].store.remove_do_not_call(company_id, number):

@@ -49,7 +49,7 @@ async def readyz(request: web.Request) -> web.Response:
     )
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Prometheus' text format."""
+    """Answers the metrics in Prometheus' text format, or 403 to whom `may_scrape` refuses."""
     if not may_scrape(request):
         raise Forbidden("Metrics are told to this machine and server.metrics_networks only")
     body = request.app[SERVER].exposition()

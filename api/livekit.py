@@ -161,7 +161,8 @@ class SocketOutlet:
         self._goodbye: tuple[int, str] | None = None
 
     def send(self, data: bytes) -> None:
-        """See `Outlet`."""
+        """Queues a message for the WebSocket; a client that leaves `MAX_UNSENT` of them unread is closed
+        (1013)."""
         if self._goodbye is not None:
             return
         if self._unsent.qsize() >= MAX_UNSENT:
@@ -170,7 +171,8 @@ class SocketOutlet:
             self._unsent.put_nowait(data)
 
     def close(self, code: int, reason: str) -> None:
-        """See `Outlet`."""
+        """Closes the WebSocket with `code` and `reason` after the messages queued before; only the first
+        counts."""
         if self._goodbye is None:
             self._goodbye = (code, reason)
             self._unsent.put_nowait(None)

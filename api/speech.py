@@ -76,7 +76,7 @@ def set_up(app: web.Application) -> None:
     )
 )
 async def generate(request: web.Request) -> web.StreamResponse:
-    """Speaks a text."""
+    """Streams the speech of a text, in the format that the body names."""
     request.app[SERVER].load.check()
     speaker = await speaker_of(request)
     body = await _speech_body(request)
@@ -156,7 +156,7 @@ class Form:
     fields: dict[str, str] = field(default_factory=dict)
 
     def open(self) -> None:
-        """A file begins."""
+        """Begins the uploaded file in memory outside the heap. Raises `InvalidRequest` for a second file."""
         if self.file >= 0:
             raise InvalidRequest("Only one file can be transcribed at a time")
         self.file = os.memfd_create("upload", os.MFD_CLOEXEC)
@@ -183,7 +183,7 @@ class Form:
     )
 )
 async def transcribe(request: web.Request) -> web.Response:
-    """Understands an audio file."""
+    """Answers the transcript of an uploaded audio file, with its confidence."""
     request.app[SERVER].load.check()
     caller = caller_of(request)
     speech = request.app[SERVER].speech

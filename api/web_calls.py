@@ -34,7 +34,7 @@ _NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
     )
 )
 async def connect(request: web.Request) -> web.Response:
-    """Sections 2.8 and 4.4."""
+    """Opens a room for a web call and answers its `serverUrl` and `participantToken`."""
     body = await json_object(request)
     if not is_uuid(body.get("agentId")):
         raise InvalidRequest(INVALID_AGENT_ID)

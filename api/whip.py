@@ -82,7 +82,7 @@ async def trickle(request: web.Request) -> web.Response:
 
 @routes.delete("/rtc/whip/{id}")
 async def end(request: web.Request) -> web.Response:
-    """The client leaves."""
+    """Ends a WHIP session (RFC 9725 4.2): the client has left."""
     server = request.app[SERVER]
     await asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
     return web.Response(headers=CORS)

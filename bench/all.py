@@ -18,6 +18,7 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("post",), ("--short",)),
     (("overload",), ("--short",)),
     (("conversation",), ("--short",)),
+    (("embedded-stt",), ("--short",)),
     (("people",), ("--short",)),
     (("voices",), ("--short",)),
     (("fuzz",), ("--cases", "4000")),

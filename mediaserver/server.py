@@ -124,8 +124,6 @@ class Server:
         self._watching: Watching | None = None
         self._recollection: Recollection | None = None
 
-    # Life ---------------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Brings everything up.
 
@@ -322,6 +320,7 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
+        legs = OutboundLegs(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room)
         return CallServices(
             store=store,
             journal=journal,
@@ -333,9 +332,7 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=OutboundLegs(
-                self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room
-            ),
+            lines=legs,
             note_dial=_up(self._recollection).note,
         )
 

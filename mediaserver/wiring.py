@@ -28,8 +28,8 @@ from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.call_progress.answer_detection import LineSettings
 from pipeline.errors import EngineMissing, SettingsRefused
-from pipeline.session.prompts import Phrase, standard
 from pipeline.settings import SessionSettings
+from pipeline.text.prompts import Phrase, standard
 from sip import endpoint, trunk
 
 

@@ -64,7 +64,7 @@ class TrunkGate:
         self._networks, self._passwords = networks, passwords
 
     def busy(self) -> int:
-        """What `overload` says."""
+        """Says after how many seconds a new request may come again, by `overload`; 0: now."""
         return self.overload()
 
     def full(self) -> int:
@@ -76,7 +76,8 @@ class TrunkGate:
         return bool(self._at(host))
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
-        """See `Gate`."""
+        """Finds the trunk that sent `request`, by its address or its password, and for an INVITE says
+        whether the call is taken."""
         trunks = self._at(source.host)
         if not trunks and self._passwords:
             verified = self._verified(request, source.host, now)

@@ -188,7 +188,8 @@ class Call:
         await self._set_hold(False)
 
     async def send_dtmf(self, digits: str) -> None:
-        """See `Leg`. Raises `LocalError` before media is agreed on."""
+        """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent. Raises ValueError for
+        others, `LocalError` before media is agreed on."""
         await self._stream.send_dtmf(digits)
 
     async def play(self, samples: Pcm, rate_hz: int) -> None:
@@ -205,7 +206,8 @@ class Call:
                 self._stream.attach(self._listener, self._source)
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """See `Leg`. A listener attached after the end is told of it at once."""
+        """Connects a conversation to the call's audio, None disconnects. A listener attached after the end
+        is told of the end at once."""
         self._listener, self._source = listener, source
         if self.state is CallState.ENDED:
             self._tell_listener(self._phone.loop.time())

@@ -164,7 +164,7 @@ class Endpoint:
 
     @property
     def trunks(self) -> Mapping[str, Trunk]:
-        """Trunks by id."""
+        """The trunks by id, as a read-only view."""
         return MappingProxyType(self._trunks)
 
     def add_trunk(self, settings: TrunkSettings) -> Trunk:
@@ -228,7 +228,7 @@ class Endpoint:
     async def place(
         self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
     ) -> Call:
-        """What `Trunk.call` does."""
+        """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
         hop = hop_of(invitation.targets[0])
         try:
@@ -360,7 +360,7 @@ class Endpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        """A snapshot."""
+        """Counts calls, ports, messages and refusals at this moment."""
         calls, ports = len(self._calls), self._ports.in_use
         return EndpointStats.of(self._driver, self._gate, calls=calls, ports=ports, blocked=self._blocked)
 

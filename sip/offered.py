@@ -21,13 +21,13 @@ class OfferedCalls:
         return len(self._since)
 
     def put(self, call: Call, now: float) -> None:
-        """Offers a call."""
+        """Offers `call` to the application, and notes since when it waits."""
         self._since[call] = now
         call.on_state(self._decided)
         self._queue.put_nowait(call)
 
     def end(self) -> None:
-        """No more will come."""
+        """Ends `taken`, after the calls that were offered before."""
         self._queue.put_nowait(None)
 
     async def taken(self) -> AsyncIterator[Call]:

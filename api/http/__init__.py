@@ -1,1 +1,1 @@
-"""What all handlers share."""
+"""What all handlers share: keys, bodies, errors, operations and their document."""

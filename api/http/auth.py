@@ -61,7 +61,7 @@ _CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Whom `open_door` let in."""
+    """The `Caller` that `open_door` let in for this request. Raises KeyError on a route without scopes."""
     return request[_CALLER]
 
 

@@ -53,13 +53,13 @@ PEERS: web.AppKey[Peers] = web.AppKey("peers", Peers)
 
 
 def neighbourhood(request: web.Request) -> str:
-    """See `Peers.neighbourhood`."""
+    """Names the client of `request` for rate limits; see `Peers.neighbourhood`."""
     forwarded_for = request.headers.getall("X-Forwarded-For", [])
     return request.app[PEERS].neighbourhood(request.remote or "", forwarded_for)
 
 
 def may_scrape(request: web.Request) -> bool:
-    """See `Peers.may_scrape`."""
+    """Decides whether /metrics answers `request`; see `Peers.may_scrape`."""
     forwarded_for = request.headers.getall("X-Forwarded-For", [])
     passed_on = any(name in request.headers for name in _PASSED_ON)
     return request.app[PEERS].may_scrape(request.remote or "", forwarded_for, passed_on=passed_on)

@@ -92,7 +92,7 @@ def check_not_of_file(server: Server, kind: Kind, thing_id: str) -> None:
 
 
 def managed_by(server: Server, kind: Kind, thing_id: str) -> str:
-    """Where it is changed."""
+    """Says where a thing is changed: "file" (the configuration) or "api"."""
     return "file" if server.directory.of_file(kind, thing_id) else "api"
 
 

@@ -41,7 +41,7 @@ async def list_keys(request: web.Request) -> web.Response:
     )
 )
 async def make(request: web.Request) -> web.Response:
-    """It works at once."""
+    """Makes an API key, which opens at once, and answers its secret this one time."""
     wanted = checked(models.NewKeyBody, await json_object(request))
     server, company_id = request.app[SERVER], caller_of(request).company_id
     for agent_id in wanted.agentIds:
@@ -58,7 +58,7 @@ async def make(request: web.Request) -> web.Response:
 @routes.get(KEYS + "/{key}")
 @described(Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,)))
 async def get(request: web.Request) -> web.Response:
-    """One key."""
+    """Answers the API key that the path names, without its secret; 404 where there is none."""
     found = await request.app[SERVER].store.key(caller_of(request).company_id, request.match_info["key"])
     if found is None:
         raise NotFound(UNKNOWN)

@@ -59,7 +59,7 @@ routes = web.RouteTableDef()
     )
 )
 async def list_companies(request: web.Request) -> web.Response:
-    """By id."""
+    """Answers a page of companies, ordered by id."""
     access, server = caller_of(request).access, request.app[SERVER]
     seen = [each for each in server.directory.companies.values() if access.sees_company(each.id)]
     return page_answer(
@@ -105,7 +105,7 @@ async def make_company(request: web.Request) -> web.Response:
     )
 )
 async def get_company(request: web.Request) -> web.Response:
-    """One company."""
+    """Answers the company whose id is in the path; 404 where there is none."""
     return answer(company_view(request.app[SERVER], _company(request)))
 
 
@@ -169,7 +169,7 @@ def company_view(server: Server, company: CompanySettings) -> BaseModel:
 @routes.get(TRUNKS)
 @described(Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN))
 async def list_trunks(request: web.Request) -> web.Response:
-    """By id."""
+    """Answers a page of the company's trunks, ordered by id."""
     server = request.app[SERVER]
     return page_answer(
         request,
@@ -263,7 +263,7 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
 @routes.get(AGENTS)
 @described(Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN))
 async def list_agents(request: web.Request) -> web.Response:
-    """By id."""
+    """Answers a page of the company's agents, ordered by id."""
     server = request.app[SERVER]
     return page_answer(
         request,

@@ -35,7 +35,7 @@ routes = web.RouteTableDef()
     Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
 )
 async def list_webhooks(request: web.Request) -> web.Response:
-    """By id."""
+    """Answers a page of the company's webhooks, ordered by id."""
     server = request.app[SERVER]
     return page_answer(
         request,
@@ -170,7 +170,7 @@ def view(server: Server, hook: Subscription, *, secret: str | None = None) -> mo
     )
 )
 async def list_deliveries(request: web.Request) -> web.Response:
-    """Of the company."""
+    """Answers a page of the company's webhook deliveries."""
     query = query_of(request, models.DeliveriesQuery)
     wanted = DeliveryFilter(
         call_id=query.callTaskId,

@@ -1,1 +1,1 @@
-"""Request, response bodies as pydantic models."""
+"""Request and response bodies as pydantic models."""

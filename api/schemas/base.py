@@ -170,7 +170,7 @@ class HangupResponse(Model):
 
 
 class ErrorResponse(Model):
-    """Body of every error."""
+    """Body of every answer with an error status."""
 
     error: str
 

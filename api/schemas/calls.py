@@ -59,7 +59,7 @@ class OutboundData(Model):
 
 
 class OutboundResponse(Model):
-    """Answer to one call."""
+    """Answer of `POST /api/v1/calls/outbound` to one call."""
 
     success: bool
     data: OutboundData
@@ -211,7 +211,7 @@ class ParticipantView(Model):
 
 
 class ParticipantList(Model):
-    """Everybody in a room."""
+    """Answer with every participant of a room, the agent included."""
 
     participants: list[ParticipantView]
 

@@ -128,7 +128,7 @@ class WebhookView(Model):
 
 
 class WebhookPage(Model):
-    """A page of webhooks."""
+    """One page of a company's webhooks, and the cursor of the next."""
 
     webhooks: list[WebhookView]
     cursor: str | None
@@ -170,7 +170,7 @@ class KeyView(Model):
 
 
 class KeyPage(Model):
-    """A page of keys."""
+    """One page of a company's API keys, and the cursor of the next."""
 
     keys: list[KeyView]
     cursor: str | None
@@ -214,7 +214,7 @@ class DoNotCallList(Model):
 
 
 class BatchesQuery(PageQuery):
-    """Which batches."""
+    """Query of `GET` on batches: the page, and the status that batches must have."""
 
     status: (
         Literal["PENDING", "SCHEDULED", "QUEUED", "ONGOING", "PAUSED", "COMPLETED", "CANCELLED"] | None

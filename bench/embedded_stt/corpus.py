@@ -33,6 +33,10 @@ RATE_HZ: Final = 16000
 STRINGS: Final = 60
 FLITE_VOICES: Final = ("kal", "kal16", "slt", "rms", "awb")
 ESPEAK: Final = "espeak"
+TUNING_VOICES: Final = ((150, 40), (200, 65), (175, 30), (130, 55))
+"""Words a minute and pitch of espeak-ng's voice where it tunes only."""
+
+TUNING_TEXTS: Final = 45
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -157,7 +161,7 @@ def flite(text: str, voice: str) -> Pcm:
     return resample(samples, rate_hz, RATE_HZ)
 
 
-def espeak(library: EspeakLibrary, text: str) -> Pcm:
+def espeak(library: EspeakLibrary, text: str, rate_wpm: int = 175, pitch: int = 50) -> Pcm:
     """`text` at 16 kHz."""
     sound = bytearray()
 
@@ -165,7 +169,7 @@ def espeak(library: EspeakLibrary, text: str) -> Pcm:
         sound.extend(samples)
         return False
 
-    parameters = {"rate_wpm": 175, "pitch": 50, "volume": 100}
+    parameters = {"rate_wpm": rate_wpm, "pitch": pitch, "volume": 100}
     library.speak(text, keep, voice="en-us", parameters=parameters)
     return resample(np.frombuffer(bytes(sound), np.int16), library.rate_hz, RATE_HZ)
 
@@ -234,3 +238,16 @@ def synthetic() -> Iterator[Spoken]:
     for voice, text in itertools.product((*FLITE_VOICES, ESPEAK), every):
         samples = espeak(library, text) if voice == ESPEAK else flite(text, voice)
         yield Spoken(f"{voice}: {text}", voice, text, on_the_line(samples, RATE_HZ))
+
+
+def variants() -> Iterator[Spoken]:
+    """Answers, asides, digits and dates by espeak-ng, quicker and slower, higher and lower: for tuning."""
+    library, dice = EspeakLibrary(), random.Random(8)
+    every = sorted({*yes_no(), *PHRASES, *ASIDES})
+    for rate_wpm, pitch in TUNING_VOICES:
+        said = dice.sample(every, TUNING_TEXTS)
+        said += [" ".join(dice.choices(DIGITS, k=dice.choice([1, 2, 4, 5]))) for _ in range(8)]
+        said += [f"{dice.choice(MONTHS)} {dice.choice(ORDINALS[:20])}" for _ in range(5)]
+        for text in said:
+            samples = on_the_line(espeak(library, text, rate_wpm, pitch), RATE_HZ)
+            yield Spoken(f"{ESPEAK} {rate_wpm} {pitch}: {text}", ESPEAK, text, samples)

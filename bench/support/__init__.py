@@ -1,1 +1,1 @@
-"""What benchmarks share with tests."""
+"""Ports, clocks and database servers that benchmarks and tests start."""

@@ -18,8 +18,9 @@ from pipeline.errors import EngineError, RecordingError
 from pipeline.media.bridge import Bridge
 from pipeline.media.recording import Recording
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrase, synthesise
+from pipeline.session.prompts import synthesise
 from pipeline.speech import TextToSpeech
+from pipeline.text.prompts import Phrase
 from sip.call import Call
 
 log = logging.getLogger(__name__)

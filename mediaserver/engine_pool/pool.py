@@ -352,11 +352,9 @@ class Engines:
         return self._ears[names]
 
     def _guarded_ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
-        return [
-            GuardedRecognizer(self._recogniser(each, purpose), self._guard(each, purpose)) for each in there
-        ]
+        return [GuardedRecognizer(self._engine(each, purpose), self._guard(each, purpose)) for each in there]
 
-    def _recogniser(self, choice: EngineChoice, purpose: Purpose) -> SpeechToText:
+    def _engine(self, choice: EngineChoice, purpose: Purpose) -> SpeechToText:
         engine = self._running[choice.identity]
         if purpose is Purpose.FILES and isinstance(engine, ForFiles):
             return engine.for_files()

@@ -1,1 +1,1 @@
-"""Agents: what answers the caller."""
+"""Agents: what the caller talks with, led by a script or by a language model."""

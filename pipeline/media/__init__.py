@@ -1,1 +1,1 @@
-"""Frames on the clock of a call."""
+"""Frames on the clock of a call: pacer, playout, reordering, mixing, recording."""

@@ -17,13 +17,13 @@ from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason
 from pipeline.session.dead_air import SILENT_AGENT
 from pipeline.session.parts import SessionParts
-from pipeline.session.prompts import Phrase
 from pipeline.session.recognition import Recognition
 from pipeline.session.reply import Reply
 from pipeline.session.synthesis import Synthesis
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.text.prompts import Phrase
 from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
 
 log = logging.getLogger(__name__)

@@ -21,13 +21,14 @@ from pipeline.session.agent_turns import AgentTurns
 from pipeline.session.audio_input import QUIET_LINE_S, AudioInput, Sound
 from pipeline.session.dead_air import DeadAirWatch, cause_in
 from pipeline.session.parts import SessionParts
-from pipeline.session.prompts import LAST_WORDS, Phrase
+from pipeline.session.prompts import LAST_WORDS
 from pipeline.session.recognition import Recognition
 from pipeline.session.turn_log import TurnLog
 from pipeline.session.type_ahead import MAX_TEXT_CHARS, TypeAhead
 from pipeline.session.voice_gate import BOTH_SPEAK, VoiceGate
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.text.prompts import Phrase
 from pipeline.turns.events import (
     BargedIn,
     CheckVoice,
@@ -71,24 +72,24 @@ _SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
 
 
 class Dialogue:
-    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `Floor` of the agent's side.
+    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `TurnOwner` of the agent's side.
 
     `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
     """
 
     def __init__(
-        self, cast: SessionParts, ears: AudioInput, minutes: TurnLog, *, settings: SessionSettings
+        self, parts: SessionParts, ears: AudioInput, log: TurnLog, settings: SessionSettings
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[EndReason] = self._loop.create_future()
-        self.playout = Playout(cast.leg.rate_hz, self)
-        self._observer = cast.observer
+        self.playout = Playout(parts.leg.rate_hz, self)
+        self._observer = parts.observer
         self._settings = settings
         self._ears = ears
-        self._minutes = minutes
-        self._hearing = Recognition(ears, minutes, self._understood, cast.judge, words=settings.words)
+        self._minutes = log
+        self._hearing = Recognition(ears, log, self._understood, parts.judge, words=settings.words)
         self.answering = AgentTurns(
-            cast, self._hearing, minutes, playout=self.playout, settings=settings, floor=self
+            parts, self._hearing, log, playout=self.playout, settings=settings, floor=self
         )
         self._turns, self._watch = self._fresh(self._loop.time())
         self._voice = VoiceGate(ears, settings)
@@ -226,7 +227,7 @@ class Dialogue:
         else:
             self.reply_heard(now)
 
-    # From the agent's side (`Floor`) --------------------------------------------------------------------
+    # From the agent's side (`TurnOwner`) ----------------------------------------------------------------
 
     def reply_heard(self, now: float) -> None:
         """The reply is complete, and heard."""
@@ -251,8 +252,6 @@ class Dialogue:
     def sounded(self, now: float, *, audible: bool) -> None:
         """A frame of the agent's was handed to the wire."""
         (self._watch.sound if audible else self._watch.quiet)(now)
-
-    # Turn-taking ----------------------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> None:
         """Something happened."""

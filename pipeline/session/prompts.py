@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
@@ -25,6 +24,7 @@ from pipeline.result import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import TextToSpeech
 from pipeline.text.normalise import verbalize
+from pipeline.text.prompts import Phrase, standard
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +32,6 @@ SYNTHESIS_LIMIT_S: Final = 20.0  # a cold neural voice on a busy CPU; this is st
 _TONE_HZ: Final = 8000
 _Synthesised: TypeAlias = tuple[str, Pcm, int]
 """Text, samples, and their rate."""
-
-
-class Phrase(StrEnum):
-    """Which one; the names are those of `SessionSettings`."""
-
-    FILLER = "filler"
-    APOLOGY = "apology"
-    GOODBYE = "goodbye"
 
 
 LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
@@ -50,28 +42,6 @@ LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
     }
 )
 """What is said before the server hangs up, and why it does."""
-
-
-STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(
-    {
-        "en": {
-            Phrase.FILLER: "One moment, please.",
-            Phrase.APOLOGY: "I am sorry, there is a technical problem. Please call again later.",
-            Phrase.GOODBYE: "Goodbye.",
-        },
-        "ar": {
-            Phrase.FILLER: "لحظة من فضلك.",
-            Phrase.APOLOGY: "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
-            Phrase.GOODBYE: "مع السلامة.",
-        },
-    }
-)
-"""What is said where nobody configured anything, by language."""
-
-
-def standard(phrase: Phrase, language: str) -> str:
-    """`phrase` in `language` ("en-GB", "ar"), in English where there is none."""
-    return STANDARD.get(language.lower().split("-")[0], STANDARD["en"])[phrase]
 
 
 @dataclass(frozen=True, slots=True)

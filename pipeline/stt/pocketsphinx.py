@@ -1,9 +1,11 @@
 """Speech to text by pocketsphinx: a recogniser for people's voices that needs no download. English only.
 
 It listens with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by frame as the
-caller speaks, so the result is there a millisecond after the end. A question without expected answers goes to
+caller speaks, which gives the words so far. Where there may be an answer, the utterance is weighed as a whole
+when its result is asked for (`pipeline.stt.sphinx.verified`). A question without expected answers goes to
 free dictation in another process (`pipeline.stt.sphinx.dictation`), which is slow and mostly wrong on a
-telephone line. Confidence is the mean word posterior, not calibrated.
+telephone line. Confidence of an answer to a grammar is the probability that it was said
+(`pipeline.stt.sphinx.evidence`), that of free dictation the mean word posterior, not calibrated.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
 from pipeline.stt.sphinx.dictation import FreeDictation
 from pipeline.stt.sphinx.jsgf import Grammar, grammar, kind_words, unknown_words
+from pipeline.stt.sphinx.verified import Verified
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,19 +40,18 @@ UTTERANCE_S = 30
 
 _GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must not fill the memory
 
-_SLICE = RATE_HZ * 2 // 10
-"""Decoding again is done in pieces, so that the event loop has the interpreter in between."""
+_FREE_CONFIDENCE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class SphinxSettings:
     """`decoders`: made at start (4 MB each); `max_decoders`: utterances decoded while they are spoken; those
-    beyond it are decoded at their end. `min_confidence`: texts below it count as not understood (pieces of an
-    answer, which the search gives when nothing fits, have 0.1 to 0.3, whole answers 0.9)."""
+    beyond it are decoded at their end. `min_confidence`: answers below it count as not understood; free
+    dictation, whose confidence means less, needs 0.3, or `min_confidence` where that is lower."""
 
     decoders: int = 2
     max_decoders: int = 64
-    min_confidence: float = 0.3
+    min_confidence: float = 0.5
 
 
 class PocketSphinx:
@@ -59,7 +61,7 @@ class PocketSphinx:
         self.settings = settings or SphinxSettings()
         self._pool: DecoderPool | None = None
         self._grammars: dict[Expected, Grammar | None] = {}
-        self._again: SphinxDecoder | None = None
+        self._again: Mapping[bool, Verified] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pocketsphinx")
         self.free = FreeDictation()
 
@@ -70,7 +72,7 @@ class PocketSphinx:
         read = SphinxSettings(
             decoders=options.integer("decoders", 2, low=1, high=256),
             max_decoders=options.integer("max_decoders", 64, low=1, high=1024),
-            min_confidence=options.number("min_confidence", 0.3, low=0, high=1),
+            min_confidence=options.number("min_confidence", 0.5, low=0, high=1),
         )
         options.finish()
         return cls(read)
@@ -92,7 +94,7 @@ class PocketSphinx:
 
     async def close(self) -> None:
         """Ends the thread and the process."""
-        self._pool = self._again = None
+        self._pool, self._again = None, {}
         await self.free.close()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
@@ -105,13 +107,13 @@ class PocketSphinx:
 
     async def decode(self, samples: bytes, made: Grammar, *, narrow: bool) -> Hypothesis:
         """Decodes a whole utterance (int16 at 16 kHz) beside the event loop. Raises `EngineError`."""
-        again = self._again
+        again = self._again.get(narrow)
         if again is None:
             raise EngineError("pocketsphinx is not running", retryable=False)
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, _decode, again, samples, made, narrow)
-        except RuntimeError as error:
+            return await loop.run_in_executor(self._thread, again.hear, samples, made)
+        except (RuntimeError, OSError) as error:
             raise EngineError(f"pocketsphinx failed ({kind_of(error)})", retryable=True) from error
 
     def _grammar(self, expected: Expected | None) -> Grammar | None:
@@ -136,7 +138,7 @@ class _State(enum.Enum):
 
 class SphinxListening:
     """One utterance. Audio is kept beside being decoded: a result ends the decoder's utterance, and one that
-    goes on after a pause is decoded again from its start (1 % of its length)."""
+    goes on after a pause is decoded again from its start."""
 
     __slots__ = (
         "_decoder",
@@ -190,8 +192,8 @@ class SphinxListening:
             raise EngineError("this utterance was closed", retryable=False)
         check_language(self._language)
         if self._state is _State.LIVE and self._decoder is not None:
-            self._heard = self._accepted(self._end(self._decoder))
-            self._state = _State.HEARD
+            self._heard = Hypothesis("")
+            self._state = _State.KEPT if self._end(self._decoder) else _State.HEARD
         if self._state is _State.KEPT:
             kept = bytes(self._kept)
             made = self._grammar
@@ -209,16 +211,18 @@ class SphinxListening:
         self._state = _State.CLOSED
         self._kept = bytearray()
 
-    def _end(self, decoder: SphinxDecoder) -> Hypothesis:
-        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed."""
+    def _end(self, decoder: SphinxDecoder) -> bool:
+        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed. Whether there
+        may be an answer in it."""
         self._decoder = None
         try:
-            heard = decoder.end()
+            decoder.end()
+            answered = self._grammar is not None and decoder.may_hold(bytes(self._kept), self._grammar)
         except RuntimeError:
             self._pool.discard()
-            return Hypothesis("")
+            return True
         self._pool.give_back(decoder)
-        return heard
+        return answered
 
     def _drop(self) -> None:
         self._decoder = None
@@ -230,15 +234,18 @@ class SphinxListening:
         return await self._engine.decode(kept, made, narrow=self._narrow)
 
     def _accepted(self, heard: Hypothesis) -> Hypothesis:
-        sure = heard.confidence >= self._engine.settings.min_confidence
+        least = self._engine.settings.min_confidence
+        if self._grammar is None:
+            least = min(least, _FREE_CONFIDENCE)
+        sure = heard.confidence >= least
         return heard if sure else Hypothesis("", heard.confidence)
 
 
 def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDecoder | None:
     """A decoder listening with `made`; None for free dictation or where all are in use."""
-    decoder = pool.take(made) if made is not None else None
+    decoder = pool.take(made, narrow=narrow) if made is not None else None
     if made is not None and decoder is not None:
-        decoder.begin(made, narrow=narrow)
+        decoder.begin(made)
     return decoder
 
 
@@ -265,20 +272,13 @@ def dictionary() -> Dictionary:
     return Dictionary(path)
 
 
-def _make(settings: SphinxSettings) -> tuple[DecoderPool, SphinxDecoder]:
+def _make(settings: SphinxSettings) -> tuple[DecoderPool, Mapping[bool, Verified]]:
     words = dictionary()
     for word in kind_words():
         words.pronunciations(word)
     try:
         pool = DecoderPool(words, most=settings.max_decoders)
-        pool.grow(settings.decoders)
-        return pool, SphinxDecoder(words)
+        pool.grow(settings.decoders, narrow=True)
+        return pool, {narrow: Verified(words, narrow=narrow) for narrow in (True, False)}
     except (RuntimeError, ValueError, OSError) as error:
         raise EngineMissing(f"pocketsphinx does not start: {error}") from error
-
-
-def _decode(decoder: SphinxDecoder, samples: bytes, made: Grammar, narrow: bool) -> Hypothesis:
-    decoder.begin(made, narrow=narrow)
-    for start in range(0, len(samples), _SLICE):
-        decoder.feed(samples[start : start + _SLICE])
-    return decoder.end()

@@ -27,7 +27,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """One WWW-Authenticate or Proxy-Authenticate."""
+    """A digest challenge: one WWW-Authenticate or Proxy-Authenticate field (RFC 7616 3.3)."""
 
     realm: str
     nonce: str
@@ -121,7 +121,7 @@ def parse_fields(value: str) -> dict[str, str]:
 
 
 def format_fields(fields: Mapping[str, str]) -> str:
-    """A Digest header value."""
+    """Writes the value of a Digest header field, with quotes where RFC 7616 has them."""
     return "Digest " + ", ".join(
         f"{name}={_quote(value) if name in _QUOTED_FIELDS else value}" for name, value in fields.items()
     )

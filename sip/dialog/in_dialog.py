@@ -21,7 +21,7 @@ RETRY_AFTER_S = 10  # RFC 3261 14.2: up to this
 
 
 def answer_bye(invite: Invite, transaction: ServerTransaction, now: float) -> None:
-    """They hang up."""
+    """Answers a BYE: the far end hangs up (RFC 3261 15.1.2)."""
     invite.bye_received(transaction, now)
 
 
@@ -71,7 +71,7 @@ def answer_update(invite: Invite, transaction: ServerTransaction, now: float) ->
 
 
 def answer_info(invite: Invite, transaction: ServerTransaction, now: float) -> None:
-    """They send a digit."""
+    """Answers an INFO: takes the DTMF digit in its body, refuses what is none."""
     if transaction.request.header("Info-Package") is not None:
         invite.core.reply(transaction, 469, now, headers=(("Recv-Info", ""),))  # RFC 6086 4.2.2
         return

@@ -26,7 +26,7 @@ _ELSEWHERE = frozenset({408, 480, 500, 502, 503, 504})
 
 
 class RegistrationState(StrEnum):
-    """Where a registration is."""
+    """States of a registration, from before the first REGISTER to after the last."""
 
     IDLE = "idle"
     REGISTERING = "registering"  # the first time, or after it was lost
@@ -91,7 +91,7 @@ class Registration:
             self._on_change(False, now)
 
     def response_received(self, response: Response, now: float) -> None:
-        """See `TransactionUser`."""
+        """Takes a response to REGISTER: granted, asked again for longer (423), or failed."""
         if response.status < 200 or self.state is RegistrationState.STOPPED:
             return
         self.status = response.status
@@ -103,7 +103,7 @@ class Registration:
             self._failed(now, retry_after_s=delta_seconds(response.header("Retry-After")))
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`."""
+        """Notes 408, or 503 where the transport failed, and goes on to the next registrar."""
         self.status = 503 if transport_failed else 408
         if self.state is not RegistrationState.STOPPED:
             self._failed(now)

@@ -64,7 +64,7 @@ class Change:
         self._exchange.send(request, self._dialog.next_hop(), self, now)
 
     def response_received(self, response: Response, now: float) -> None:
-        """See `TransactionUser`."""
+        """Takes a response to the re-INVITE or UPDATE: it is agreed on, retried (491, 422), or refused."""
         if response.status < 200:
             return
         self.outstanding = False
@@ -74,13 +74,13 @@ class Change:
             self._refused(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`. RFC 3261 12.2.1.2: the dialog is over."""
+        """Hangs up: without a response to a request within it the dialog is over (RFC 3261 12.2.1.2)."""
         if self._finish(408, now):
             expired = HangupCause.SESSION_EXPIRED if self._hold is None else HangupCause.UNREACHABLE
             self._invite.hang_up(now, cause=expired)
 
     def abandon(self, now: float) -> None:
-        """The call is over."""
+        """Finishes the change with 487, because the call is over."""
         self._finish(487, now)
 
     def _accepted(self, response: Response, now: float) -> None:

@@ -45,7 +45,8 @@ class Core(Protocol):
         """Sends the ACK of a 2xx; the first time a Via is put on top, which repetitions keep."""
 
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
-        """Sends bytes; see `sip.transaction.transaction.Wire`."""
+        """Sends `data` to `hop`; a failure comes back to the transaction `key`, as in
+        `sip.transaction.transaction.Wire`."""
 
     def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
         """Requests within `dialog` go to `invite` from now on."""
@@ -54,7 +55,7 @@ class Core(Protocol):
         """Nobody answers for `dialog` any more; idempotent."""
 
     def emit(self, event: Event) -> None:
-        """Tells the application."""
+        """Hands `event` to the application."""
 
     def reply(
         self,
@@ -65,4 +66,4 @@ class Core(Protocol):
         headers: tuple[tuple[str, str], ...] = (),
         to_tag: str | None = None,
     ) -> None:
-        """Answers without a body."""
+        """Sends a response without a body in `transaction`."""

@@ -76,7 +76,7 @@ class OutgoingInvite(Invite):
     # Verbs ------------------------------------------------------------------------------------------------
 
     def dial(self, now: float) -> None:
-        """Sends the INVITE."""
+        """Sends the INVITE with our offer, and begins to wait for `ring_timeout_s`."""
         self.arm("ring", now + self.settings.ring_timeout_s, self._rang_out)
         self._send_invite(self.negotiation.offer(), now)
 
@@ -92,7 +92,8 @@ class OutgoingInvite(Invite):
     def finish(
         self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
     ) -> None:
-        """See `Invite`. An INVITE without a final response is not waited for without end."""
+        """Ends the call as `Invite.finish` does. An INVITE without a final response is given up after
+        `GIVE_UP_S`."""
         super().finish(cause, status, by, now, retry_after_s=retry_after_s)
         transaction = self._exchange.transaction
         if transaction is not None and transaction.state is TransactionState.PROCEEDING:
@@ -101,7 +102,7 @@ class OutgoingInvite(Invite):
     # What comes back --------------------------------------------------------------------------------------
 
     def response_received(self, response: Response, now: float) -> None:
-        """See `TransactionUser`."""
+        """Takes a response to the INVITE: progress, answer or refusal."""
         self.definite = self.definite or response.status >= 200
         if response.status >= 300:
             self._refused(response, now)
@@ -111,8 +112,8 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`. Only what certainly never arrived is sent elsewhere: an INVITE that nobody
-        answered may be ringing all the same, and nobody is called twice."""
+        """Ends the call, or dials the next target. Only what certainly never arrived is sent elsewhere: an
+        INVITE that nobody answered may be ringing all the same, and nobody is called twice."""
         if self.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
         cancelled = self._given_up is HangupCause.CANCELLED
@@ -121,7 +122,8 @@ class OutgoingInvite(Invite):
         self.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
-        """See `Invite`. An INVITE that was refused an address may still go to the next one."""
+        """Notes that `address` is closed to the trunk. An INVITE that was refused an address may still go to
+        the next target; later the call ends."""
         if self.state is InviteState.INVITING and not self._rings:
             self._unsent = True
             self.refusals.note(address)
@@ -129,7 +131,8 @@ class OutgoingInvite(Invite):
             super().address_refused(address, now)
 
     def unusable(self, error: RemoteError, now: float) -> None:
-        """See `Invite`. A call that was given up ends for the reason that it was given up for."""
+        """Ends the call whose answer cannot be used. A call that was given up ends for the reason that it
+        was given up for."""
         if self._given_up is None:
             super().unusable(error, now)
         else:
@@ -334,6 +337,6 @@ class OutgoingInvite(Invite):
         self.dialog = None
 
     def close_dialogs(self) -> None:
-        """See `Invite`."""
+        """Closes the dialog of every fork: requests within the call are no longer taken."""
         for fork in self._forks.values():
             self.core.close_dialog(fork.dialog.id)

@@ -111,7 +111,8 @@ class IncomingInvite(Invite):
         self.core.emit(InviteAnswered(self))
 
     def reject(self, code: int, now: float, *, cause: HangupCause | None = None) -> None:
-        """A final refusal."""
+        """Sends the final response `code` (300 to 699) and ends the call. Raises `LocalError` after the
+        answer."""
         self._require(InviteState.INVITED)
         self._respond(code, now)
         self.finish(cause or cause_of(code), code, "local", now)

@@ -69,7 +69,7 @@ class Headers:
         return [value for k, _, value in self._fields if k == key]
 
     def add(self, name: str, value: str) -> None:
-        """Appends a line."""
+        """Appends a header field; a compact name is written out."""
         name = _expand(name)
         self._fields.append((name.lower(), name, value))
 
@@ -109,7 +109,7 @@ class Headers:
         return None
 
     def copy(self) -> Headers:
-        """An independent copy."""
+        """Copies the fields into an independent `Headers`."""
         other = Headers()
         other._fields = list(self._fields)
         return other
@@ -184,7 +184,7 @@ class NameAddr:
 
     @property
     def is_wildcard(self) -> bool:
-        """True for `Contact: *`."""
+        """Whether the value is the `*` of `Contact: *` (RFC 3261 10.2.2)."""
         return self.uri.scheme == "*"
 
     def with_tag(self, tag: str) -> NameAddr:

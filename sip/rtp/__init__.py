@@ -1,1 +1,1 @@
-"""RTP (RFC 3550) for phone calls, participants."""
+"""RTP (RFC 3550) of phone calls: codecs, ports, receiver, sender, RTCP, telephone events."""

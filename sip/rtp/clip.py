@@ -27,7 +27,7 @@ class Clip:
         self._done = asyncio.Event()
 
     def read(self) -> Pcm | None:
-        """See `AudioSource`."""
+        """The next 20 ms of the clip at the leg's rate; None, and `played` returns, after the last."""
         if self._at >= len(self._samples):
             self._done.set()
             return None
@@ -36,10 +36,10 @@ class Clip:
         return frame
 
     def sent(self, now: float) -> None:
-        """See `AudioSource`."""
+        """Ignores when a frame was sent: `AudioSource` asks for the method."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """See `AudioSource`. A clip is ready from the start."""
+        """Calls `wake` at once: a clip is ready from the start."""
         if wake is not None:
             wake()
 

@@ -37,7 +37,7 @@ class BadPayload(SipError):
 
 
 class Encoder(Protocol):
-    """PCM to payloads."""
+    """Encodes PCM frames of 20 ms to RTP payloads; one instance for one stream."""
 
     def encode(self, frame: Pcm, into: Payload) -> int:
         """Encodes 20 ms at the codec's `rate_hz` into the start of `into`, returns the bytes written; 0: the
@@ -45,7 +45,7 @@ class Encoder(Protocol):
 
 
 class Decoder(Protocol):
-    """Payloads to PCM."""
+    """Decodes RTP payloads to PCM; one instance for one stream."""
 
     def decode(self, payload: Payload) -> Pcm:
         """The payload's audio at the codec's `rate_hz`, whatever its duration; valid until the next call.

@@ -46,7 +46,7 @@ class RtpPacket:
 
     @classmethod
     def parse(cls, data: bytes) -> RtpPacket:
-        """Raises `MalformedPacket`."""
+        """Reads an RTP packet; CSRCs, extension and padding are left out. Raises `MalformedPacket`."""
         span = payload_span(data, len(data))
         if span is None:
             raise MalformedPacket("not an RTP packet")

@@ -29,7 +29,7 @@ _EVENT_BYTES: Final = 4
 
 
 class Verdict(Enum):
-    """What a datagram was."""
+    """What a datagram on the RTP port turned out to be."""
 
     MEDIA = "media"
     REPORT = "report"  # RTCP on the RTP port (RFC 5761)

@@ -40,14 +40,14 @@ class ReportBlock:
 
     @classmethod
     def parse(cls, data: bytes) -> ReportBlock:
-        """From exactly 24 bytes."""
+        """Reads the report block of RFC 3550 6.4.1 from exactly 24 bytes."""
         ssrc, loss, highest, jitter, last, since = _BLOCK.unpack(data)
         lost = (loss & 0xFFFFFF ^ 0x800000) - 0x800000
         return cls(ssrc, loss >> 24, lost, highest, jitter, last, since)
 
 
 class Reception:
-    """Statistics of one SSRC."""
+    """Counts the packets, losses and jitter of one SSRC (RFC 3550 A.1, A.3, A.8)."""
 
     __slots__ = (
         "_arrival_s",
@@ -78,7 +78,7 @@ class Reception:
 
     @property
     def jitter_ms(self) -> float:
-        """The interarrival jitter."""
+        """The interarrival jitter of RFC 3550 6.4.1, in milliseconds."""
         return self.jitter * 1000 / self._clock_rate_hz
 
     @property
@@ -92,7 +92,7 @@ class Reception:
         return self.highest - self._base + 1 - self.received if self.received else 0
 
     def packet(self, sequence: int) -> None:
-        """Counts a packet."""
+        """Counts the packet with the 16-bit number `sequence` (RFC 3550 A.1)."""
         ahead = (sequence - self._highest) & 0xFFFF
         if not self.received:
             self._begin(sequence)

@@ -46,7 +46,7 @@ class SenderReport:
     blocks: tuple[ReportBlock, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The packet."""
+        """The RTCP packet of RFC 3550 6.4.1."""
         figures = _SENDER.pack(self.ntp, self.timestamp, self.packets & 0xFFFFFFFF, self.octets & 0xFFFFFFFF)
         body = self.ssrc.to_bytes(4, "big") + figures
         return _packet(_SR, len(self.blocks), body + b"".join(block.to_bytes() for block in self.blocks))
@@ -54,13 +54,13 @@ class SenderReport:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverReport:
-    """RR."""
+    """An RTCP receiver report: RR, RFC 3550 6.4.2."""
 
     ssrc: int
     blocks: tuple[ReportBlock, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The packet."""
+        """The RTCP packet of RFC 3550 6.4.2."""
         blocks = b"".join(block.to_bytes() for block in self.blocks)
         return _packet(_RR, len(self.blocks), self.ssrc.to_bytes(4, "big") + blocks)
 
@@ -86,7 +86,7 @@ class Bye:
     ssrcs: tuple[int, ...]
 
     def to_bytes(self) -> bytes:
-        """The packet."""
+        """The RTCP packet of RFC 3550 6.6."""
         return _packet(_BYE, len(self.ssrcs), b"".join(ssrc.to_bytes(4, "big") for ssrc in self.ssrcs))
 
 
@@ -228,7 +228,7 @@ class RtcpSession:
         return report.to_bytes() + SourceDescription(sent.ssrc, self._cname).to_bytes()
 
     def bye(self, sent: Sent, reception: Reception | None, now: float) -> bytes:
-        """The last compound."""
+        """The compound packet that ends the stream: a report, SDES and BYE (RFC 3550 6.6)."""
         return self.report(sent, reception, now) + Bye((sent.ssrc,)).to_bytes()
 
     def receive(self, data: bytes, our_ssrc: int, now: float) -> None:

@@ -140,7 +140,7 @@ class RtpSender:
 
     @property
     def clock_rate_hz(self) -> int:
-        """What our timestamps count."""
+        """The rate at which our RTP timestamps count."""
         return self._clock_rate_hz
 
     def configure(self, plan: MediaPlan) -> None:

@@ -11,7 +11,7 @@ from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
 
 
 class OfferState(Enum):
-    """Whose turn it is."""
+    """States of offer/answer (RFC 3264): whether an offer of ours waits for its answer."""
 
     IDLE = auto()
     OFFERED = auto()  # our offer is out

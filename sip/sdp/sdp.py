@@ -120,7 +120,7 @@ class MediaDescription(_Attributes):
         return ""
 
     def lines(self) -> list[str]:
-        """The block's lines."""
+        """The lines of the media section, without their ends, in the order of RFC 8866 5."""
         port = f"{self.port}/{self.port_count}" if self.port_count > 1 else f"{self.port}"
         media = [f"m={self.kind} {port} {self.protocol} {' '.join(self.formats)}"]
         if self.connection is not None:
@@ -131,7 +131,7 @@ class MediaDescription(_Attributes):
 
 @dataclass(frozen=True, slots=True)
 class SessionDescription(_Attributes):
-    """A whole description."""
+    """A session description (RFC 8866): origin, session attributes and media sections."""
 
     origin: Origin
     media: tuple[MediaDescription, ...] = ()

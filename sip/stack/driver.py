@@ -112,7 +112,7 @@ class Driver:
         await self.transport.close()
 
     def flush(self) -> None:
-        """See `Phone`."""
+        """Sends the stack's transmissions and hands its events to the application, until there are none."""
         if self._flushing:
             return  # a verb from within an event: the loop below is already at it
         self._flushing = True

@@ -170,7 +170,7 @@ class Inflow:
         return max(longest, now - oldest.since if oldest is not None else 0.0)
 
     def datagram(self, data: bytes, source: Hop, now: float) -> None:
-        """Takes one datagram."""
+        """Takes one UDP datagram: passes it to the stack, lets it wait for a turn, or refuses it unread."""
         seen, act = glance(data), partial(self._stack.receive, data, source)
         if seen is None:
             self._pass(act, now)

@@ -102,7 +102,7 @@ class Stack:
 
     @property
     def transactions(self) -> int:
-        """Transactions not yet terminated."""
+        """The number of transactions that have not terminated."""
         return len(self._clients) + len(self._servers)
 
     @property
@@ -118,7 +118,7 @@ class Stack:
     # In ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, source: Hop, now: float) -> None:
-        """One datagram."""
+        """Takes one datagram from `source`: a SIP message, or a keep-alive, which is ignored."""
         if is_keepalive(data):
             return
         try:
@@ -146,7 +146,7 @@ class Stack:
             self._malformed(fault, source)
 
     def handle_timer(self, now: float) -> None:
-        """Does what is due."""
+        """Runs every timer that is due at `now`."""
         self.clock.run(now)
 
     def transmission_failed(self, transmission: Transmission, now: float) -> None:
@@ -164,11 +164,11 @@ class Stack:
     # Core -------------------------------------------------------------------------------------------------
 
     def token(self) -> str:
-        """See `Core`."""
+        """A new token of 64 random bits, 16 hexadecimal digits: tags, branches, Call-IDs."""
         return f"{self.random.getrandbits(64):016x}"
 
     def contact(self, hop: Hop, user: str = "") -> str:
-        """See `Core`."""
+        """The Contact value under which the other end of `hop` reaches us."""
         host, port = self._local_address(hop)
         params = {} if hop.transport == "udp" else {"transport": hop.transport}
         return f"<{Uri('sip', user, host, port=port, params=params)}>"
@@ -176,7 +176,7 @@ class Stack:
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
-        """See `Core`."""
+        """Sends `request` in a transaction of its own, by TCP where it is long (RFC 3261 18.1.1)."""
         request.headers.prepend("Via", self._via(hop))
         switches = hop.elastic and hop.transport == "udp" and self._streams
         if switches and len(request.to_bytes()) > MTU_LIMIT:
@@ -186,25 +186,25 @@ class Stack:
         return self._start(request, hop, user, now)
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
-        """See `Core`."""
+        """Sends the CANCEL of `invite` in a transaction of its own (RFC 3261 9.1)."""
         self._start(cancel_of(invite.request), invite.hop, user, now)
 
     def send_ack(self, ack: Request, hop: Hop) -> None:
-        """See `Core`."""
+        """Sends the ACK of a 2xx; a Via is put on top of the first, which repetitions keep."""
         if ack.headers.get("Via") is None:
             ack.headers.prepend("Via", self._via(hop))
         self.transmit(ack.to_bytes(), hop, "")
 
     def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
-        """See `Core`."""
+        """Gives requests within `dialog` to `invite` from now on."""
         self._dialogs.open(dialog, invite)
 
     def close_dialog(self, dialog: DialogId) -> None:
-        """See `Core`."""
+        """Answers requests within `dialog` with 481 from now on; idempotent."""
         self._dialogs.close(dialog)
 
     def emit(self, event: Event) -> None:
-        """See `Core`."""
+        """Queues `event` for the application."""
         self._events.append(event)
 
     def reply(
@@ -216,19 +216,19 @@ class Stack:
         headers: HeaderLines = (),
         to_tag: str | None = None,
     ) -> None:
-        """See `Core`."""
+        """Sends a response without a body in `transaction`."""
         response = response_to(transaction.request, status, to_tag=to_tag, headers=headers)
         transaction.respond(response, now)
 
     # Wire -------------------------------------------------------------------------------------------------
 
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
-        """See `Core`."""
+        """Queues `data` for `hop`; a failure comes back to the transaction `key`."""
         self.counts.transmitted += 1
         self._transmissions.append(Transmission(data, hop, key))
 
     def forget(self, transaction: Transaction) -> None:
-        """See `sip.transaction.transaction.Wire`."""
+        """Drops a transaction that has terminated."""
         key = transaction.key
         if isinstance(transaction, ClientTransaction):
             self._clients.pop(key, None)

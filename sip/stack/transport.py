@@ -167,7 +167,7 @@ class Transport:
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def listen_udp(self, host: str, port: int) -> None:
-        """Binds UDP. Raises OSError."""
+        """Binds the UDP socket to `host` and `port` (0: any free one). Raises OSError."""
         self._udp = await DatagramSocket.bind(host, port, self._received)
         self.addresses["udp"] = self._udp.address
 
@@ -338,7 +338,7 @@ class Transport:
         return True
 
     def connection_closed(self, connection: _Connection) -> None:
-        """Forgets it."""
+        """Forgets `connection`: what is sent there next dials anew."""
         self._connections.pop(connection.number, None)
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]

@@ -147,7 +147,7 @@ class Wire(Protocol):
         """Sends `data`; a failure comes back as `TRANSPORT_ERROR` to the transaction `key`."""
 
     def forget(self, transaction: Transaction) -> None:
-        """The transaction has terminated."""
+        """Drops `transaction`, which has terminated."""
 
 
 class Transaction:
@@ -230,10 +230,10 @@ class FireAndForget:
     """The user of a request whose answer changes nothing (BYE, CANCEL, what has terminated)."""
 
     def response_received(self, response: Response, now: float) -> None:
-        """Nothing depends on it."""
+        """Ignores the response: nothing depends on it."""
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Nothing depends on it."""
+        """Ignores that no response came: nothing depends on one."""
 
 
 class ClientTransaction(Transaction):

@@ -13,11 +13,12 @@ from pipeline.agents.llm.completion import Completion
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.errors import EngineError
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrase, Phrases
+from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, SpeechChunk
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
+from pipeline.text.prompts import Phrase
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from pipeline.agent import AgentContext
 from pipeline.agents.script.agent import Script
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import STANDARD, Phrase, Phrases, standard
+from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.text.fold import plain_words
 from pipeline.text.normalise import verbalize
+from pipeline.text.prompts import STANDARD, Phrase, standard
 from pipeline.transcript import Role
 from pipeline.tts.espeak import Espeak
 from pipeline.tts.espeak_arabic import vowelled

@@ -17,10 +17,11 @@ from pipeline.audio.levels import AUDIBLE, is_audible
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import Guard, GuardedVoice, longest_s
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrase, Phrases
+from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
+from pipeline.text.prompts import Phrase
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play
 

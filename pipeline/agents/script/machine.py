@@ -40,9 +40,9 @@ from pipeline.agents.script.llm_step import LlmStep
 from pipeline.agents.script.position import ScriptState, ScriptWalk, label_in, shown_answers, summary
 from pipeline.agents.script.steps import Retry
 from pipeline.errors import LocalError
-from pipeline.session.prompts import Phrase, standard
 from pipeline.text.answers import value_of
 from pipeline.text.fold import plain_words
+from pipeline.text.prompts import Phrase, standard
 from pipeline.text.spoken_numbers import gathered, keyed_onto
 from pipeline.text.word_lists import is_parting
 

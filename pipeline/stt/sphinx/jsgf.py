@@ -61,11 +61,13 @@ _WORD = re.compile(r"[a-z][a-z']*")
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """`jsgf`: the text. `words`: all it can hear. `dropped`: phrases without a known pronunciation."""
+    """`jsgf`: the text. `words`: all it can hear. `dropped`: phrases without a known pronunciation.
+    `kinds`: the built-in shapes in it."""
 
     jsgf: str
     words: tuple[str, ...]
     dropped: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 def grammar(expected: Expected | None, knows: Callable[[str], bool]) -> Grammar | None:
@@ -90,6 +92,7 @@ def grammar(expected: Expected | None, knows: Callable[[str], bool]) -> Grammar 
         jsgf=f"#JSGF V1.0;\ngrammar answers;\n{body}\n",
         words=tuple(sorted({word for phrase in heard for word in phrase.split()} | _words(rules))),
         dropped=tuple(phrase for phrase in phrases if phrase not in heard),
+        kinds=tuple(kinds),
     )
 
 

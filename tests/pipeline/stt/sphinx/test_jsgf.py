@@ -28,13 +28,13 @@ def test_every_word_of_the_built_in_kinds_can_be_heard() -> None:
 def test_every_kind_is_a_grammar_the_engine_accepts(kind: str) -> None:
     made = grammar(Expected((), (kind,)), dictionary().knows)
     assert made is not None
-    SphinxDecoder(dictionary()).begin(made, narrow=True)
+    SphinxDecoder(dictionary(), narrow=True).begin(made)
 
 
 def test_all_kinds_and_phrases_together_are_accepted() -> None:
     made = grammar(Expected(("not now", "ten o'clock"), GRAMMAR_KINDS, 4), dictionary().knows)
     assert made is not None
-    SphinxDecoder(dictionary()).begin(made, narrow=True)
+    SphinxDecoder(dictionary(), narrow=True).begin(made)
 
 
 def test_a_phrase_with_an_unknown_word_is_dropped_whole() -> None:
@@ -62,3 +62,9 @@ def test_jsgf_in_a_phrase_is_never_grammar(phrase: str) -> None:
 def test_words_without_a_pronunciation_are_named() -> None:
     assert unheard(["hello world", "xylqua 12", "مرحبا"]) == ["xylqua", "12", "مرحبا"]
     assert unknown_words(["Ten O'Clock!"], {"ten", "o'clock"}.__contains__) == []
+
+
+def test_a_grammar_tells_its_built_in_kinds() -> None:
+    made = grammar(Expected(("not now",), ("yes_no",)), dictionary().knows)
+    assert made is not None
+    assert made.kinds == ("yes_no",)

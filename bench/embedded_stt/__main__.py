@@ -1,0 +1,185 @@
+"""`python -m bench embedded-stt`: how often the embedded recogniser takes other words for an answer, and an
+answer for other words, on the half of the corpus that sets no weights.
+
+Beside it the grammar alone, as pocketsphinx searches it: the acoustic model as it comes, answers taken from a
+mean word posterior of 0.3 on, and the same utterance frame by frame. CPU is that of either, interleaved."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+import pocketsphinx
+
+from bench import report
+from bench.embedded_stt.corpus import LINE_HZ, PROMPTS, RATE_HZ, widened
+from bench.embedded_stt.questions import KINDS, Question, questions
+from mediaserver.demo.persona import word_errors
+from pipeline.speech import Hypothesis
+from pipeline.stt.pocketsphinx import SphinxSettings, dictionary
+from pipeline.stt.sphinx.decoder import SphinxDecoder, hypothesis, means
+from pipeline.stt.sphinx.jsgf import Grammar, grammar
+from pipeline.stt.sphinx.verified import Verified
+
+LONGEST_S: Final = 8
+SHORT: Final = 8
+"""In a short run one of so many other words is asked, and of the answers too."""
+
+_POSTERIOR: Final = 0.3
+_FRAME: Final = RATE_HZ // 50 * 2
+
+Ears = Callable[[bytes, Grammar], str]
+
+
+class Alone:
+    """The grammar without a way out of it."""
+
+    def __init__(self) -> None:
+        self._decoder = pocketsphinx.Decoder(
+            pocketsphinx.Config(lm=None, dict=None, loglevel="FATAL", wbeam=1e-12, wip=0.2)
+        )
+        self._known: dict[Grammar, str] = {}
+
+    def __call__(self, samples: bytes, made: Grammar) -> str:
+        """The answer, "" for none."""
+        decoder = self._decoder
+        if made not in self._known:
+            self._learn(made)
+        decoder.activate_search(self._known[made])
+        decoder.set_cmn(means(narrow=True))
+        decoder.start_utt()
+        for start in range(0, len(samples), _FRAME):
+            decoder.process_raw(samples[start : start + _FRAME])
+        decoder.end_utt()
+        return _taken(hypothesis(decoder), _POSTERIOR)
+
+    def _learn(self, made: Grammar) -> None:
+        for word in made.words:
+            for entry, phones in dictionary().pronunciations(word):
+                if not self._decoder.lookup_word(entry):
+                    self._decoder.add_word(entry, phones, False)
+        self._known[made] = f"grammar{len(self._known)}"
+        self._decoder.add_jsgf_string(self._known[made], made.jsgf)
+
+
+class Shipped:
+    """What a call has: the search that follows the caller, and what is asked at the end of it."""
+
+    def __init__(self) -> None:
+        self._live = SphinxDecoder(dictionary(), narrow=True)
+        self._verified = Verified(dictionary(), narrow=True)
+
+    def __call__(self, samples: bytes, made: Grammar) -> str:
+        """The answer, "" for none."""
+        self._live.begin(made)
+        for start in range(0, len(samples), _FRAME):
+            self._live.feed(samples[start : start + _FRAME])
+        self._live.end()
+        if not self._live.may_hold(samples, made):
+            return ""
+        return _taken(self._verified.hear(samples, made), SphinxSettings().min_confidence)
+
+
+def _taken(heard: Hypothesis, least: float) -> str:
+    return heard.text if heard.confidence >= least else ""
+
+
+@dataclass(slots=True)
+class Count:
+    """What became of the questions of one kind. `right`: heard word for word. `words`, `wrong`: of those that
+    were answered."""
+
+    asked: int = 0
+    taken: int = 0
+    right: int = 0
+    words: int = 0
+    wrong: int = 0
+
+    def add(self, right: str, heard: str) -> None:
+        """One more, with what was to be heard and what was."""
+        self.asked += 1
+        self.taken += heard != ""
+        self.right += heard == right
+        if right and heard:
+            wrong, words = word_errors(right, heard)
+            self.wrong += wrong
+            self.words += words
+
+
+Counts = dict[tuple[str, str, bool], Count]
+
+
+def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, float], float]:
+    """The counts by contender, material, kind and whether there was an answer; CPU seconds by contender; the
+    seconds of audio."""
+    contenders: dict[str, Ears] = {"shipped": Shipped(), "grammar alone": Alone()}
+    counts: dict[str, Counts] = {name: defaultdict(Count) for name in contenders}
+    spent: dict[str, float] = dict.fromkeys(contenders, 0.0)
+    audio_s = 0.0
+    for question in asked:
+        made = grammar(question.expected, dictionary().knows)
+        assert made is not None
+        samples = widened(question.spoken.samples[: LONGEST_S * LINE_HZ]).tobytes()
+        audio_s += len(samples) / (2 * RATE_HZ)
+        for name, ears in contenders.items():
+            begun = time.process_time()
+            heard = ears(samples, made)
+            spent[name] += time.process_time() - begun
+            counts[name][question.material, question.asked, question.right != ""].add(question.right, heard)
+    return counts, spent, audio_s
+
+
+def _rows(counts: dict[str, Counts], *, answers: bool) -> list[list[object]]:
+    found: list[list[object]] = []
+    shipped, alone = counts["shipped"], counts["grammar alone"]
+    for material, kind, answered in sorted(shipped):
+        key = (material, kind, answered)
+        if answered != answers:
+            continue
+        row: list[object] = [f"{material}, {kind}", shipped[key].asked]
+        for count in (shipped[key], alone[key]):
+            row += _refused(count) if answers else [f"{count.taken} ({_percent(count.taken, count.asked)})"]
+        found.append(row)
+    return found
+
+
+def _refused(count: Count) -> Sequence[Any]:
+    refused = count.asked - count.taken
+    wrong = _percent(count.wrong, count.words)
+    return f"{refused} ({_percent(refused, count.asked)})", count.asked - count.right, wrong
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def tables(counts: dict[str, Counts]) -> tuple[list[list[object]], list[list[object]]]:
+    """Shows and gives what became of other words, and of answers."""
+    others, answers = _rows(counts, answers=False), _rows(counts, answers=True)
+    report.show("no answer, and taken for one", ["", "asked", "shipped", "grammar alone"], others)
+    each = ["refused", "refused or wrong", "words wrong"]
+    report.show("answers", ["", "asked", *each, *(f"{name}, alone" for name in each)], answers)
+    return others, answers
+
+
+@click.command()
+@click.option("--short", is_flag=True, help="Every eighth question; nothing is saved.")
+@click.option("--every", default=1, help="Of the questions that other words are put to, one in so many.")
+def main(short: bool, every: int) -> None:
+    """Other words taken for answers, and answers refused."""
+    if not PROMPTS.is_dir():
+        raise click.ClickException("the Debian package asterisk-core-sounds-en-wav is not installed")
+    asked = [question for question in questions() if not question.spoken.tunes]
+    others = [question for question in asked if not question.right][::every]
+    asked = [*(question for question in asked if question.right), *others]
+    counts, spent, audio_s = measure(asked[:: SHORT if short else 1])
+    taken, answers = tables(counts)
+    costs = {name: 1000 * seconds / audio_s / 50 for name, seconds in spent.items()}
+    report.show("CPU, ms for 20 ms of audio", ["", "ms"], [[name, cost] for name, cost in costs.items()])
+    if not short:
+        told = {"kinds": KINDS, "others_asked": f"1 in {every}", "cpu_ms_per_20_ms": costs}
+        report.save("embedded-stt", {**told, "others": taken, "answers": answers})
