@@ -19,7 +19,7 @@ HOURS ?= 0.5
 # What is done in an hour on one core (of chaos: seconds on each of two engines), times HOURS.
 each = $(shell awk 'BEGIN { printf "%d", $(HOURS) * $(1) }')
 
-.PHONY: demo test nightly test-tools serve check bench format lock clean
+.PHONY: demo test nightly nightly-ci nightly-chaos nightly-schema nightly-fuzz test-tools serve check bench format lock clean
 
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"], sep="\n")
