@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a fresh machine with Python 3.11 or 3.12 and this checkout is enough.
 #   make demo [ARGS=--exit]   the main job: a real SIP call, spoken and understood
-#   make test [ARGS=...]      the whole test suite, pytest's own summary last
+#   make test [ARGS=...]      what guards every change, in parallel, pytest's own summary last; ARGS: files, -k, -x
+#   make nightly PART=...     the long tests, by part: ci, chaos, schema, fuzz; HOURS=8 for the last three
 #   make serve                the server on config/demo.toml
 #   make check                format, lint, types, layers
 #   make bench                every benchmark, short form; results in bench/results/
@@ -10,7 +11,15 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo test serve check bench format lock clean
+# Processes that share the tests: two for each of two cores, since tests mostly wait. One where ARGS chooses.
+WORKERS ?= 4
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PART ?= ci
+HOURS ?= 0.5
+# What is done in an hour on one core (of chaos: seconds on each of two engines), times HOURS.
+each = $(shell awk 'BEGIN { printf "%d", $(HOURS) * $(1) }')
+
+.PHONY: demo test nightly nightly-ci nightly-chaos nightly-schema nightly-fuzz test-tools serve check bench format lock clean
 
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"], sep="\n")
@@ -41,11 +50,28 @@ demo: .venv/.local .venv/.demo
 serve: .venv/.local .venv/.demo
 	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
-test: .venv/.local .venv/.dev
+test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
 		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/ktuberling/sounds/en=ktuberling-data
-	$(BIN)/python -m pytest $(ARGS)
+
+test: test-tools
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
+
+nightly: nightly-$(PART)
+
+nightly-ci: test-tools
+	$(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
+
+nightly-chaos: test-tools
+	CHAOS_S=$(call each,1800) $(BIN)/python -m pytest --nightly chaos
+
+nightly-schema: test-tools
+	SCHEMA_EXAMPLES=$(call each,1200) $(BIN)/python -m pytest --nightly everything -o timeout=0 \
+		-k test_every_operation_answers_as_its_document_says
+
+nightly-fuzz: .venv/.dev
+	$(BIN)/python -m bench fuzz --cases $(call each,1200000)
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .

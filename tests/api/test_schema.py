@@ -20,7 +20,7 @@ from api import batches, calls, health, rooms, speech, web_calls
 from api.manage import keys, resources, webhooks
 from tests.support.http.api_site import SERVER_KEY, WEB_KEY, write_api_site
 from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on
+from tests.support.node.databases import database_on
 from tests.support.node.server import KEY, SPEECH_KEY, Site, running
 
 CHECKED = [
@@ -67,7 +67,9 @@ class InAThread:
         self._loop.close()
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(
+    scope="module", params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci")), "postgresql"]
+)
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     limit = "requests_per_minute = 1000000\n"
     with fake_models(), database_on(request.param) as database:

@@ -31,7 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     more = "\n[speech]\nupload_mb = 2\naudio_s = 60\n"
     site = write_site(tmp_path_factory.mktemp("confined"), engines=REAL_ENGINES, more=more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
         patch.setenv("LLM_KEY", SECRET)
         with serving(site) as process:
             process.wait_ready()

@@ -28,6 +28,7 @@ PLAN = Plan(
 )
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_calls_are_had_with_the_server_and_with_the_bare_agent(

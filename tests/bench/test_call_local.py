@@ -67,6 +67,7 @@ def test_callers_say_what_a_person_says() -> None:
     assert {len(frame) for each in found for frame in each} == {160}
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_calls_of_people_are_had_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ def test_a_single_word_is_answered_in_steady_noise_as_loud_as_it_is(codec: str) 
         assert not any(isinstance(event, UserSilent) for event in taped.events)
 
 
+@pytest.mark.nightly("ci")
 def test_a_call_sounds_the_same_in_every_process() -> None:
     """Some of espeak-ng's voices breathe at random."""
     seeds = range(6)
@@ -75,6 +76,7 @@ def test_a_call_sounds_the_same_in_every_process() -> None:
             assert np.array_equal(here.sound.samples, there.sound.samples)
 
 
+@pytest.mark.nightly("ci")
 def test_the_same_callers_talk_over_sip_and_rtp_and_the_server_tells_its_part() -> None:
     rows = wire(1, ("clean turn", "keys"))
     assert [(row["scenario"], row["codec"]) for row in rows] == [
@@ -177,6 +179,7 @@ def test_a_clock_that_slips_by_a_millisecond_is_no_silence_of_the_agents() -> No
     assert hush_ms(sound, heard) == 0.0
 
 
+@pytest.mark.nightly("ci")
 def test_the_page_holds_every_target_and_says_that_the_voices_are_synthetic() -> None:
     names = ("clean turn", "interruption, middle", "cough", "silence")
     ours = {name: summary([call(name, 0)[1]]) for name in names}

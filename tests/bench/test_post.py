@@ -39,6 +39,7 @@ def test_the_carrier_is_busy_for_every_call_and_counts_each_once() -> None:
         carrier.close()
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 def test_orders_come_in_while_calls_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

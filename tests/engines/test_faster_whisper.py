@@ -42,7 +42,10 @@ async def says(text: str, voice: str = "en-us") -> Pcm:
         await speaker.close()
 
 
-@pytest.mark.parametrize("voice", ["en-us", "en-gb", "en-us+f3"])
+@pytest.mark.parametrize(
+    "voice",
+    ["en-us", *(pytest.param(voice, marks=pytest.mark.nightly("ci")) for voice in ("en-gb", "en-us+f3"))],
+)
 async def test_every_phrase_over_a_telephone_line_is_understood(engine: FasterWhisper, voice: str) -> None:
     wrong = []
     for phrase in PHRASES:

@@ -278,6 +278,7 @@ async def test_the_process_is_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"LLM_KEY" not in environment
 
 
+@pytest.mark.nightly("ci")
 def test_the_process_steps_back_behind_the_server() -> None:
     program = f"""
 import asyncio, os
@@ -325,6 +326,7 @@ async def test_a_process_that_is_ended_as_it_starts_says_by_what(
         await engine.start()
 
 
+@pytest.mark.nightly("ci")
 def test_the_server_has_nothing_of_the_model_in_its_process() -> None:
     program = f"""
 import asyncio, sys

@@ -21,19 +21,14 @@ from tests.support.node.server import (
 )
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all processes of this run."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return write_site(tmp_path, engines=REAL_ENGINES, transport="tcp")
 
 
-@pytest.fixture
-def server(site: Site) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    site = write_site(tmp_path_factory.mktemp("server"), engines=REAL_ENGINES, transport="tcp")
     with serving(site) as server:
         server.wait_ready()
         yield server
@@ -101,14 +96,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "no such file" in done.stderr
 
 
-def test_a_key_is_made_shown_once_and_opens_the_api(server: ServerProcess, site: Site) -> None:
-    arguments = ("keys", "create", "--config", site.path, "--company", "acme", "--scope", "calls,speech")
+def test_a_key_is_made_shown_once_and_opens_the_api(server: ServerProcess) -> None:
+    config = server.site.path
+    arguments = ("keys", "create", "--config", config, "--company", "acme", "--scope", "calls,speech")
     done = mediaserver(*arguments)
     assert done.returncode == 0, done.stderr
     key = done.stdout.strip()
     assert server.get("/api/v1/calls", key)[0] == 200
     assert mediaserver(*arguments).stdout.strip() != key
-    assert key.encode() not in (site.data_dir / "mediaserver.db").read_bytes()
+    assert key.encode() not in (server.site.data_dir / "mediaserver.db").read_bytes()
 
 
 @pytest.mark.parametrize(("company", "scope"), [("nobody", "calls"), ("acme", "everything")])
@@ -119,15 +115,17 @@ def test_a_key_for_nobody_or_nothing(site: Site, company: str, scope: str) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_a_call_is_placed_and_followed_to_its_end(server: ServerProcess, site: Site) -> None:
+def test_a_call_is_placed_and_followed_to_its_end(server: ServerProcess) -> None:
     """Nothing listens at the carrier's address."""
-    done = mediaserver("call", "--config", site.path, "--agent", OUTBOUND, "--to", NUMBER, "--var", "name=Bo")
+    config = server.site.path
+    done = mediaserver("call", "--config", config, "--agent", OUTBOUND, "--to", NUMBER, "--var", "name=Bo")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "failed: unreachable"
 
 
-def test_a_call_that_is_refused_says_why(server: ServerProcess, site: Site) -> None:
-    done = mediaserver("call", "--config", site.path, "--agent", OUTBOUND, "--to", "x", "--key", KEY)
+def test_a_call_that_is_refused_says_why(server: ServerProcess) -> None:
+    config = server.site.path
+    done = mediaserver("call", "--config", config, "--agent", OUTBOUND, "--to", "x", "--key", KEY)
     assert (done.returncode, done.stderr) == (1, "Error: 400: Invalid phone number format\n")
 
 

@@ -148,6 +148,7 @@ def test_with_local_speech_the_demo_configuration_is_served_as_it_is(tmp_path: P
     assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == f"{demo_config()}\n"
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 async def test_compiling_tells_how_far_it_is_and_then_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

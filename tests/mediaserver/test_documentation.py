@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from bench.support.ports import free_port
 from mediaserver.demo.speech import embedded, what_is_missing
 from mediaserver.settings import AgentSettings
 from pipeline import registry
 from tests.support.node.server import ServerProcess, Site, serving
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 AGENT = {"id": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11", "company": "acme"}

@@ -21,14 +21,8 @@ from tests.support.webrtc.rooms import AGENT, bearing, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all servers of this run: each has a data directory of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
 @pytest.fixture
-def careless(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def careless(tmp_path: Path) -> Iterator[Site]:
     """A site whose data directory an earlier version left open, started with a umask that hides nothing."""
     site = write_web_site(tmp_path, engines=REAL_ENGINES, public=True)
     site.path.write_text(site.path.read_text().replace(FAKE_ENGINES, REAL_ENGINES))

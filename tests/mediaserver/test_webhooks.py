@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,16 @@ from mediaserver.store.store import Store
 from mediaserver.webhooks import BACKOFF_S, Webhooks, retry_ms
 from tests.support.http.webhooks import Outcomes, receiver, sending
 from tests.support.node.store import (
-    ENGINES,
     SECRET,
     TTL_MS,
     Clock,
     company,
     new_call,
-    on_engine,
     opened,
     queued,
     settings,
 )
 from tests.support.waiting import until
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def one_call(store: Store, number: str) -> str:

@@ -47,6 +47,7 @@ async def service(tmp_path: Path) -> AsyncIterator[str]:
             yield str(client.make_url("/"))
 
 
+@pytest.mark.nightly("ci")
 async def test_the_python_client_of_openapi_generator(service: str, tmp_path: Path) -> None:
     await run(
         *(str(BIN / "openapi-generator-cli"), "generate", "-g", "python", "--package-name", "voice_agents"),
@@ -68,6 +69,7 @@ async def test_the_client_of_openapi_python_client(service: str, tmp_path: Path)
     assert await got_by(service, program, tmp_path / "made") == WHAT_EVERY_CLIENT_GETS
 
 
+@pytest.mark.nightly("ci")
 async def test_the_types_of_openapi_typescript(service: str, tmp_path: Path) -> None:
     modules = await npm_packages()
     made = tmp_path / "made"

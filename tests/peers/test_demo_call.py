@@ -67,6 +67,7 @@ def loudness_dbfs(samples: np.ndarray[tuple[int], np.dtype[np.float64]]) -> floa
     return float(20 * np.log10(np.sqrt((frames[frames > 150] ** 2).mean()) / 32768))
 
 
+@pytest.mark.nightly("ci")
 async def test_two_neural_voices_talk_and_understand_what_nobody_expects(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -40,7 +40,9 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
         yield both
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["newest", *(pytest.param(case, marks=pytest.mark.nightly("ci")) for case in list(CASES)[1:])]
+)
 async def test_a_person_in_firefox_is_seen_heard_and_muted(web: Web, tmp_path: Path, case: str) -> None:
     server, client = web
     version, options = CASES[case]

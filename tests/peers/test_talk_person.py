@@ -68,6 +68,7 @@ def person(path: Path, *parts: float | str) -> Path:
     return write_wav(path, np.concatenate(sounds), 16000)
 
 
+@pytest.mark.nightly("ci")
 async def test_a_person_says_what_no_script_expects_and_is_answered(front_desk: str, tmp_path: Path) -> None:
     voice = person(tmp_path / "mic.wav", 7.0, "tt-weasels.wav", 18.0, "demo-thanks.wav", 60.0)
     async with chromium(microphone=voice) as page:

@@ -344,6 +344,7 @@ def test_an_answer_cut_in_its_first_word_is_not_an_empty_line_of_the_transcript(
     assert result.reason is EndReason.AGENT
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_storm_of_interruptions_wedges_nothing(seed: int) -> None:
     """A hundred voices of any length over an agent that never stops talking: no dead air, no lost turn, and

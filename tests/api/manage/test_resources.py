@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestClient
 
-from bench.support.ports import free_port
 from mediaserver.server import Server
 from mediaserver.store.managed import Kind
 from tests.support.http.api_site import (
@@ -26,6 +25,7 @@ from tests.support.http.api_site import (
 from tests.support.http.models import fake_models
 from tests.support.node.databases import DATABASES, database_on, rows_of
 from tests.support.node.server import KEY, OUTBOUND, bearer, running, until_final
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -180,6 +180,7 @@ def test_the_command_prints_a_line_for_each_thing(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.skipif(bool(lacking()), reason=f"this kernel has {'; '.join(lacking())}")
 def test_what_the_kernel_lacks_for_confinement_is_told(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)

@@ -47,11 +47,6 @@ def a_site(directory: Path, **keys: object) -> Site:
     return site
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     site = a_site(tmp_path, http_head_s=2, http_body_s=2, http_connections_per_address=1000)
@@ -97,6 +92,7 @@ async def test_half_sent_heads_and_bodies_are_ended(server: ServerProcess) -> No
     assert len(log.splitlines()) < 20
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_a_head_that_stops_on_a_connection_that_was_used_is_ended(server: ServerProcess) -> None:
     async with await Client.connect(server.site.http) as client:
@@ -108,6 +104,7 @@ async def test_a_head_that_stops_on_a_connection_that_was_used_is_ended(server: 
         assert status(await client.rest()) == 408
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_an_upload_that_is_slow_and_comes_is_taken(server: ServerProcess) -> None:
     """A text, a kilobyte a second: four times as long as a body that does not come."""
@@ -127,6 +124,7 @@ async def test_an_upload_that_is_slow_and_comes_is_taken(server: ServerProcess) 
             assert len(await client.reader.read(100_000)) > 0
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_a_client_that_leaves_is_no_failure(server: ServerProcess) -> None:
     port = server.site.http
@@ -184,6 +182,7 @@ async def told_of(room: aiohttp.ClientWebSocketResponse, what: str) -> bool:
 # Caps -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_an_address_has_so_many_connections_and_another_its_own(tmp_path: Path) -> None:
     site = a_site(tmp_path, http_connections_per_address=10, http_connections=15, http_head_s=60)
@@ -208,6 +207,7 @@ async def test_an_address_has_so_many_connections_and_another_its_own(tmp_path: 
         assert server.log.read_text().count("connections refused") == 1
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_a_trusted_proxy_has_as_many_connections_as_there_are(tmp_path: Path) -> None:
     site = a_site(

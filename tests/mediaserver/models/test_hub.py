@@ -166,7 +166,7 @@ def test_a_model_is_fetched_checked_and_listed(hub: Hub, tmp_path: Path) -> None
     assert any(line.startswith("whisper-tiny") and COMMIT[:12] in line for line in listed.output.splitlines())
 
 
-@pytest.mark.parametrize("lie", ["model.bin", "config.json"])
+@pytest.mark.parametrize("lie", ["model.bin", pytest.param("config.json", marks=pytest.mark.nightly("ci"))])
 def test_a_file_that_is_not_what_was_listed_is_refused(hub: Hub, tmp_path: Path, lie: str) -> None:
     hub.lie = lie
     result = get(hub, tmp_path)
@@ -177,6 +177,7 @@ def test_a_file_that_is_not_what_was_listed_is_refused(hub: Hub, tmp_path: Path,
     assert get(hub, tmp_path).exit_code == 0
 
 
+@pytest.mark.nightly("ci")
 def test_a_second_get_goes_on_where_the_first_broke_off(hub: Hub, tmp_path: Path) -> None:
     hub.lie = "tokenizer.json"
     assert get(hub, tmp_path).exit_code == 1
@@ -189,6 +190,7 @@ def test_a_second_get_goes_on_where_the_first_broke_off(hub: Hub, tmp_path: Path
     assert (tmp_path / "whisper-tiny" / "model.bin").read_bytes() == LARGE
 
 
+@pytest.mark.nightly("ci")
 def test_an_older_model_is_replaced_as_a_whole(hub: Hub, tmp_path: Path) -> None:
     assert get(hub, tmp_path).exit_code == 0
     del hub.files["vocabulary.txt"]
@@ -199,6 +201,7 @@ def test_an_older_model_is_replaced_as_a_whole(hub: Hub, tmp_path: Path) -> None
     assert "vocabulary.txt" not in names
 
 
+@pytest.mark.nightly("ci")
 def test_what_a_transfer_and_a_settling_that_broke_off_left_is_no_part_of_it(
     hub: Hub, tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ def test_what_a_transfer_and_a_settling_that_broke_off_left_is_no_part_of_it(
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.nightly("ci")
 def test_a_file_outside_the_repository_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.files["../../vocabulary.evil"] = b"x"
     hub.files["vocabulary/../../x"] = b"x"
@@ -219,6 +223,7 @@ def test_a_file_outside_the_repository_is_refused(hub: Hub, tmp_path: Path) -> N
     assert "outside itself" in result.output
 
 
+@pytest.mark.nightly("ci")
 def test_without_a_hub_it_says_so(tmp_path: Path) -> None:
     hub = Hub(url="http://127.0.0.1:9")
     result = get(hub, tmp_path)
@@ -234,6 +239,7 @@ def test_an_unknown_model_names_the_known_ones(hub: Hub, tmp_path: Path) -> None
     assert "kokoro" in result.output
 
 
+@pytest.mark.nightly("ci")
 def test_a_repository_that_is_not_there_is_named(hub: Hub, tmp_path: Path) -> None:
     result = get(hub, tmp_path, "nobody/nothing")
     assert result.exit_code == 1

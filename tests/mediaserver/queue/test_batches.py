@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from mediaserver.queue.requests import Action, BatchReceipt, BatchStatus, ItemRe
 from mediaserver.store.store import Store
 from tests.support.node.store import (
     AGENT,
-    ENGINES,
     TTL_MS,
     Clock,
     agent,
     agent_of,
     company,
     new_call,
-    on_engine,
     opened,
     query,
     settings,
@@ -35,12 +32,6 @@ GERMANY = "+4930123456"
 NUMBERS = [f"+96650000000{digit}" for digit in range(5)]
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
 BUSY = Outcome(status=CallStatus.BUSY, cause="busy", sip_status=486, definite=True)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 def spaced(**changes: Any) -> dict[str, Any]:
@@ -359,6 +350,7 @@ async def test_a_refused_request_may_be_sent_again(tmp_path: Path, clock: Clock)
 # Races ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 async def test_cancelling_and_dialling_a_thousand_times_never_both_happen(
     tmp_path: Path, clock: Clock
 ) -> None:

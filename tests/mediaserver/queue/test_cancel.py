@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from mediaserver.queue.cancel import COMPANY_REMOVED, PATIENCE_MS
 from mediaserver.queue.records import CallStatus, Stage
@@ -15,7 +12,7 @@ from tests.support.hostile.trap import trap_at
 from tests.support.http.models import fake_models
 from tests.support.node.races import Race
 from tests.support.node.server import running, write_site
-from tests.support.node.store import ENGINES, Clock, company, new_call, on_engine, opened, queued, settings
+from tests.support.node.store import Clock, company, new_call, opened, queued, settings
 
 TIMES = 1000
 
@@ -32,12 +29,6 @@ async def test_a_call_that_was_cancelled_does_not_ring_a_thousand_times(tmp_path
             await race.settled()
     assert len(race.placed) == TIMES
     race.check(trap)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def test_calls_of_a_company_that_is_taken_away_are_cancelled_with_the_reason(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from mediaserver.store.store import Store
 from mediaserver.webhooks import BACKOFF_S, RESPONSE_LIMIT, excerpt
 from tests.support.http.webhooks import receiver, sending
 from tests.support.node.store import (
-    ENGINES,
     SECRET,
     Clock,
     company,
     new_call,
-    on_engine,
     opened,
     queued,
     settings,
@@ -33,12 +30,6 @@ from tests.support.waiting import until
 
 ALL = DeliveryFilter()
 NEW_SECRET = "whsec_" + b64encode(b"another secret of ours").decode()
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def give_up(store: Store, *, response: str = "") -> int:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from mediaserver.queue.decisions import Rule
 from mediaserver.queue.extra_legs import NewLeg
@@ -17,13 +14,11 @@ from mediaserver.store.store import Store
 from tests.support.http.models import fake_models
 from tests.support.node.server import KEY, NUMBER, Site, bearer, running
 from tests.support.node.store import (
-    ENGINES,
     TTL_MS,
     Clock,
     agent_of,
     company,
     new_call,
-    on_engine,
     opened,
     query,
     settings,
@@ -36,12 +31,6 @@ from tests.support.webrtc.rtc import rtc_client
 
 PERSON = "+966500000077"
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def armed(store: Store, number: str) -> Claim:

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,12 +47,6 @@ from tests.support.node.store import (
 )
 
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def status_of(store: Store, call_id: str) -> tuple[CallStatus, Stage]:

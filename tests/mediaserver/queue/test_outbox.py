@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,9 @@ from mediaserver.queue.outbox import Result, iso, matches
 from mediaserver.queue.records import Delivery
 from mediaserver.store.store import Store
 from tests.support.node.store import (
-    ENGINES,
     Clock,
     company,
     new_call,
-    on_engine,
     opened,
     query,
     queued,
@@ -25,12 +22,6 @@ from tests.support.node.store import (
 
 LEASE_MS = 30_000
 URL, OTHER_URL = "https://a.example/1", "https://b.example/2"
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 async def take(store: Store, room: int = 10) -> list[Delivery]:

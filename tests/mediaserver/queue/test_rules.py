@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ from mediaserver.queue.records import CallRecord, CallStatus, Claim, Outcome, St
 from mediaserver.queue.requests import Action
 from mediaserver.store.store import Store
 from tests.support.node.store import (
-    ENGINES,
     TTL_MS,
     Clock,
     agent,
     agent_of,
     company,
     new_call,
-    on_engine,
     opened,
     query,
     queued,
@@ -33,12 +30,6 @@ from tests.support.node.store import (
 NUMBER = "+966500000001"
 BUSY = Outcome(status=CallStatus.BUSY, cause="busy", sip_status=486, ended_by="remote", definite=True)
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 def acme(**changes: Any) -> dict[str, Any]:

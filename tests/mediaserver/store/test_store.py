@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,26 +12,17 @@ from mediaserver.queue.records import CallStatus, Outcome, Stage, Stopping
 from mediaserver.store.store import Store
 from tests.support.node.store import (
     AGENT,
-    ENGINES,
     SECRET,
     TTL_MS,
     Clock,
     company,
     everything,
     new_call,
-    on_engine,
     opened,
     query,
     queued,
     settings,
 )
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
-
 
 # Keys and configuration -------------------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ def test_warming_leaves_nothing_to_compile() -> None:
     assert [kernel.signatures for kernel in compiled] == before
 
 
+@pytest.mark.nightly("ci")
 def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     """A read-only installation and a home that does not exist: slower to import, nothing worse."""
     audio = Path(kernels.__file__).parent

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.support.ports import free_port
 from sip.errors import MalformedMessage
 from sip.message.message import Request
 from sip.stack import transport as stack_transport
@@ -19,6 +18,7 @@ from sip.stack.local_address import LocalAddresses
 from sip.stack.transport import Message, Transport
 from sip.transaction.hop import Hop, Transmission
 from tests.support.certificates import tls_of_localhost
+from tests.support.ports import free_port
 
 OPTIONS = (
     b"OPTIONS sip:a@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n"

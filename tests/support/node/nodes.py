@@ -7,8 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.support.node.server import REAL_ENGINES, ServerProcess, Site, serving, write_site
 
 SETTINGS = """[server]
@@ -38,12 +36,11 @@ def write_nodes(directory: Path, database: str, *, company: str = "", count: int
 
 
 @contextmanager
-def nodes_of(sites: Sequence[Site], kernels: Path) -> Iterator[list[ServerProcess]]:
-    """Their servers, ready. What is compiled is kept in the folder `kernels`."""
+def nodes_of(sites: Sequence[Site]) -> Iterator[list[ServerProcess]]:
+    """Their servers, ready."""
     with ExitStack() as stack:
-        stack.enter_context(pytest.MonkeyPatch.context()).setenv("NUMBA_CACHE_DIR", str(kernels))
         nodes = []
-        for site in sites:  # one after the other: the first compiles, the others find it done
+        for site in sites:
             node = stack.enter_context(serving(site, cwd=site.path.parent))
             node.wait_ready(180.0)
             nodes.append(node)

@@ -19,10 +19,9 @@ from urllib.request import Request, urlopen
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import build
-from bench.support.ports import free_port
 from mediaserver.server import Server
 from mediaserver.settings import load
-from tests.support.ports import free_rtp_ports
+from tests.support.ports import free_port, free_rtp_ports
 
 OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 INBOUND = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench.support.ports import free_port
 from pipeline.audio import Pcm
+from tests.support.ports import free_port
 from tests.support.speech.tones import write_wav
 
 CONFIG = """\

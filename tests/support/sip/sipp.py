@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bench.support.ports import free_port
 from tests.support.paths import SUPPORT
+from tests.support.ports import free_port
 
 SCENARIOS = SUPPORT / "sip" / "scenarios"
 PATIENCE_S = 25

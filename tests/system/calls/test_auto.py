@@ -38,12 +38,6 @@ ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 """
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all processes of this run."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
 @pytest.fixture
 def shadows(tmp_path: Path) -> Path:
     """A directory whose packages are found before the installed ones."""
@@ -130,6 +124,7 @@ def test_a_server_says_what_it_chose_for_an_agent_that_names_nothing(tmp_path: P
     assert ready["chosen"][1].startswith(f"voice for en: {speaks['engine']}")
 
 
+@pytest.mark.nightly("ci")
 def test_a_doctor_says_what_was_chosen_why_and_how_many_calls_a_core_carries(tmp_path: Path) -> None:
     needs(WHISPER)
     needs(PIPER)
@@ -143,6 +138,7 @@ def test_a_doctor_says_what_was_chosen_why_and_how_many_calls_a_core_carries(tmp
     assert "no other language" in done.stdout
 
 
+@pytest.mark.nightly("ci")
 def test_an_agent_of_another_language_says_what_it_has(tmp_path: Path) -> None:
     site = one_agent(tmp_path, ARABIC)
     checked = mediaserver("check", site)
@@ -161,6 +157,7 @@ def test_an_agent_of_another_language_says_what_it_has(tmp_path: Path) -> None:
 # On machines that are worse off ---------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 def test_half_a_wheel_and_another_file_are_told_and_what_comes_with_the_server_is_used(
     tmp_path: Path, shadows: Path
 ) -> None:
@@ -176,6 +173,7 @@ def test_half_a_wheel_and_another_file_are_told_and_what_comes_with_the_server_i
     assert all("pip install --force-reinstall --no-deps" in line for line in broken)
 
 
+@pytest.mark.nightly("ci")
 def test_free_answers_without_a_model_are_an_error_that_says_what_to_install(
     tmp_path: Path, shadows: Path
 ) -> None:
@@ -188,6 +186,7 @@ def test_free_answers_without_a_model_are_an_error_that_says_what_to_install(
     assert f"{site.path}: agent[0].stt.engine: {wanted}" in done.stderr
 
 
+@pytest.mark.nightly("ci")
 def test_libraries_for_another_cpu_end_their_own_process_only(tmp_path: Path, shadows: Path) -> None:
     """A CPU without the instructions that they were built for ends a process with SIGILL."""
     needs(WHISPER)
@@ -204,6 +203,7 @@ def test_libraries_for_another_cpu_end_their_own_process_only(tmp_path: Path, sh
     assert "piper does not start: its process ended with SIGILL" in told[2]
 
 
+@pytest.mark.nightly("ci")
 def test_a_gigabyte_of_address_space_is_told_and_hears_without_a_model(tmp_path: Path) -> None:
     """Of address space, for each process: the server's own is nearly full without a model."""
     needs(WHISPER)
@@ -216,6 +216,7 @@ def test_a_gigabyte_of_address_space_is_told_and_hears_without_a_model(tmp_path:
     assert re.search(r"Whisper tiny.en: needs \d+ MB of memory, \d+ are free", told[1])
 
 
+@pytest.mark.nightly("ci")
 def test_a_model_that_was_fetched_and_lost_a_file_is_listed_as_broken(tmp_path: Path) -> None:
     directory = tmp_path / "models" / "whisper-small"
     directory.mkdir(parents=True)

@@ -18,11 +18,8 @@ from tests.support.node.server import Site, serving
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-def test_serve_prints_a_link_for_each_agent_that_a_visitor_can_talk_to(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_serve_prints_a_link_for_each_agent_that_a_visitor_can_talk_to(tmp_path: Path) -> None:
     """The agent that calls needs the name of whom it calls, and has no link."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
     ports = Ports.choose()
     path = write_config(tmp_path, ports, Speech.EMBEDDED)
     site = Site(path, ports.http, ports.sip, ports.callee, tmp_path / "var")
@@ -35,6 +32,7 @@ def test_serve_prints_a_link_for_each_agent_that_a_visitor_can_talk_to(
         assert server.get(f"/talk/{FRONT_DESK_AGENT}")[0] == 200
 
 
+@pytest.mark.nightly("ci")
 def test_whoever_waits_at_a_terminal_sees_how_far_the_kernels_are(tmp_path: Path) -> None:
     """Once: the second time there is nothing to compile."""
     first, second = (at_a_terminal(tmp_path / "kernels") for _ in range(2))

@@ -68,6 +68,7 @@ def thirty_callers(server: ServerUnderTest, begun: Callable[[], object]) -> dict
         return talk(generator)
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_thirty_callers_are_never_left_in_silence_while_the_recogniser_hangs_and_dies(

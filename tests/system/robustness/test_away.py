@@ -10,14 +10,14 @@ import os
 import signal
 import time
 import wave
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.support.cluster import FASTER, Cluster
+from bench.support.cluster import Cluster
 from mediaserver.calls import inbound
 from tests.support.hostile.trap import trap_at
 from tests.support.http.models import fake_models
@@ -46,22 +46,6 @@ FRONT_DESK = "+14155550101"
 MANAGED_NUMBER = "+14155550107"
 SOON_S = 4.0
 """Six at five seconds each would be half a minute."""
-
-
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all servers of this run: each has a data directory of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    own = Cluster(**FASTER)
-    try:
-        own.execute("CREATE DATABASE calls")
-        yield own
-    finally:
-        own.remove()
 
 
 def site_on(cluster: Cluster, folder: Path, **changes: Any) -> Site:
@@ -96,7 +80,7 @@ def crash(cluster: Cluster) -> Callable[[], None]:
 # The database -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("away", [crash, stop])
+@pytest.mark.parametrize("away", [crash, pytest.param(stop, marks=pytest.mark.nightly("ci"))])
 async def test_calls_that_come_in_without_a_database_are_answered_at_once_and_written_later(
     cluster: Cluster, tmp_path: Path, away: Callable[[Cluster], Callable[[], None]]
 ) -> None:
@@ -145,6 +129,7 @@ async def status_of(site: Site, number: str) -> int:
         return response.status
 
 
+@pytest.mark.nightly("ci")
 async def test_what_the_database_last_said_counts_for_a_quarter_of_an_hour(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -165,6 +150,7 @@ async def test_what_the_database_last_said_counts_for_a_quarter_of_an_hour(
             await asyncio.to_thread(bring_back)
 
 
+@pytest.mark.nightly("ci")
 async def test_a_company_has_no_more_calls_for_want_of_a_database(cluster: Cluster, tmp_path: Path) -> None:
     site = site_on(cluster, tmp_path)
     site.path.write_text(
@@ -182,6 +168,7 @@ async def test_a_company_has_no_more_calls_for_want_of_a_database(cluster: Clust
             await asyncio.to_thread(bring_back)
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.parametrize("away", [crash, stop])
 async def test_what_could_not_be_written_at_the_end_is_told(
     cluster: Cluster, tmp_path: Path, away: Callable[[Cluster], Callable[[], None]]
@@ -200,6 +187,7 @@ async def test_what_could_not_be_written_at_the_end_is_told(
 # The disk ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.parametrize("database", DATABASES)
 async def test_a_call_whose_disk_fills_keeps_what_was_recorded(tmp_path: Path, database: str) -> None:
     """With SQLite, the database is on the same disk, and what the call came to is written when there is room

@@ -29,7 +29,7 @@ KILLS, STOPS, CALLS = CHAOS_S / 10, CHAOS_S / 30, CHAOS_S * 10
 
 DATABASE_AWAY_S = 1.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * LIMIT_S)]
+pytestmark = [pytest.mark.nightly("ci", "chaos"), pytest.mark.slow, pytest.mark.timeout(2 * LIMIT_S)]
 
 
 @dataclass

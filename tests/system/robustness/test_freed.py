@@ -253,6 +253,7 @@ async def nobody_comes_up(server: Server, client: TestClient[Any, Any]) -> None:
             assert answer.status == 200
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.parametrize("scene", [over_whip, over_one_connection, over_two_connections, nobody_comes_up])
 async def test_a_web_call_that_is_over_is_freed(
     tmp_path: Path, scene: Callable[[Server, TestClient[Any, Any]], Awaitable[None]]

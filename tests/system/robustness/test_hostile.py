@@ -52,11 +52,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     )
     text = site.path.read_text().replace("ring_timeout_s = 20", "ring_timeout_s = 20\nmedia_timeout_s = 2")
     site.path.write_text(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-        with serving(site) as process:
-            process.wait_ready()
-            yield process
+    with serving(site) as process:
+        process.wait_ready()
+        yield process
 
 
 def report(server: ServerProcess) -> dict[str, Any]:

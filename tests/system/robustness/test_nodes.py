@@ -63,8 +63,7 @@ async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes
         stack.callback(postgres.shared().drop, database)
         sites = write_nodes(tmp_path_factory.mktemp("nodes"), database, company=COMPANY)
         trap = await stack.enter_async_context(trap_at(sites[0].carrier))
-        kernels = tmp_path_factory.getbasetemp() / "kernels"
-        processes = stack.enter_context(nodes_of(sites, kernels))
+        processes = stack.enter_context(nodes_of(sites))
         sessions = [
             await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{site.http}"))
             for site in sites

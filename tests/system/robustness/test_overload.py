@@ -175,6 +175,7 @@ async def until(status: int, ask: Callable[[], Awaitable[tuple[Any, ...]]]) -> t
     return found
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_server_that_is_too_busy_refuses_what_is_new_and_keeps_what_is_up(tmp_path: Path) -> None:
@@ -209,6 +210,7 @@ def spoken() -> aiohttp.FormData:
     return form
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_browsers_and_files_are_refused_while_there_is_no_time(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,22 +36,6 @@ NUMBERS = [f"+1415555{place:04d}" for place in range(CALLS)]
 LATER = "+14155559999"
 DUE_S = 6.0
 """When calls are due that nobody is to dial before the copy is made."""
-
-
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all servers of this run: each has a data directory of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    own = Cluster(**FASTER)
-    try:
-        own.execute("CREATE DATABASE calls")
-        yield own
-    finally:
-        own.remove()
 
 
 @asynccontextmanager
@@ -139,6 +123,7 @@ def copy_database(source: Path, target: Path) -> None:
         shutil.copy2(path, target)
 
 
+@pytest.mark.nightly("ci")
 async def test_a_copy_of_the_file_put_back_redials_nobody(tmp_path: Path) -> None:
     site, copy = write_site(tmp_path, engines=REAL_ENGINES), tmp_path / "copy"
     copy.mkdir()
@@ -181,6 +166,7 @@ async def test_after_restore_nobody_is_dialled_whom_a_lost_node_may_have(tmp_pat
 # PostgreSQL -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 async def test_a_cold_copy_of_a_server_put_back_redials_nobody(cluster: Cluster, tmp_path: Path) -> None:
     """Same system, same timeline, same tables: only the node can tell."""
     site = write_site(tmp_path, engines=REAL_ENGINES, database=cluster.url("calls"))
@@ -213,6 +199,7 @@ async def both_listed(site: Site) -> None:
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.nightly("ci")
 async def test_a_dump_read_back_waits_for_the_notes_of_every_node(cluster: Cluster, tmp_path: Path) -> None:
     sites = write_nodes(tmp_path, cluster.url("calls"))
     dump = str(cluster.folder / "dump")
@@ -250,6 +237,7 @@ def is_up(readiness: tuple[int, Any]) -> bool:
     return status == 200 or (status == 503 and "waits for" in str(said["missing"]))
 
 
+@pytest.mark.nightly("ci")
 async def test_a_promoted_standby_that_lacks_the_last_seconds_redials_nobody(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from bench.support.ports import free_port
-from tests.support.node.databases import DATABASES, database_on, rows_of
+from tests.support.node.databases import database_on, rows_of
 from tests.support.node.server import (
     ASKING_NUMBER,
     KEY,
@@ -32,6 +31,7 @@ from tests.support.node.server import (
     serving,
     write_site,
 )
+from tests.support.ports import free_port
 from tests.support.sip.raw_call import RawCall
 from tests.support.sip.raw_carrier import RawCarrier, raw_carrier, says, says_nothing
 from tests.support.waiting import until
@@ -43,13 +43,7 @@ RETRIES = 'name = "Reminder"\nretry = { no_answer = [3600] }'
 NEW_NUMBER = "+14155550109"
 
 
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One cache of compiled kernels for all servers of this run: each has a data directory of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
-
-
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly("ci")), "postgresql"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     with database_on(request.param) as database:
         more = asking_agent("Who are you?")
@@ -230,6 +224,7 @@ async def test_who_answers_in_that_moment_is_an_attempt_too(site: Site) -> None:
     assert await attempts_of(site) == [("NO_ANSWER", "no_answer", 200)]
 
 
+@pytest.mark.nightly("ci")
 async def test_without_a_rule_for_it_the_attempt_was_the_last(site: Site) -> None:
     rewrite(site, (RETRIES, 'name = "Reminder"'))
     async with raw_carrier(site.carrier, says(487)) as carrier:

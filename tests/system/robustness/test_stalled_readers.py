@@ -34,18 +34,13 @@ def pipe() -> Iterator[StallingPipe]:
 
 
 @pytest.fixture
-def server(
-    tmp_path: Path,
-    pipe: StallingPipe,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[ServerProcess]:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
+def server(tmp_path: Path, pipe: StallingPipe) -> Iterator[ServerProcess]:
     site = write_site(tmp_path, engines=REAL_ENGINES, more=TELLS.replace("STORY", LONG))
     with serving(site, output=pipe.output) as server:
         yield server
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_a_log_that_nobody_reads_holds_up_no_call(server: ServerProcess, pipe: StallingPipe) -> None:
     await pipe.wait_for("server ready", patience_s=90)
@@ -65,6 +60,7 @@ async def test_a_log_that_nobody_reads_holds_up_no_call(server: ServerProcess, p
         await call.hang_up()
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.peer
 async def test_a_log_that_nobody_reads_holds_up_no_exit(server: ServerProcess, pipe: StallingPipe) -> None:
     await pipe.wait_for("server ready", patience_s=90)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +18,11 @@ from tests.support.http.models import fake_models
 from tests.support.node.databases import DATABASES, database_on
 from tests.support.node.server import Site, bearer, running, write_site
 from tests.support.node.store import (
-    ENGINES,
     TTL_MS,
     Clock,
     agent_of,
     company,
     new_call,
-    on_engine,
     opened,
     settings,
     trunk,
@@ -37,12 +34,6 @@ from tests.support.webrtc.rtc import rtc_client
 
 FRONT_DESK = "+14155550101"
 DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
-
-
-@pytest.fixture(params=ENGINES)
-def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
-    with on_engine(request.param, tmp_path):
-        yield Clock()
 
 
 # In the store -----------------------------------------------------------------------------------------------

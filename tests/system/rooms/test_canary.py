@@ -8,8 +8,6 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.http.api_site import ADMIN_KEY, SERVER_KEY, write_api_site
 from tests.support.node.server import NUMBER, REAL_ENGINES, ServerProcess, serving
 
@@ -43,11 +41,6 @@ model = "any"
 prompt = "You are kind."
 api_key = "{llm}"
 """
-
-
-@pytest.fixture(autouse=True)
-def kernels_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "kernels"))
 
 
 def test_no_secret_comes_out_anywhere(tmp_path: Path) -> None:

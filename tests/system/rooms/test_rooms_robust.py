@@ -114,6 +114,7 @@ def _held() -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count(), len(asyncio.all_tasks())
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.slow
 async def test_two_hundred_visits_leave_nothing_behind(port: MediaPort) -> None:
     await asyncio.gather(*(_visit(port) for _ in range(5)))

@@ -270,6 +270,7 @@ async def test_an_offer_that_cannot_be_answered_ends_that_session_and_no_other(w
 JOIN = rtc.JoinRequest(client_info=models.ClientInfo(sdk=models.ClientInfo.GO, version="1"))
 
 
+@pytest.mark.nightly("ci")
 async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Web) -> None:
     server, _ = web
 

@@ -1,0 +1,102 @@
+"""What the tests of every folder share: compiled kernels, databases, a clock."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+
+from bench.support.cluster import FASTER, Cluster
+from tests.support.node.store import ENGINES, Clock, on_engine
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
+
+EVERYTHING = "everything"
+"""Of `--nightly`: all tests, by day and by night."""
+
+# One cache of compiled kernels for the tests and for the servers that they start, each of which would compile
+# them into its own data directory. numba reads this when it is first imported.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "kernels"))
+
+# So that one process compiles a source and the many that the tests start do not, whatever the shell has set.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make nightly` names its part with this."""
+    parser.addoption("--nightly", metavar="PART", help="run the tests marked nightly(PART), and no others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A test file that the command line names runs whole. pytest-xdist hands the option to its processes."""
+    if config.option.nightly is None and any(".py" in argument for argument in config.args):
+        config.option.nightly = EVERYTHING
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what the night is for, or what is not in the part of it that is asked for. Long files come
+    first, so that a parallel run ends with short ones."""
+    part = config.option.nightly
+    if part != EVERYTHING:
+        wanted = [item for item in items if (part in parts_of(item) if part else not parts_of(item))]
+        kept = set(wanted)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = wanted
+    long = {item.path for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("peer"))}
+    items.sort(key=lambda item: item.path not in long)
+
+
+def parts_of(item: pytest.Item) -> set[str]:
+    """The parts of `make nightly` that a test is in."""
+    return {part for marker in item.iter_markers("nightly") for part in marker.args}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compiles the kernels once, before the processes of a parallel run start."""
+    subprocess.run(
+        [sys.executable, "-m", "mediaserver.compile_kernels"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """By day, one process runs the slow files one after the other."""
+    return SlowFilesApart(config, log) if config.option.nightly is None else None
+
+
+class SlowFilesApart(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives the files that are marked `slow` as a whole, browsers mostly, to one process: several at once
+    leave no time for the calls of the others."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "slow" if SLOW_FILE.search((ROOT / file).read_text()) else file
+
+
+@pytest.fixture(params=ENGINES)
+def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
+    """The clock of a store in `tmp_path`, on every engine in turn."""
+    with on_engine(request.param, tmp_path):
+        yield Clock()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server that the test may stop, crash and restart, with the database `calls`."""
+    own = Cluster(**FASTER)
+    try:
+        own.execute("CREATE DATABASE calls")
+        yield own
+    finally:
+        own.remove()
