@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from sip.admission_policy import TrunkGate
+from sip.admission_policy import AdmissionPolicy
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.events import AddressRefused, Event, InviteEnded, InviteReceived
 from sip.dialog.invite import Invite, InviteSettings
@@ -27,7 +27,8 @@ from sip.sdp.negotiation import Capabilities
 from sip.stack.driver import Driver, EndpointSettings
 from sip.states import Direction, HangupCause
 from sip.transaction.hop import Hop, hop_of
-from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
+from sip.trunk import Trunk, TrunkUnavailable
+from sip.trunk_settings import TrunkSettings
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -60,7 +61,7 @@ class EndpointStats:
     wrong_passwords: int
 
     @classmethod
-    def of(cls, driver: Driver, gate: TrunkGate, *, calls: int, ports: int, blocked: int) -> Self:
+    def of(cls, driver: Driver, gate: AdmissionPolicy, *, calls: int, ports: int, blocked: int) -> Self:
         """What an endpoint on `driver` behind `gate` has counted."""
         counts = driver.stack.counts
         return cls(
@@ -98,7 +99,7 @@ class Endpoint:
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
         self._by_invite: dict[Invite, Call] = {}
-        self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
+        self._gate = AdmissionPolicy(self._trunks, settings.public_address or "sip", room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
         self._open = False
@@ -245,7 +246,7 @@ class Endpoint:
             local_number=invitation.caller.uri.user,
             remote_number=invitation.targets[0].user,
         )
-        call = Call(self._driver, trunk, call_id, parties, invite=invite, stream=stream)
+        call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
         self._driver.flush()
@@ -317,7 +318,7 @@ class Endpoint:
             local_number=request.uri.user,
             remote_number=request.from_.uri.user,
         )
-        call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
+        call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         self._offered.put(call, now)
 

@@ -133,7 +133,8 @@ class Dialog:
         or, over UDP, if its contact is an address that is closed to us: behind a NAT it leads nowhere (RFC
         5626 in spirit).
         """
-        target = self.egress.hop_of(self.route_set[0].uri if self.route_set else self.remote_target)
+        uri = self.route_set[0].uri if self.route_set else self.remote_target
+        target = hop_of(uri, egress=self.egress)
         flow = self.flow
         if flow is None or flow.transport != target.transport:
             return target

@@ -26,7 +26,7 @@ from sip.message.uri import Uri
 from sip.sdp.negotiation import Capabilities
 from sip.sdp.offer_answer import OfferAnswer
 from sip.states import HangupCause, cause_of
-from sip.transaction.hop import Hop
+from sip.transaction.hop import Hop, hop_of
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import FireAndForget, ServerTransaction, TransactionState
 
@@ -147,7 +147,7 @@ class OutgoingInvite(Invite):
         self.definite = False
         invitation = self._invitation
         target = invitation.targets[self._target]
-        hop = self.egress.hop_of(target)
+        hop = hop_of(target, egress=self.egress)
         self._unsent = False
         headers = Headers()
         headers.add("Max-Forwards", "70")

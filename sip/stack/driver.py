@@ -8,10 +8,10 @@ import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sip.admission_policy import TrunkGate
 from sip.dialog.events import AddressRefused, Event
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import parse_hostport
+from sip.stack.admission import AdmissionControl
 from sip.stack.inflow import Inflow
 from sip.stack.local_address import LocalAddresses
 from sip.stack.stack import Stack
@@ -46,7 +46,7 @@ class Driver:
     """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
 
     def __init__(
-        self, settings: EndpointSettings, gate: TrunkGate, take: Callable[[Event, float], None]
+        self, settings: EndpointSettings, gate: AdmissionControl, take: Callable[[Event, float], None]
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = Transport(

@@ -23,7 +23,7 @@ from sip.dialog.uas import IncomingInvite
 from sip.errors import MalformedMessage
 from sip.message.framing import is_keepalive
 from sip.message.headers import Via
-from sip.message.message import Request, Response, parse, response_to
+from sip.message.message import MalformedRequest, Request, Response, parse, response_to
 from sip.message.uri import Uri, format_hostport
 from sip.stack.admission import (
     CAPABLE,
@@ -133,7 +133,8 @@ class Stack:
         """One message, or what was wrong with it, from wherever it was cut out of."""
         self.counts.received += 1
         if isinstance(message, MalformedMessage):
-            self._malformed(message, source)
+            request = message.request if isinstance(message, MalformedRequest) else None
+            self._malformed(message, request, source)
             return
         try:
             if isinstance(message, Response):
@@ -142,8 +143,7 @@ class Stack:
                 self._request(message, source, now)
         except MalformedMessage as fault:
             # Header fields that the parser leaves alone are read where they matter.
-            fault.request = message if isinstance(message, Request) else None
-            self._malformed(fault, source)
+            self._malformed(fault, message if isinstance(message, Request) else None, source)
 
     def handle_timer(self, now: float) -> None:
         """Does what is due."""
@@ -252,12 +252,13 @@ class Stack:
         client.start(now)
         return client
 
-    def _malformed(self, fault: MalformedMessage, source: Hop) -> None:
+    def _malformed(self, fault: MalformedMessage, request: Request | None, source: Hop) -> None:
+        """`request`: what `fault` was found in, None for a response and where no answer can be addressed."""
         self.counts.malformed += 1
-        if fault.request is None or fault.request.method == "ACK":
+        if request is None or request.method == "ACK":
             return
         try:
-            self._refuse(fault.request, Refused(fault.code), source)
+            self._refuse(request, Refused(fault.code), source)
         except MalformedMessage:
             return  # not even its Via can be read: there is nowhere to answer to
 

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from sip.admission_policy import TrunkGate
+from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier
 from sip.endpoint import Endpoint, EndpointSettings
@@ -327,7 +327,7 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
     phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
     phone.add_trunk(replace(LINE, id="a"))
     phone.add_trunk(replace(LINE, id="b"))
-    gate: TrunkGate = phone._gate
+    gate: AdmissionPolicy = phone._gate
     phone.serves = lambda number, trunk: (number, trunk.settings.id) in {("1", "a"), ("2", "b")}
     for number, expected in (("1", "a"), ("2", "b")):
         message = parse(request("INVITE", number))
