@@ -89,7 +89,7 @@ class Call:
         stream: MediaStream,
     ) -> None:
         self.id = call_id
-        self.sip_call_id = invite.call_id
+        self.sip_call_id = invite.usage.dialog_set.call_id
         self.trunk_id = trunk.id
         self.direction = parties.direction
         self.local_number = parties.local_number
@@ -123,7 +123,7 @@ class Call:
     @property
     def held(self) -> bool:
         """Whether either side has put the call on hold."""
-        return self._invite.held
+        return self._invite.usage.held
 
     @property
     def rate_hz(self) -> int:
@@ -271,7 +271,7 @@ class Call:
             return
         self._plan = plan
         if new and not sends:
-            self._invite.refusals.note(plan.remote_host)
+            self._invite.usage.refusals.note(plan.remote_host)
         if answered:
             self._up.set()
 

@@ -10,9 +10,9 @@ from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
-from sip.dialog.invite import InviteSettings
 from sip.dialog.registration import Registration
 from sip.dialog.uac import Invitation
+from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
 from sip.errors import LocalError, SipError
 from sip.message.headers import TOKEN, NameAddr

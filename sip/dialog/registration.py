@@ -67,7 +67,7 @@ class Registration:
         self._alarm: Alarm | None = None
         self._lost: Alarm | None = None
         authorizer = Authorizer(Credentials(username, password)) if username else None
-        self._exchange = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
+        self._client_request = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     @property
     def registered(self) -> bool:
@@ -128,7 +128,7 @@ class Registration:
             headers.add("User-Agent", self._core.user_agent)
         # RFC 3261 10.2: the Request-URI of a REGISTER has no user part.
         uri = Uri(registrar.scheme, "", registrar.host, port=registrar.port, params=registrar.params)
-        self._exchange.send(Request("REGISTER", uri, headers), hop, self, now)
+        self._client_request.send(Request("REGISTER", uri, headers), hop, self, now)
 
     def _contact(self, hop: Hop) -> str:
         return self._core.contact(hop, self._aor.user)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sip.dialog.invite import InviteSettings
 from sip.dialog.ua_core import ALLOW, ALLOWED_METHODS, SUPPORTED_TAGS
+from sip.dialog.usage import InviteSettings
 from sip.message.body import SDP
 from sip.message.message import Request, Response, response_to
 from sip.transaction.hop import Hop
