@@ -534,6 +534,19 @@ def test_hold_and_resume_are_heard_by_both_sides() -> None:
     assert [each.status for each in alice.heard(ChangeFinished)] == [200, 200]
 
 
+def test_a_late_repetition_of_one_answer_is_none_to_the_next_change() -> None:
+    world, alice, _, invite, _ = answered_call()
+    invite.set_hold(True, world.now)
+    world.run(1)
+    (ok,) = [data for data in world.sent if data.startswith(b"SIP/2.0 200") and b"recvonly" in data]
+    invite.set_hold(False, world.now)
+    world.send(ok, alice, source=Hop("udp", BOB, 5060))
+    assert invite.usage.changing  # theirs is refused as glare until ours is answered (RFC 3261 14.2)
+    world.run(1)
+    assert not invite.usage.changing
+    assert [each.status for each in alice.heard(ChangeFinished)] == [200, 200]
+
+
 def reinvites(data: bytes, host: str) -> bool:
     return data.startswith(b"INVITE") and f"Via: SIP/2.0/UDP {host}:".encode() in data and b"sendonly" in data
 
