@@ -61,15 +61,15 @@ class AdmissionPolicy:
         self._networks, self._passwords = networks, passwords
 
     def busy(self) -> int:
-        """See `AdmissionControl`: what `overload` says."""
+        """Says after how many seconds a new request may come again, by `overload`; 0: now."""
         return self.overload()
 
     def full(self) -> int:
-        """See `AdmissionControl`."""
+        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
         return RETRY_AFTER_S if self.draining or not self._room() else 0
 
     def of_a_trunk(self, host: str) -> bool:
-        """See `AdmissionControl`."""
+        """Whether a trunk has this address."""
         return bool(self._at(host))
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:

@@ -18,7 +18,7 @@ RETRY_AFTER_S = 10  # RFC 3261 14.2: up to this
 
 
 def answer_bye(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They hang up."""
+    """Answers a BYE: the far end hangs up (RFC 3261 15.1.2)."""
     role.bye_received(transaction, now)
 
 
@@ -72,7 +72,7 @@ def answer_update(role: InviteRole, transaction: ServerTransaction, now: float) 
 
 
 def answer_info(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They send a digit."""
+    """Answers an INFO: takes the DTMF digit in its body, refuses what is none."""
     if transaction.request.header("Info-Package") is not None:
         role.usage.core.reply(transaction, 469, now, headers=(("Recv-Info", ""),))  # RFC 6086 4.2.2
         return

@@ -29,7 +29,7 @@ class Invite:
 
     @property
     def allow_from(self) -> Sequence[IPv4Network | IPv6Network]:
-        """See `DialogUser`."""
+        """Networks of the trunk, from which requests within the call count."""
         return self.usage.settings.allow_from
 
     @property
@@ -46,7 +46,7 @@ class Invite:
         self._changes.set_hold(hold, now)
 
     def request_received(self, transaction: ServerTransaction, now: float) -> None:
-        """See `DialogUser`."""
+        """Answers a request within the dialog, ACK excepted."""
         request, dialog = transaction.request, self.usage.dialog
         answer = ANSWERS.get(request.method)
         if dialog is None or not dialog.in_order(request):
@@ -57,7 +57,7 @@ class Invite:
             answer(self, transaction, now)
 
     def ack_received(self, ack: Request, now: float) -> None:
-        """See `DialogUser`."""
+        """Takes the ACK of a 2xx of ours, and starts the change that waited for it."""
         self.usage.ack_received(ack, now)
         self._changes.start_next(now)
 
@@ -76,7 +76,7 @@ class Invite:
         self.hang_up(now, cause=HangupCause.ADDRESS_REFUSED)
 
     def session_due(self, now: float) -> None:
-        """See `InviteRole`."""
+        """Refreshes the session, or hangs up once it has expired (RFC 4028 section 10)."""
         expires_at = self.usage.session.expires_at
         if expires_at is not None and now >= expires_at:
             self.hang_up(now, cause=HangupCause.SESSION_EXPIRED)
@@ -85,7 +85,7 @@ class Invite:
         self.usage.arm_session(now)
 
     def closing(self, now: float) -> None:
-        """See `InviteRole`."""
+        """Abandons changes under way and closes the dialog, because the call is over."""
         self._changes.abandon(now)
         if self.usage.dialog is not None:
             self.usage.core.close_dialog(self.usage.dialog.id)

@@ -75,7 +75,7 @@ class Change:
             self._refused(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`. RFC 3261 12.2.1.2: the dialog is over."""
+        """Hangs up: without a response to a request within it the dialog is over (RFC 3261 12.2.1.2)."""
         if not self._finished:
             self._usage.change_outstanding = False
         if self._finish(408, now):
@@ -181,7 +181,7 @@ class SessionChanges:
             self._current.start(now)
 
     def abandon(self, now: float) -> None:
-        """The call is over."""
+        """Finishes the changes with 487, because the call is over."""
         for change in (self._current, self._waiting):
             if change is not None:
                 change.abandon(now)

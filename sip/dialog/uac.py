@@ -71,7 +71,7 @@ class OutgoingInvite(Invite):
     # Verbs ------------------------------------------------------------------------------------------------
 
     def dial(self, now: float) -> None:
-        """Sends the INVITE."""
+        """Sends the INVITE with our offer, and begins to wait for `ring_timeout_s`."""
         self.usage.arm("ring", now + self.usage.settings.ring_timeout_s, self._rang_out)
         self._send_invite(self.usage.negotiation.offer(), now)
 
@@ -87,7 +87,7 @@ class OutgoingInvite(Invite):
     # What comes back --------------------------------------------------------------------------------------
 
     def response_received(self, response: Response, now: float) -> None:
-        """See `TransactionUser`."""
+        """Takes a response to the INVITE: progress, answer or refusal."""
         self.usage.definite = self.usage.definite or response.status >= 200
         if response.status >= 300:
             self._refused(response, now)
@@ -97,8 +97,8 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`. Only what certainly never arrived is sent elsewhere: an INVITE that nobody
-        answered may be ringing all the same, and nobody is called twice."""
+        """Ends the call, or dials the next target. Only what certainly never arrived is sent elsewhere: an
+        INVITE that nobody answered may be ringing all the same, and nobody is called twice."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
         cancelled = self._given_up is HangupCause.CANCELLED
@@ -107,7 +107,8 @@ class OutgoingInvite(Invite):
         self.usage.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
-        """See `Invite`. An INVITE that was refused an address may still go to the next one."""
+        """Notes that `address` is closed to the trunk. An INVITE that was refused an address may still go to
+        the next target; later the call ends."""
         if self.usage.state is InviteState.INVITING and not self._rings:
             self._unsent = True
             self.usage.refusals.note(address)
@@ -115,7 +116,7 @@ class OutgoingInvite(Invite):
             super().address_refused(address, now)
 
     def closing(self, now: float) -> None:
-        """See `InviteRole`. An INVITE without a final response is not waited for without end."""
+        """Closes the call's dialogs. An INVITE without a final response is given up after `GIVE_UP_S`."""
         super().closing(now)
         self._forks.close()
         transaction = self._client_request.transaction
@@ -136,8 +137,8 @@ class OutgoingInvite(Invite):
         return self._client_request.transaction
 
     def _unusable(self, error: RemoteError, now: float) -> None:
-        """Their answer to our offer cannot be used. A call that was given up ends for the reason that it was
-        given up for."""
+        """Ends the call whose answer cannot be used. A call that was given up ends for the reason that it
+        was given up for."""
         if self._given_up is None:
             self.usage.refusals.note_error(error)
             self.hang_up(now, cause=cause_of_answer(error))

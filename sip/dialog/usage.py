@@ -32,7 +32,7 @@ from sip.transaction.transaction import FireAndForget, ServerTransaction
 
 
 class InviteState(StrEnum):
-    """Where an INVITE stands."""
+    """States of an INVITE dialog usage (RFC 5057), from the first INVITE to the end."""
 
     INVITING = "inviting"  # ours is out, no final response
     INVITED = "invited"  # theirs is in, no final response

@@ -20,7 +20,7 @@ class InviteReceived:
 
     @property
     def dialog_set(self) -> DialogSetId:
-        """As in the events of `sip.dialog.events`."""
+        """Names the call, as the events of `sip.dialog.events` do."""
         return self.invite.usage.dialog_set
 
 

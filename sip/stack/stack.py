@@ -195,7 +195,7 @@ class Stack:
         self.transmit(ack.to_bytes(), hop, "")
 
     def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
-        """See `Core`."""
+        """Gives requests within `dialog` to `user` from now on."""
         self._dialogs.open(dialog, user)
 
     def close_dialog(self, dialog: DialogId) -> None:
@@ -203,7 +203,7 @@ class Stack:
         self._dialogs.close(dialog)
 
     def emit(self, event: StackEvent) -> None:
-        """See `Core`."""
+        """Queues `event` for the application."""
         self._events.append(event)
 
     def reply(
