@@ -22,7 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from bench import report
 from sip.errors import MalformedMessage, MalformedSdp
 from sip.message.framing import StreamParser
-from sip.message.message import Request, Response, parse, response_to
+from sip.message.message import MalformedRequest, Request, Response, parse, response_to
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU
 from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
 from tests.support.hostile import fuzz
@@ -105,7 +105,7 @@ def _conversation(data: list[bytes]) -> str:
 
 
 def _answered(found: MalformedMessage) -> None:
-    if found.request is not None:
+    if isinstance(found, MalformedRequest):
         response_to(found.request, found.code, to_tag="t").to_bytes()
 
 

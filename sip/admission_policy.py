@@ -6,17 +6,14 @@ import logging
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from math import ceil
-from typing import TYPE_CHECKING
 
 from sip.auth.digest import Verdict, Verifier
 from sip.egress import canonical
 from sip.message.message import Request
 from sip.stack.admission import Admitted, Refused
 from sip.transaction.hop import Hop
+from sip.trunk import Trunk
 from sip.wrong_passwords import WrongPasswords
-
-if TYPE_CHECKING:
-    from sip.trunk import Trunk
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +24,8 @@ UNKNOWN = Refused(404)
 """To a stranger, and for a number that nobody answers: the same, so that neither can be probed for."""
 
 
-class TrunkGate:
-    """Implements `sip.stack.admission.Gate` for the trunks of one endpoint.
+class AdmissionPolicy:
+    """Implements `sip.stack.admission.AdmissionControl` for the trunks of one endpoint.
 
     A request is a trunk's when its source address is in the trunk's `allow_from`, or when it carries digest
     credentials of a trunk that has some. Strangers are challenged (401, the same for every number) if any

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource, LegListener
@@ -26,9 +26,7 @@ from sip.rtp.clip import Clip
 from sip.rtp.media_stream import MediaStats, MediaStream
 from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
-
-if TYPE_CHECKING:
-    from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 
 StateCallback: TypeAlias = "Callable[[Call, CallState, float], None]"
 
@@ -83,7 +81,7 @@ class Call:
     def __init__(
         self,
         phone: Phone,
-        trunk: Trunk,
+        trunk: TrunkSettings,
         call_id: str,
         parties: Parties,
         *,
@@ -91,8 +89,8 @@ class Call:
         stream: MediaStream,
     ) -> None:
         self.id = call_id
-        self.sip_call_id = invite.call_id
-        self.trunk = trunk
+        self.sip_call_id = invite.usage.dialog_set.call_id
+        self.trunk_id = trunk.id
         self.direction = parties.direction
         self.local_number = parties.local_number
         self.remote_number = parties.remote_number
@@ -105,6 +103,7 @@ class Call:
         self.definite = False
         self.early_media = False
         self._phone = phone
+        self._trunk = trunk
         self._invite = invite
         self._stream = stream
         self._listener: LegListener | None = None
@@ -124,7 +123,7 @@ class Call:
     @property
     def held(self) -> bool:
         """Whether either side has put the call on hold."""
-        return self._invite.held
+        return self._invite.usage.held
 
     @property
     def rate_hz(self) -> int:
@@ -258,7 +257,7 @@ class Call:
             callback(self, state, now)
 
     def _agree(self, plan: MediaPlan) -> None:
-        settings = self.trunk.settings
+        settings = self._trunk
         # Nobody need speak before the answer: only then does silence mean that the far end is gone.
         answered = self.state is CallState.ANSWERED
         new = plan is not self._plan
@@ -274,7 +273,7 @@ class Call:
             return
         self._plan = plan
         if new and not sends:
-            self._invite.refusals.note(plan.remote_host)
+            self._invite.usage.refusals.note(plan.remote_host)
         if answered:
             self._up.set()
 

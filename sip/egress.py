@@ -9,12 +9,10 @@ go to. A response needs none: it goes to the address that its request came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
 from pipeline.net.egress import EgressPolicy
-from sip.message.uri import Uri
-from sip.transaction.hop import Hop, hop_of
 
 
 def canonical(address: str) -> str:
@@ -78,10 +76,6 @@ class Egress:
     def allows(self, address: str, *, host: str = "") -> bool:
         """Whether `address` may be sent to; `host` is the name that led there."""
         return canonical(address) == self._peer or self._rule.allows(host or address, address)
-
-    def hop_of(self, uri: Uri) -> Hop:
-        """Where a request for `uri` is sent, if it may be."""
-        return replace(hop_of(uri), egress=self)
 
 
 ANYWHERE = Egress(ANY_ADDRESS)

@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from sip.admission_policy import TrunkGate
+from sip.admission_policy import AdmissionPolicy
 from sip.call import Call, CallFailed, Parties
-from sip.dialog.events import AddressRefused, Event, InviteEnded, InviteReceived
-from sip.dialog.invite import Invite, InviteSettings
+from sip.dialog.dialog import DialogSetId
+from sip.dialog.events import AddressRefused, InviteEnded
+from sip.dialog.invite import Invite
 from sip.dialog.registration import Registration
 from sip.dialog.uac import Invitation, OutgoingInvite
+from sip.dialog.usage import InviteSettings
 from sip.egress import Egress
 from sip.errors import LocalError
 from sip.message.uri import Uri
@@ -25,9 +27,11 @@ from sip.rtp.media_stream import MediaStream
 from sip.rtp.ports import NoPortsLeft, PortRange
 from sip.sdp.negotiation import Capabilities
 from sip.stack.driver import Driver, EndpointSettings
+from sip.stack.events import InviteReceived, StackEvent
 from sip.states import Direction, HangupCause
 from sip.transaction.hop import Hop, hop_of
-from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
+from sip.trunk import Trunk, TrunkUnavailable
+from sip.trunk_settings import TrunkSettings
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -60,7 +64,7 @@ class EndpointStats:
     wrong_passwords: int
 
     @classmethod
-    def of(cls, driver: Driver, gate: TrunkGate, *, calls: int, ports: int, blocked: int) -> Self:
+    def of(cls, driver: Driver, gate: AdmissionPolicy, *, calls: int, ports: int, blocked: int) -> Self:
         """What an endpoint on `driver` behind `gate` has counted."""
         counts = driver.stack.counts
         return cls(
@@ -97,8 +101,8 @@ class Endpoint:
         self._ports = PortRange(*settings.rtp_ports)
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
-        self._by_invite: dict[Invite, Call] = {}
-        self._gate = TrunkGate(self._trunks, settings.public_address or "sip", room=self._has_room)
+        self._invites: dict[DialogSetId, tuple[Invite, Call]] = {}
+        self._gate = AdmissionPolicy(self._trunks, settings.public_address or "sip", room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
         self._open = False
@@ -134,15 +138,15 @@ class Endpoint:
         self.drain()
         self._open = False
         driver = self._driver
-        for invite in list(self._by_invite):
+        for invite, _ in list(self._invites.values()):
             invite.hang_up(driver.loop.time(), cause=HangupCause.SHUTDOWN)
         for trunk in self._trunks.values():
             if trunk.registration is not None:
                 trunk.registration.stop(driver.loop.time())
         driver.flush()
-        await driver.settle(GOODBYE_S, self._by_invite)
-        for invite in list(self._by_invite):  # a CANCEL or a 2xx that was never answered
-            invite.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
+        await driver.settle(GOODBYE_S, self._invites)
+        for invite, _ in list(self._invites.values()):  # a CANCEL or a 2xx that was never answered
+            invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
         self._offered.end()
@@ -245,7 +249,7 @@ class Endpoint:
             local_number=invitation.caller.uri.user,
             remote_number=invitation.targets[0].user,
         )
-        call = Call(self._driver, trunk, call_id, parties, invite=invite, stream=stream)
+        call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
         self._driver.flush()
@@ -293,8 +297,8 @@ class Endpoint:
 
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call
-        self._by_invite[invite] = call
-        invite.refusals.name = call.id
+        self._invites[invite.usage.dialog_set] = invite, call
+        invite.usage.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
         invite, trunk = event.invite, self._trunks.get(event.trunk_id)
@@ -317,7 +321,7 @@ class Endpoint:
             local_number=request.uri.user,
             remote_number=request.from_.uri.user,
         )
-        call = Call(self._driver, trunk, uuid.uuid4().hex, parties, invite=invite, stream=stream)
+        call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         self._offered.put(call, now)
 
@@ -368,20 +372,20 @@ class Endpoint:
         self._blocked += 1
         logger.warning("trunk may not register there", extra={"trunk": trunk.settings.id, "address": address})
 
-    def _take(self, event: Event, now: float) -> None:
+    def _take(self, event: StackEvent, now: float) -> None:
         if isinstance(event, InviteReceived):
             self._offer(event, now)
             return
         if isinstance(event, AddressRefused):
             self._blocked += 1
             if event.first:
-                named = {"call_id": event.name, "sip_call_id": event.call_id}
+                named = {"call_id": event.name, "sip_call_id": event.dialog_set.call_id}
                 logger.warning("call may not send there", extra={**named, "address": event.address})
             return
-        call = self._by_invite.get(event.invite)
+        _, call = self._invites.get(event.dialog_set, (None, None))
         if call is None:
             return
         if isinstance(event, InviteEnded):
-            del self._by_invite[event.invite]
+            del self._invites[event.dialog_set]
             del self._calls[call.id]
         call.take(event, now)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sip.message.message import Request
-
 
 class SipError(Exception):
     """Root of every exception that this package raises on purpose."""
@@ -26,15 +21,11 @@ class RemoteError(SipError):
 
 
 class MalformedMessage(RemoteError):
-    """Not SIP, or SIP that breaks RFC 3261's grammar or limits.
+    """Not SIP, or SIP that breaks RFC 3261's grammar or limits. A malformed request that can be answered is a
+    `sip.message.message.MalformedRequest`."""
 
-    `request` is what could be read of a request, enough to answer it with `code` (`response_to` copies what
-    is there of Via, From, To, Call-ID, CSeq); None for a response and where no answer can be addressed.
-    """
-
-    def __init__(self, message: str, code: int = 400, *, request: Request | None = None) -> None:
+    def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message, code)
-        self.request = request
 
 
 class MalformedSdp(RemoteError):

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from pipeline.net.egress import EgressPolicy
-from sip.dialog.invite import InviteSettings
+from sip.call import Call
 from sip.dialog.registration import Registration
 from sip.dialog.uac import Invitation
+from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
-from sip.errors import LocalError, MalformedMessage, SipError
+from sip.errors import LocalError, SipError
 from sip.message.headers import TOKEN, NameAddr
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS, Codec
+from sip.trunk_settings import TrunkSettings
 
-if TYPE_CHECKING:
-    from sip.call import Call
-    from sip.endpoint import Endpoint
+__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkSettings", "TrunkUnavailable"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""
@@ -37,63 +36,31 @@ class TrunkUnavailable(SipError):
     """No call can be placed now: the endpoint is full, draining or closed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrunkSettings:
-    """What an operator says about a trunk. Raises `LocalError` for what cannot be.
+class Dialer(Protocol):
+    """What a trunk needs of its endpoint."""
 
-    `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
-    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when it says 503 or
-    cannot be reached. `username` and `password` answer the trunk's challenges, and let its calls in from
-    addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says. `inband_dtmf`:
-    tones are looked for even where telephone events were agreed on. `reach`: which addresses its calls and
-    registrations may send SIP and RTP to, whoever names them; None, any. `trusted_hosts` may be sent to
-    wherever they lead.
-    """
+    async def place(
+        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
+    ) -> Call:
+        """Sends the INVITE of `Trunk.call`; raises what that does."""
 
-    id: str
-    uri: str
-    caller_id: str = ""
-    username: str = ""
-    password: str = ""
-    register: bool = False
-    allow_from: tuple[str, ...] = ()
-    codecs: tuple[str, ...] = ("pcmu", "pcma", "g722", "opus")
-    symmetric_rtp: bool = False
-    session_expires_s: int = 1800
-    min_session_expires_s: int = 90
-    ring_timeout_s: float = 60
-    media_timeout_s: float = 30
-    reliable_provisional: bool = True
-    backup_uris: tuple[str, ...] = ()
-    inband_dtmf: bool = False
-    reach: EgressPolicy | None = None
-    trusted_hosts: tuple[str, ...] = ()
+    def host_towards(self, uri: Uri) -> str:
+        """The address under which the host of `uri` reaches us."""
 
-    def __post_init__(self) -> None:
-        try:
-            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris)]
-        except MalformedMessage as fault:
-            raise LocalError(f"trunk {self.id}: uri: {fault}") from fault
-        if any(each.scheme not in ("sip", "sips") for each in targets):
-            raise LocalError(f"trunk {self.id}: uri: must begin with sip: or sips:")
-        unknown = [each for each in self.codecs if each.lower() not in CODECS]
-        if unknown or not self.codecs:
-            raise LocalError(f"trunk {self.id}: codecs: choose from {', '.join(CODECS)}")
-        if self.session_expires_s and self.session_expires_s < self.min_session_expires_s:
-            raise LocalError(f"trunk {self.id}: session_expires_s: below min_session_expires_s")
+    def addresses_of(self, host: str) -> tuple[str, ...] | None:
+        """What `host` leads to, as far as that is known."""
 
 
 class Trunk:
     """One configured trunk of an `Endpoint`; made by `Endpoint.add_trunk`. ValueError: a bad network."""
 
-    def __init__(self, settings: TrunkSettings, endpoint: Endpoint) -> None:
+    def __init__(self, settings: TrunkSettings, dialer: Dialer) -> None:
         self.settings = settings
         self.codecs: tuple[Codec, ...] = tuple(CODECS[each.lower()] for each in settings.codecs)
         self.egress = EgressRule(
             settings.reach,
             frozenset(host.lower() for host in settings.trusted_hosts),
-            endpoint.addresses_of,
+            dialer.addresses_of,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
@@ -107,7 +74,7 @@ class Trunk:
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
         self.registration: Registration | None = None
-        self._endpoint = endpoint
+        self._dialer = dialer
 
     def __repr__(self) -> str:
         return f"<Trunk {self.settings.id}>"
@@ -151,7 +118,7 @@ class Trunk:
             call_id=uuid.uuid4().hex,
             headers=dict(headers or {}),
         )
-        return await self._endpoint.place(self, invitation, settings, call_id or uuid.uuid4().hex)
+        return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
 
     def _targets(self) -> tuple[Uri, ...]:
         """Where to send INVITEs, in order: the registrar that has us comes first."""
@@ -163,7 +130,7 @@ class Trunk:
         user = caller_id or self.settings.username or "anonymous"
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
-        host = self.uris[0].host if self.settings.username else self._endpoint.host_towards(self.uris[0])
+        host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
         return NameAddr(Uri("sip", user, host))
 
 

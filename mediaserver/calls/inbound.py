@@ -112,7 +112,7 @@ class Inbound:
             await self._turn_away(call, 500, "it failed")
 
     async def _put_through(self, call: Call) -> None:
-        trunk_id = call.trunk.settings.id
+        trunk_id = call.trunk_id
         agent = self._plan.agent(call.local_number, trunk_id)
         if agent is None:
             await self._turn_away(call, 404, "no agent has this number")

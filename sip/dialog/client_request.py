@@ -18,7 +18,7 @@ MAX_CHALLENGES = 3
 
 class ClientRequest:
     """Sends requests and answers challenges on their way. Who sends one is known to its transactions alone,
-    which forget it when they have terminated: an exchange does not keep whom it belongs to."""
+    which forget it when they have terminated: a `ClientRequest` does not keep whom it belongs to."""
 
     def __init__(self, core: Core, *, next_cseq: Callable[[], int], authorizer: Authorizer | None) -> None:
         self.transaction: ClientTransaction | None = None
@@ -74,18 +74,18 @@ class ClientRequest:
 
 
 class _Sender:
-    """The user of the transactions of one request: the exchange first, then whoever sends it."""
+    """The user of the transactions of one request: the `ClientRequest` first, then whoever sends it."""
 
-    def __init__(self, exchange: ClientRequest, user: TransactionUser) -> None:
-        self._exchange = exchange
+    def __init__(self, client_request: ClientRequest, user: TransactionUser) -> None:
+        self._client_request = client_request
         self._user = user
 
     def response_received(self, response: Response, now: float) -> None:
         """See `TransactionUser`."""
-        if not self._exchange.challenged(response, self, now):
+        if not self._client_request.challenged(response, self, now):
             self._user.response_received(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
         """See `TransactionUser`."""
-        if not (transport_failed and self._exchange.shrunk(self, now)):
+        if not (transport_failed and self._client_request.shrunk(self, now)):
             self._user.no_response(now, transport_failed=transport_failed)

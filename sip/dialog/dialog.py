@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from ipaddress import IPv4Network, IPv6Network
+from typing import NamedTuple, Protocol
 
 from sip.egress import ANYWHERE, Egress, is_address
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
 from sip.transaction.hop import Hop, hop_of
+from sip.transaction.transaction import ServerTransaction
 
 MAX_CSEQ = 2**31 - 1  # RFC 3261 8.1.1.5
 
@@ -21,6 +23,28 @@ class DialogId(NamedTuple):
     call_id: str
     local_tag: str
     remote_tag: str
+
+
+class DialogSetId(NamedTuple):
+    """What identifies an INVITE on this side, and the dialogs that its responses make: `local_tag` is ours
+    alone. The Call-ID is not enough: a proxy may bring an INVITE of ours back to us."""
+
+    call_id: str
+    local_tag: str
+
+
+class DialogUser(Protocol):
+    """What requests within a dialog go to."""
+
+    @property
+    def allow_from(self) -> Sequence[IPv4Network | IPv6Network]:
+        """Networks whose requests count, wherever the dialog's own requests go."""
+
+    def request_received(self, transaction: ServerTransaction, now: float) -> None:
+        """A request within the dialog, ACK excepted."""
+
+    def ack_received(self, ack: Request, now: float) -> None:
+        """An ACK that belongs to no transaction: that of a 2xx."""
 
 
 class Dialog:
@@ -133,7 +157,8 @@ class Dialog:
         or, over UDP, if its contact is an address that is closed to us: behind a NAT it leads nowhere (RFC
         5626 in spirit).
         """
-        target = self.egress.hop_of(self.route_set[0].uri if self.route_set else self.remote_target)
+        uri = self.route_set[0].uri if self.route_set else self.remote_target
+        target = hop_of(uri, egress=self.egress)
         flow = self.flow
         if flow is None or flow.transport != target.transport:
             return target

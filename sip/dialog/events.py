@@ -1,35 +1,22 @@
-"""What the sans-IO stack tells about its calls."""
+"""What happens to a call, told to the application; `dialog_set` says to which."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from sip.dialog.dialog import DialogSetId
 from sip.sdp.media_plan import MediaPlan
 from sip.states import HangupCause
-from sip.transaction.hop import Hop
-
-if TYPE_CHECKING:
-    from sip.dialog.invite import Invite
-    from sip.dialog.uas import IncomingInvite
 
 Side = Literal["local", "remote"]
-
-
-@dataclass(frozen=True, slots=True)
-class InviteReceived:
-    """A new call was admitted and waits for a decision."""
-
-    invite: IncomingInvite
-    trunk_id: str
-    source: Hop
 
 
 @dataclass(frozen=True, slots=True)
 class InviteProgressed:
     """The far end said 101 to 199. `early_media`: it has described media to be heard before the answer."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     status: int
     early_media: bool
 
@@ -38,7 +25,7 @@ class InviteProgressed:
 class InviteAnswered:
     """The call is up: their 2xx came, or ours left."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     status: int = 200
 
 
@@ -46,7 +33,7 @@ class InviteAnswered:
 class MediaAgreed:
     """An offer was answered: the first time, or a change of address, codec or hold."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     plan: MediaPlan
 
 
@@ -54,7 +41,7 @@ class MediaAgreed:
 class ChangeFinished:
     """Our hold or resume was answered. `status` 200 to 299: it holds."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     status: int
 
 
@@ -62,7 +49,7 @@ class ChangeFinished:
 class DigitsReceived:
     """DTMF in a SIP INFO."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     digit: str
 
 
@@ -72,7 +59,7 @@ class InviteEnded:
     the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final response to our
     INVITE, whichever side had given up by then."""
 
-    invite: Invite
+    dialog_set: DialogSetId
     cause: HangupCause
     status: int
     by: Side
@@ -83,18 +70,17 @@ class InviteEnded:
 @dataclass(frozen=True, slots=True)
 class AddressRefused:
     """Something of the call was not sent, because `address` is closed to its trunk. `first`: for the first
-    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent. So it
-    names the call (`name` in logs, `call_id` of SIP) and does not keep it."""
+    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent. `name`
+    is the call's in logs."""
 
     name: str
-    call_id: str
+    dialog_set: DialogSetId
     address: str
     first: bool
 
 
 Event = (
-    InviteReceived
-    | InviteProgressed
+    InviteProgressed
     | InviteAnswered
     | MediaAgreed
     | ChangeFinished

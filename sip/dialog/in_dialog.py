@@ -3,91 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from sip.dialog.events import DigitsReceived, MediaAgreed
+from sip.dialog.events import DigitsReceived
 from sip.dialog.ua_core import ALLOW
-from sip.errors import MalformedMessage, MalformedSdp, MediaRefused, RemoteError
+from sip.dialog.usage import InviteRole, InviteUsage
+from sip.errors import MalformedMessage, MalformedSdp, RemoteError
 from sip.message.body import SDP, UnsupportedBody, info_digit, session_description
 from sip.message.message import response_to
 from sip.sdp.offer_answer import OfferState
 from sip.transaction.transaction import ServerTransaction
 
-if TYPE_CHECKING:
-    from sip.dialog.invite import Invite
-
-Answer = Callable[["Invite", ServerTransaction, float], None]
+Answer = Callable[[InviteRole, ServerTransaction, float], None]
 RETRY_AFTER_S = 10  # RFC 3261 14.2: up to this
 
 
-def answer_bye(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_bye(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """Answers a BYE: the far end hangs up (RFC 3261 15.1.2)."""
-    invite.bye_received(transaction, now)
+    role.bye_received(transaction, now)
 
 
-def answer_prack(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_prack(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """They acknowledge a reliable provisional response of ours."""
-    invite.prack_received(transaction, now)
+    role.prack_received(transaction, now)
 
 
-def answer_reinvite(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_reinvite(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """They change the session: hold, another address, another codec (RFC 3261 14.2)."""
-    if not _ready(invite, transaction, now, during_call=True):
+    if not _ready(role, transaction, now, during_call=True):
         return
-    assert invite.dialog is not None
+    usage = role.usage
+    assert usage.dialog is not None
     try:
         offer = session_description(transaction.request)
-        body = invite.negotiation.respond(offer) if offer else invite.negotiation.offer()
+        body = usage.negotiation.respond(offer) if offer else usage.negotiation.offer()
     except RemoteError as error:
-        refuse_body(invite, transaction, error, now)
+        refuse_body(usage, transaction, error, now)
         return
-    invite.offered_late = not offer
-    invite.dialog.refresh_target(transaction.request)
-    invite.accept_with(transaction, body, now)
-    _tell_plan(invite, bool(offer))
+    usage.offered_late = not offer
+    usage.dialog.refresh_target(transaction.request)
+    usage.accept_with(transaction, body, now)
+    if offer:
+        usage.tell_plan()
 
 
-def answer_update(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_update(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """They change or refresh the session, possibly before it is answered (RFC 3311 5.2)."""
-    if not _ready(invite, transaction, now, during_call=False):
+    if not _ready(role, transaction, now, during_call=False):
         return
-    assert invite.dialog is not None
+    usage = role.usage
+    assert usage.dialog is not None
     try:
         offer = session_description(transaction.request)
-        body = invite.negotiation.respond(offer) if offer else b""
+        body = usage.negotiation.respond(offer) if offer else b""
     except RemoteError as error:
-        refuse_body(invite, transaction, error, now)
+        refuse_body(usage, transaction, error, now)
         return
-    invite.dialog.refresh_target(transaction.request)
-    response = response_to(transaction.request, 200, headers=[("Contact", invite.dialog.contact)])
-    invite.introduce(response.headers)
-    invite.session.answer(transaction.request, response.headers, now)
+    usage.dialog.refresh_target(transaction.request)
+    response = response_to(transaction.request, 200, headers=[("Contact", usage.dialog.contact)])
+    usage.introduce(response.headers)
+    usage.session.answer(transaction.request, response.headers, now)
     if body:
         response.headers.add("Content-Type", SDP)
         response.body = body
     transaction.respond(response, now)
-    invite.arm_session(now)
-    _tell_plan(invite, bool(offer))
+    usage.arm_session(now)
+    if offer:
+        usage.tell_plan()
 
 
-def answer_info(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_info(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """Answers an INFO: takes the DTMF digit in its body, refuses what is none."""
     if transaction.request.header("Info-Package") is not None:
-        invite.core.reply(transaction, 469, now, headers=(("Recv-Info", ""),))  # RFC 6086 4.2.2
+        role.usage.core.reply(transaction, 469, now, headers=(("Recv-Info", ""),))  # RFC 6086 4.2.2
         return
     try:
         digit = info_digit(transaction.request)
     except RemoteError as error:
-        refuse_body(invite, transaction, error, now)
+        refuse_body(role.usage, transaction, error, now)
         return
-    invite.core.reply(transaction, 200, now)
+    role.usage.core.reply(transaction, 200, now)
     if digit is not None:
-        invite.core.emit(DigitsReceived(invite, digit))
+        role.usage.core.emit(DigitsReceived(role.usage.dialog_set, digit))
 
 
-def answer_options(invite: Invite, transaction: ServerTransaction, now: float) -> None:
+def answer_options(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
     """They look whether we are still there."""
-    invite.core.reply(transaction, 200, now, headers=(("Allow", ALLOW), ("Accept", SDP)))
+    role.usage.core.reply(transaction, 200, now, headers=(("Allow", ALLOW), ("Accept", SDP)))
 
 
 ANSWERS: Mapping[str, Answer] = {
@@ -100,46 +101,39 @@ ANSWERS: Mapping[str, Answer] = {
 }
 
 
-def refuse_body(invite: Invite, transaction: ServerTransaction, error: RemoteError, now: float) -> None:
+def refuse_body(usage: InviteUsage, transaction: ServerTransaction, error: RemoteError, now: float) -> None:
     """A body that cannot be read, or an offer that cannot be answered: the session stays as it was."""
     headers: tuple[tuple[str, str], ...] = ()
-    if isinstance(error, MediaRefused):
-        invite.refusals.note(error.address)
+    usage.refusals.note_error(error)
     if isinstance(error, UnsupportedBody):
         headers = (("Accept", error.accept),)
     elif isinstance(error, MalformedSdp):
         headers = (("Warning", '399 media "The session description cannot be answered"'),)
-    invite.core.reply(transaction, error.code, now, headers=headers, to_tag=local_tag(invite))
+    usage.core.reply(transaction, error.code, now, headers=headers, to_tag=local_tag(usage))
 
 
-def local_tag(invite: Invite) -> str | None:
+def local_tag(usage: InviteUsage) -> str | None:
     """Our tag, None before there is one."""
-    return invite.dialog.local.tag if invite.dialog is not None else None
+    return usage.dialog.local.tag if usage.dialog is not None else None
 
 
-def _ready(invite: Invite, transaction: ServerTransaction, now: float, *, during_call: bool) -> bool:
+def _ready(role: InviteRole, transaction: ServerTransaction, now: float, *, during_call: bool) -> bool:
     """Answers what crosses something else; True: go on."""
-    request = transaction.request
+    usage, request = role.usage, transaction.request
     has_offer = bool(request.body) or request.method == "INVITE"
-    if invite.answer_due or (during_call and not invite.confirmed):
-        wait_s = invite.core.random.randint(0, RETRY_AFTER_S)
-        invite.core.reply(transaction, 500, now, headers=(("Retry-After", str(wait_s)),))
+    if role.answer_due or (during_call and not usage.confirmed):
+        wait_s = usage.core.random.randint(0, RETRY_AFTER_S)
+        usage.core.reply(transaction, 500, now, headers=(("Retry-After", str(wait_s)),))
         return False
-    if has_offer and (invite.changing or invite.negotiation.state is OfferState.OFFERED):
-        invite.core.reply(transaction, 491, now)
+    if has_offer and (usage.changing or usage.negotiation.state is OfferState.OFFERED):
+        usage.core.reply(transaction, 491, now)
         return False
     try:
-        minimum_s = invite.session.refusal(request)
+        minimum_s = usage.session.refusal(request)
     except MalformedMessage as error:
-        invite.core.reply(transaction, error.code, now)
+        usage.core.reply(transaction, error.code, now)
         return False
     if minimum_s is not None:
-        invite.core.reply(transaction, 422, now, headers=(("Min-SE", str(minimum_s)),))
+        usage.core.reply(transaction, 422, now, headers=(("Min-SE", str(minimum_s)),))
         return False
     return True
-
-
-def _tell_plan(invite: Invite, negotiated: bool) -> None:
-    plan = invite.negotiation.plan
-    if negotiated and plan is not None:
-        invite.core.emit(MediaAgreed(invite, plan))

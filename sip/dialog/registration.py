@@ -14,7 +14,7 @@ from sip.errors import MalformedMessage
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
-from sip.transaction.hop import Hop
+from sip.transaction.hop import Hop, hop_of
 from sip.transaction.timers import Alarm
 
 EXPIRES_S = 3600
@@ -67,7 +67,7 @@ class Registration:
         self._alarm: Alarm | None = None
         self._lost: Alarm | None = None
         authorizer = Authorizer(Credentials(username, password)) if username else None
-        self._exchange = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
+        self._client_request = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     @property
     def registered(self) -> bool:
@@ -114,7 +114,7 @@ class Registration:
 
     def _send(self, expires_s: int, now: float) -> None:
         registrar = self._registrars[self.index]
-        hop = self._egress.hop_of(registrar)
+        hop = hop_of(registrar, egress=self._egress)
         headers = Headers()
         headers.add("Max-Forwards", "70")
         headers.add("From", str(NameAddr(self._aor, params={"tag": self._tag})))
@@ -128,7 +128,7 @@ class Registration:
             headers.add("User-Agent", self._core.user_agent)
         # RFC 3261 10.2: the Request-URI of a REGISTER has no user part.
         uri = Uri(registrar.scheme, "", registrar.host, port=registrar.port, params=registrar.params)
-        self._exchange.send(Request("REGISTER", uri, headers), hop, self, now)
+        self._client_request.send(Request("REGISTER", uri, headers), hop, self, now)
 
     def _contact(self, hop: Hop) -> str:
         return self._core.contact(hop, self._aor.user)
@@ -150,7 +150,7 @@ class Registration:
 
     def _expiry(self, response: Response) -> int:
         """Seconds that we were given; of several contacts bound to the address, ours counts."""
-        mine = NameAddr.parse(self._contact(self._egress.hop_of(self._registrars[self.index]))).uri
+        mine = NameAddr.parse(self._contact(hop_of(self._registrars[self.index], egress=self._egress))).uri
         try:
             contacts = [each for each in response.contacts if not each.is_wildcard]
         except MalformedMessage:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from sip.dialog.dialog import Dialog, DialogId
+from sip.dialog.dialog import Dialog, DialogId, DialogUser
 from sip.dialog.events import Event
 from sip.message.message import Request
 from sip.transaction.hop import Hop
 from sip.transaction.timers import Clock
 from sip.transaction.transaction import ClientTransaction, ServerTransaction, TransactionUser
-
-if TYPE_CHECKING:
-    from sip.dialog.invite import Invite
 
 ALLOWED_METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "INFO", "PRACK", "UPDATE")
 ALLOW = ", ".join(ALLOWED_METHODS)
@@ -48,8 +45,8 @@ class Core(Protocol):
         """Sends `data` to `hop`; a failure comes back to the transaction `key`, as in
         `sip.transaction.transaction.Wire`."""
 
-    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
-        """Requests within `dialog` go to `invite` from now on."""
+    def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
+        """Requests within `dialog` go to `user` from now on."""
 
     def close_dialog(self, dialog: DialogId) -> None:
         """Nobody answers for `dialog` any more; idempotent."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from sip.dialog.dialog import Dialog
-from sip.dialog.events import InviteAnswered, MediaAgreed
+from sip.dialog.dialog import Dialog, DialogSetId
+from sip.dialog.events import InviteAnswered
 from sip.dialog.in_dialog import refuse_body
-from sip.dialog.invite import Invite, InviteSettings, InviteState
+from sip.dialog.invite import Invite
 from sip.dialog.reliable_response import UNLIMITED_S, ReliableResponse
 from sip.dialog.ua_core import Core
+from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
 from sip.message.message import response_to
 from sip.sdp.negotiation import Capabilities
-from sip.sdp.offer_answer import OfferAnswer
 from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.transaction import ServerTransaction
 
@@ -28,52 +28,51 @@ class IncomingInvite(Invite):
     First `describe` with what we can speak, then `ring` as often as wanted, then `accept` or `reject`.
     """
 
-    outgoing = False
-
     def __init__(self, core: Core, settings: InviteSettings, transaction: ServerTransaction) -> None:
         request = transaction.request
-        super().__init__(core, settings, call_id=request.call_id, peer=transaction.source.host)
-        self.state = InviteState.INVITED
+        dialog_set = DialogSetId(request.call_id, core.token())
+        peer = transaction.source.host
+        super().__init__(InviteUsage(core, settings, dialog_set, outgoing=False, peer=peer))
         self.transaction = transaction
-        self.dialog = Dialog.as_called(
+        self.usage.dialog = dialog = Dialog.as_called(
             request,
-            local_tag=core.token(),
+            local_tag=dialog_set.local_tag,
             contact=core.contact(transaction.source, request.uri.user),
             source=transaction.source,
-            egress=self.egress,
+            egress=self.usage.egress,
         )
-        self.peer_updates = "UPDATE" in (request.header("Allow") or "").upper()
+        self.usage.peer_updates = "UPDATE" in (request.header("Allow") or "").upper()
         self.late_offer = False
         self._answer = b""
         self._answer_sent = False
         self._rseq = core.random.randint(1, 2**31 - 1)
         self._insisting: ReliableResponse | None = None  # a reliable provisional response without its PRACK
         self._accept_wanted = False
-        core.open_dialog(self.dialog, self)
+        core.open_dialog(dialog, self)
 
     @property
     def answer_due(self) -> bool:
         """Whether their offer has not been answered yet."""
-        return self.state is InviteState.INVITED and not self._answer_sent
+        return self.usage.state is InviteState.INVITED and not self._answer_sent
 
     # Verbs ------------------------------------------------------------------------------------------------
 
     def describe(self, capabilities: Capabilities, now: float) -> bool:
         """Reads their offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
         request = self.transaction.request
-        self.arm("unanswered", now + DECIDE_S, self._undecided)
-        self._media = OfferAnswer(capabilities)
+        self.usage.arm("unanswered", now + DECIDE_S, self._undecided)
+        negotiation = self.usage.describe(capabilities)
         try:
-            minimum_s = self.session.refusal(request)
+            minimum_s = self.usage.session.refusal(request)
             offer = session_description(request)
-            self._answer = self._media.respond(offer) if offer else b""
+            self._answer = negotiation.respond(offer) if offer else b""
         except RemoteError as error:
-            refuse_body(self, self.transaction, error, now)
-            self.finish(_cause_of_offer(error), error.code, "local", now)
+            refuse_body(self.usage, self.transaction, error, now)
+            self.usage.finish(_cause_of_offer(error), error.code, "local", now)
             return False
         if minimum_s is not None:
             self._respond(422, now, headers=(("Min-SE", str(minimum_s)),))
-            self.finish(HangupCause.REMOTE_ERROR, 422, "local", now)
+            self.usage.finish(HangupCause.REMOTE_ERROR, 422, "local", now)
             return False
         self.late_offer = not offer
         return True
@@ -89,7 +88,7 @@ class IncomingInvite(Invite):
         early_media = early_media and (not self.late_offer or self._reliable)
         self._provisional(183 if early_media else 180, early_media, now)
         if early_media and not self.late_offer:
-            self._tell_plan()
+            self.usage.tell_plan()
 
     def accept(self, now: float) -> None:
         """200; once an unacknowledged reliable provisional response has had its PRACK."""
@@ -99,27 +98,27 @@ class IncomingInvite(Invite):
             return
         offers = self.late_offer and not self._answer_sent
         if offers:
-            self._answer = self.negotiation.offer()
-        self.disarm("ringing")
-        self.disarm("unanswered")
-        self.state = InviteState.ACCEPTED
-        self.offered_late = offers
-        self.accept_with(self.transaction, self._answer, now)
+            self._answer = self.usage.negotiation.offer()
+        self.usage.disarm("ringing")
+        self.usage.disarm("unanswered")
+        self.usage.state = InviteState.ACCEPTED
+        self.usage.offered_late = offers
+        self.usage.accept_with(self.transaction, self._answer, now)
         if not self.late_offer and not self._answer_sent:
-            self._tell_plan()
+            self.usage.tell_plan()
         self._answer_sent = True
-        self.core.emit(InviteAnswered(self))
+        self.usage.core.emit(InviteAnswered(self.usage.dialog_set))
 
     def reject(self, code: int, now: float, *, cause: HangupCause | None = None) -> None:
         """Sends the final response `code` (300 to 699) and ends the call. Raises `LocalError` after the
         answer."""
         self._require(InviteState.INVITED)
         self._respond(code, now)
-        self.finish(cause or cause_of(code), code, "local", now)
+        self.usage.finish(cause or cause_of(code), code, "local", now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
         """Before our answer: 480, or 503 when this server stops."""
-        if self.state is InviteState.INVITED:
+        if self.usage.state is InviteState.INVITED:
             shutdown = cause is HangupCause.SHUTDOWN
             self.reject(503 if shutdown else 480, now, cause=cause if shutdown else HangupCause.CANCELLED)
         else:
@@ -129,14 +128,14 @@ class IncomingInvite(Invite):
 
     def cancelled(self, now: float) -> None:
         """Their CANCEL; too late once we have answered (RFC 3261 9.2)."""
-        if self.state is InviteState.INVITED:
+        if self.usage.state is InviteState.INVITED:
             self._respond(487, now)
-            self.finish(HangupCause.CANCELLED, 487, "remote", now)
+            self.usage.finish(HangupCause.CANCELLED, 487, "remote", now)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
         """They hang up, possibly before we have answered (RFC 3261 15.1.2)."""
-        if self.state is InviteState.INVITED:
-            self.core.reply(transaction, 200, now)
+        if self.usage.state is InviteState.INVITED:
+            self.usage.core.reply(transaction, 200, now)
             self.cancelled(now)
         else:
             super().bye_received(transaction, now)
@@ -153,13 +152,13 @@ class IncomingInvite(Invite):
         self._insisting = None
         try:
             body = session_description(transaction.request)
-            if self.late_offer and self._answer_sent and self.negotiation.settle(body) is not None:
-                self._tell_plan()
+            if self.late_offer and self._answer_sent and self.usage.negotiation.settle(body) is not None:
+                self.usage.tell_plan()
         except RemoteError as error:
-            refuse_body(self, transaction, error, now)
+            refuse_body(self.usage, transaction, error, now)
             self.reject(488, now, cause=cause_of_answer(error))
             return
-        self.core.reply(transaction, 200, now)
+        self.usage.core.reply(transaction, 200, now)
         if self._accept_wanted:
             self.accept(now)
 
@@ -168,23 +167,23 @@ class IncomingInvite(Invite):
     @property
     def _reliable(self) -> bool:
         request = self.transaction.request
-        can = "100rel" in request.supported and self.settings.reliable_provisional
+        can = "100rel" in request.supported and self.usage.settings.reliable_provisional
         return can or "100rel" in request.require
 
     def _require(self, state: InviteState) -> None:
-        if self.state is not state:
-            raise LocalError(f"not possible once the call is {self.state}")
+        if self.usage.state is not state:
+            raise LocalError(f"not possible once the call is {self.usage.state}")
 
     def _provisional(self, status: int, with_media: bool, now: float) -> None:
-        assert self.dialog is not None
-        contact = [("Contact", self.dialog.contact)]
+        assert self.usage.dialog is not None
+        contact = [("Contact", self.usage.dialog.contact)]
         response = response_to(
-            self.transaction.request, status, to_tag=self.dialog.local.tag, headers=contact
+            self.transaction.request, status, to_tag=self.usage.dialog.local.tag, headers=contact
         )
-        self.introduce(response.headers)
+        self.usage.introduce(response.headers)
         if with_media:
             if self.late_offer and not self._answer_sent:
-                self._answer = self.negotiation.offer()
+                self._answer = self.usage.negotiation.offer()
             response.headers.add("Content-Type", SDP)
             response.body = self._answer
             self._answer_sent = True
@@ -194,7 +193,7 @@ class IncomingInvite(Invite):
             response.headers.add("Require", "100rel")
             response.headers.add("RSeq", str(self._rseq))
             self._insisting = ReliableResponse(
-                self.core.clock,
+                self.usage.core.clock,
                 self.transaction,
                 response,
                 ceiling_s=UNLIMITED_S,
@@ -203,28 +202,27 @@ class IncomingInvite(Invite):
             self._insisting.start(now)
             return
         self.transaction.respond(response, now)
-        self.arm("ringing", now + KEEP_RINGING_S, lambda then: self._provisional(status, with_media, then))
+        self.usage.arm(
+            "ringing", now + KEEP_RINGING_S, lambda then: self._provisional(status, with_media, then)
+        )
 
     def _undecided(self, now: float) -> None:
         self.reject(480, now)
 
     def _never_acknowledged_provisional(self, now: float) -> None:
         """RFC 3262 section 3: reject with a 5xx."""
-        if self.state is InviteState.INVITED:
+        if self.usage.state is InviteState.INVITED:
             self._respond(504, now)
-            self.finish(HangupCause.NO_ACK, 504, "local", now)
+            self.usage.finish(HangupCause.NO_ACK, 504, "local", now)
 
     def _respond(self, status: int, now: float, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
-        assert self.dialog is not None
+        assert self.usage.dialog is not None
         if self._insisting is not None:
             self._insisting.stop()
             self._insisting = None
-        self.core.reply(self.transaction, status, now, headers=headers, to_tag=self.dialog.local.tag)
-
-    def _tell_plan(self) -> None:
-        plan = self.negotiation.plan
-        if plan is not None:
-            self.core.emit(MediaAgreed(self, plan))
+        self.usage.core.reply(
+            self.transaction, status, now, headers=headers, to_tag=self.usage.dialog.local.tag
+        )
 
 
 def _cause_of_offer(error: RemoteError) -> HangupCause:

@@ -220,11 +220,20 @@ class Response(_Fields):
         return _serialise(f"SIP/2.0 {self.status} {self.reason}", self.headers, self.body)
 
 
+class MalformedRequest(MalformedMessage):
+    """A malformed request that can be answered with `code`. `request` is what could be read of it: enough for
+    `response_to`, which copies what is there of Via, From, To, Call-ID and CSeq."""
+
+    def __init__(self, message: str, code: int, request: Request) -> None:
+        super().__init__(message, code)
+        self.request = request
+
+
 def parse(data: bytes) -> Request | Response:
     """One message from one datagram; bytes after Content-Length are ignored, line breaks before it too.
 
     Raises MalformedMessage with the status to answer with: 400, 505 for another SIP version, 513 for a
-    message beyond the limits.
+    message beyond the limits; MalformedRequest where it can be answered.
     """
     if len(data) > MAX_MESSAGE:
         raise MalformedMessage("message too large", 513)
@@ -244,8 +253,9 @@ def assemble(head: Head, body: bytes) -> Request | Response:
     else:
         message = Response(head.status, head.reason, head.headers)
     if head.error is not None:
-        request = message if isinstance(message, Request) and head.answerable else None
-        raise MalformedMessage(head.error, head.code, request=request)
+        if isinstance(message, Request) and head.answerable:
+            raise MalformedRequest(head.error, head.code, message)
+        raise MalformedMessage(head.error, head.code)
     length = message.headers.get("Content-Length")
     message.body = body if length is None else body[: int(length)]
     return message

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sip.dialog.invite import InviteSettings
 from sip.dialog.ua_core import ALLOW, ALLOWED_METHODS, SUPPORTED_TAGS
+from sip.dialog.usage import InviteSettings
 from sip.message.body import SDP
 from sip.message.message import Request, Response, response_to
 from sip.transaction.hop import Hop
@@ -48,6 +49,22 @@ class Gate(Protocol):
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """Whether the sender of `request` is one of ours and, for an INVITE, whether the call is taken."""
+
+
+class AdmissionControl(Gate, Protocol):
+    """The gate of an endpoint, which also says what there is time and room for."""
+
+    undecided: Callable[[], int]
+    """Calls that the application has been given and has not looked at."""
+
+    def busy(self) -> int:
+        """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+
+    def full(self) -> int:
+        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
+
+    def of_a_trunk(self, host: str) -> bool:
+        """Whether a trunk has this address."""
 
 
 def unknown_method(request: Request) -> Refused | None:

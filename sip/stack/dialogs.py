@@ -9,21 +9,17 @@ which is what is so for them, and is the same for ids that are right and ids tha
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from sip.dialog.dialog import Dialog, DialogId
-from sip.dialog.invite import InviteSettings
+from sip.dialog.dialog import Dialog, DialogId, DialogUser
 from sip.egress import canonical
 from sip.message.message import Request
 from sip.stack.admission import Refused
 from sip.stack.counts import StackCounts
 from sip.transaction.hop import Hop
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from sip.dialog.invite import Invite
+Networks = Sequence[IPv4Network | IPv6Network]
 
 NO_DIALOG = Refused(481)
 
@@ -35,14 +31,14 @@ class Dialogs:
     def __init__(self, addresses_of: Callable[[str], Collection[str] | None], counts: StackCounts) -> None:
         self._counts = counts
         self._addresses_of = addresses_of
-        self._open: dict[DialogId, tuple[Dialog, Invite]] = {}
+        self._open: dict[DialogId, tuple[Dialog, DialogUser]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, dialog: Dialog, invite: Invite) -> None:
-        """Requests within `dialog` go to `invite` from now on."""
-        self._open[dialog.id] = dialog, invite
+    def open(self, dialog: Dialog, user: DialogUser) -> None:
+        """Requests within `dialog` go to `user` from now on."""
+        self._open[dialog.id] = dialog, user
         for host in dialog.hosts:
             self._addresses_of(host)  # known by the time that it is asked for
 
@@ -50,24 +46,24 @@ class Dialogs:
         """Nobody answers for `dialog` any more; idempotent."""
         self._open.pop(dialog, None)
 
-    def find(self, request: Request, source: Hop) -> Invite | Refused | None:
-        """The call that `request` is within, or its refusal. None while the name in a Contact is looked up:
-        what comes by UDP comes again."""
-        dialog, invite = self._open.get(_dialog_of(request), (None, None))
-        if dialog is None or invite is None:
+    def find(self, request: Request, source: Hop) -> DialogUser | Refused | None:
+        """Who answers for the dialog that `request` is within, or its refusal. None while the name in a
+        Contact is looked up: what comes by UDP comes again."""
+        dialog, user = self._open.get(_dialog_of(request), (None, None))
+        if dialog is None or user is None:
             return NO_DIALOG
-        speaks = self._speaks_in(dialog, invite.settings, source)
+        speaks = self._speaks_in(dialog, user.allow_from, source)
         if speaks is None and not source.reliable:
             return None
-        return invite if speaks else self.refuse()
+        return user if speaks else self.refuse()
 
     def refuse(self) -> Refused:
         """What a request is told that comes from elsewhere."""
         self._counts.foreign += 1
         return NO_DIALOG
 
-    def _speaks_in(self, dialog: Dialog, settings: InviteSettings, source: Hop) -> bool | None:
-        if carried(dialog.carrier, source) or listed(settings, source):
+    def _speaks_in(self, dialog: Dialog, allow_from: Networks, source: Hop) -> bool | None:
+        if carried(dialog.carrier, source) or listed(allow_from, source):
             return True
         found = [self._addresses_of(host) for host in dialog.hosts]
         if any(canonical(source.host) in each for each in found if each is not None):
@@ -83,10 +79,10 @@ def carried(carrier: Hop | None, source: Hop) -> bool:
     return same or canonical(source.host) == canonical(carrier.host)
 
 
-def listed(settings: InviteSettings, source: Hop) -> bool:
+def listed(allow_from: Networks, source: Hop) -> bool:
     """Whether `source` is in the trunk's `allow_from`."""
     address = ip_address(canonical(source.host))
-    return any(address in network for network in settings.allow_from)
+    return any(address in network for network in allow_from)
 
 
 def _dialog_of(request: Request) -> DialogId:

@@ -8,10 +8,10 @@ import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sip.admission_policy import TrunkGate
-from sip.dialog.events import AddressRefused, Event
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import parse_hostport
+from sip.stack.admission import AdmissionControl
+from sip.stack.events import StackEvent
 from sip.stack.inflow import Inflow
 from sip.stack.local_address import LocalAddresses
 from sip.stack.stack import Stack
@@ -46,7 +46,7 @@ class Driver:
     """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
 
     def __init__(
-        self, settings: EndpointSettings, gate: TrunkGate, take: Callable[[Event, float], None]
+        self, settings: EndpointSettings, gate: AdmissionControl, take: Callable[[StackEvent, float], None]
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = Transport(
@@ -129,12 +129,12 @@ class Driver:
             self._flushing = False
             self._arm()
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: StackEvent) -> None:
         try:
             self._take(event, self.loop.time())
         except Exception:  # the boundary to the application's callbacks: other calls go on
-            call_id = event.call_id if isinstance(event, AddressRefused) else event.invite.call_id
-            logger.exception("event of a call was not taken", extra={"sip_call_id": call_id})
+            sip_call_id = event.dialog_set.call_id
+            logger.exception("event of a call was not taken", extra={"sip_call_id": sip_call_id})
 
     def _arm(self) -> None:
         at = self.stack.timer_at()

@@ -3,7 +3,7 @@
     stack.receive(data, source, now)     # a datagram; or receive_message for one cut out of a stream
     stack.handle_timer(now)              # when stack.timer_at() has come
     for each in stack.transmissions(): socket.send(each.data, each.hop)
-    for event in stack.events(): ...     # sip.dialog.events
+    for event in stack.events(): ...     # sip.stack.events
 
 The owner must drain both after every call. What is asked of a request outside any dialog is in the order of
 RFC 3261 8.2: who is it (`Gate`), the method, the headers, the content.
@@ -16,14 +16,12 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random, SystemRandom
 
-from sip.dialog.dialog import Dialog, DialogId
-from sip.dialog.events import Event, InviteReceived
-from sip.dialog.invite import Invite
+from sip.dialog.dialog import Dialog, DialogId, DialogUser
 from sip.dialog.uas import IncomingInvite
 from sip.errors import MalformedMessage
 from sip.message.framing import is_keepalive
 from sip.message.headers import Via
-from sip.message.message import Request, Response, parse, response_to
+from sip.message.message import MalformedRequest, Request, Response, parse, response_to
 from sip.message.uri import Uri, format_hostport
 from sip.stack.admission import (
     CAPABLE,
@@ -37,6 +35,7 @@ from sip.stack.admission import (
 )
 from sip.stack.counts import StackCounts
 from sip.stack.dialogs import NO_DIALOG, Dialogs, carried, listed
+from sip.stack.events import InviteReceived, StackEvent
 from sip.transaction.hop import Hop, Transmission, response_hop
 from sip.transaction.timers import Clock
 from sip.transaction.transaction import (
@@ -82,7 +81,7 @@ class Stack:
         self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
         self._dialogs = Dialogs(addresses_of, self.counts)
         self._transmissions: list[Transmission] = []
-        self._events: list[Event] = []
+        self._events: list[StackEvent] = []
 
     # Out --------------------------------------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class Stack:
         waiting, self._transmissions = self._transmissions, []
         return waiting
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[StackEvent]:
         """What happened, in order; each is given once."""
         waiting, self._events = self._events, []
         return waiting
@@ -133,7 +132,8 @@ class Stack:
         """One message, or what was wrong with it, from wherever it was cut out of."""
         self.counts.received += 1
         if isinstance(message, MalformedMessage):
-            self._malformed(message, source)
+            request = message.request if isinstance(message, MalformedRequest) else None
+            self._malformed(message, request, source)
             return
         try:
             if isinstance(message, Response):
@@ -142,8 +142,7 @@ class Stack:
                 self._request(message, source, now)
         except MalformedMessage as fault:
             # Header fields that the parser leaves alone are read where they matter.
-            fault.request = message if isinstance(message, Request) else None
-            self._malformed(fault, source)
+            self._malformed(fault, message if isinstance(message, Request) else None, source)
 
     def handle_timer(self, now: float) -> None:
         """Runs every timer that is due at `now`."""
@@ -195,15 +194,15 @@ class Stack:
             ack.headers.prepend("Via", self._via(hop))
         self.transmit(ack.to_bytes(), hop, "")
 
-    def open_dialog(self, dialog: Dialog, invite: Invite) -> None:
-        """Gives requests within `dialog` to `invite` from now on."""
-        self._dialogs.open(dialog, invite)
+    def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
+        """Gives requests within `dialog` to `user` from now on."""
+        self._dialogs.open(dialog, user)
 
     def close_dialog(self, dialog: DialogId) -> None:
         """Answers requests within `dialog` with 481 from now on; idempotent."""
         self._dialogs.close(dialog)
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: StackEvent) -> None:
         """Queues `event` for the application."""
         self._events.append(event)
 
@@ -252,12 +251,12 @@ class Stack:
         client.start(now)
         return client
 
-    def _malformed(self, fault: MalformedMessage, source: Hop) -> None:
+    def _malformed(self, fault: MalformedMessage, request: Request | None, source: Hop) -> None:
         self.counts.malformed += 1
-        if fault.request is None or fault.request.method == "ACK":
+        if request is None or request.method == "ACK":
             return
         try:
-            self._refuse(fault.request, Refused(fault.code), source)
+            self._refuse(request, Refused(fault.code), source)
         except MalformedMessage:
             return  # not even its Via can be read: there is nowhere to answer to
 
@@ -307,11 +306,11 @@ class Stack:
         if server is not None and server.status >= 300:
             server.receive(request, now)
             return
-        invite = self._dialogs.find(request, source)
-        if isinstance(invite, Invite):
-            invite.ack_received(request, now)
-        else:
+        user = self._dialogs.find(request, source)
+        if user is None or isinstance(user, Refused):
             self.counts.strays += 1
+        else:
+            user.ack_received(request, now)
 
     def _cancel(self, request: Request, source: Hop, now: float) -> Refused | None:
         key = server_key(request, request.via, method="INVITE")
@@ -319,21 +318,21 @@ class Stack:
         if cancelled is None:
             return NO_DIALOG
         invite = self._invited.get(key)
-        if not (carried(cancelled.source, source) or (invite and listed(invite.settings, source))):
+        if not (carried(cancelled.source, source) or (invite and listed(invite.allow_from, source))):
             return self._dialogs.refuse()
-        tag = invite.dialog.local.tag if invite is not None and invite.dialog is not None else None
+        tag = invite.usage.dialog_set.local_tag if invite is not None else None
         self.reply(self._serve(request, source), 200, now, to_tag=tag)
         if invite is not None:
             invite.cancelled(now)
         return None
 
     def _within(self, request: Request, source: Hop, now: float) -> Refused | None:
-        invite = self._dialogs.find(request, source)
-        if not isinstance(invite, Invite):
-            return invite
+        user = self._dialogs.find(request, source)
+        if user is None or isinstance(user, Refused):
+            return user
         refused = unsupported(request)
         if refused is None:
-            invite.request_received(self._serve(request, source), now)
+            user.request_received(self._serve(request, source), now)
         return refused
 
     def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sip.egress import Egress
-    from sip.message.headers import Via
-    from sip.message.uri import Uri
+from sip.egress import Egress
+from sip.message.headers import Via
+from sip.message.uri import Uri
 
 DEFAULT_PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061}
 
@@ -44,14 +42,17 @@ class Transmission:
     key: str = ""
 
 
-def hop_of(uri: Uri) -> Hop:
-    """Where a request for `uri` is sent (RFC 3263 4.1 and 4.2 without NAPTR and SRV: an address record)."""
+def hop_of(uri: Uri, *, egress: Egress | None = None) -> Hop:
+    """Where a request for `uri` is sent (RFC 3263 4.1 and 4.2 without NAPTR and SRV: an address record), if
+    `egress` allows it."""
     transport = uri.transport or ("tls" if uri.scheme == "sips" else "udp")
     if uri.scheme == "sips":
         transport = "tls"
     host = uri.params.get("maddr") or uri.host
     elastic = transport == "udp" and uri.transport is None
-    return Hop(transport, host, uri.port or DEFAULT_PORTS.get(transport, 5060), elastic=elastic)
+    return Hop(
+        transport, host, uri.port or DEFAULT_PORTS.get(transport, 5060), elastic=elastic, egress=egress
+    )
 
 
 def response_hop(via: Via, source: Hop) -> Hop:

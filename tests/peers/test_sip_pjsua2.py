@@ -177,7 +177,7 @@ async def test_a_caller_proves_who_they_are(phone: Endpoint, tmp_path: Path) -> 
         known.do("dial", uri=target)
         async with asyncio.timeout(10):
             call = await anext(phone.incoming())
-        assert call.trunk.settings.id == "digest"
+        assert call.trunk_id == "digest"
         await call.answer()
         await known.event("state", state="CONFIRMED")
         await call.hang_up()

@@ -29,12 +29,13 @@ FORBIDDEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def imported(path: Path) -> set[str]:
+    """The names in the imports of a file; of `from a import b` both `a` and `a.b`, which may be a module."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.add(node.module)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
 
 
@@ -47,6 +48,57 @@ def test_imports_go_one_way(package: str) -> None:
         for name in imported(path)
         if name.split(".")[0] in forbidden
         and not path.relative_to(ROOT).as_posix().startswith(excepted or ("-",))
+    ]
+    assert wrong == []
+
+
+def import_graph() -> dict[str, set[str]]:
+    """The modules of our packages, and which of them each names in an import, `TYPE_CHECKING` or not."""
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in OURS
+        for path in (ROOT / package).rglob("*.py")
+    }
+    return {module: imported(path) & paths.keys() - {module} for module, path in paths.items()}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other, whatever the number of steps."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    beyond = {module: reached(module) for module in graph}
+    found = {
+        tuple(sorted(other for other in beyond[module] if module in beyond[other]))
+        for module in graph
+        if module in beyond[module]
+    }
+    return [list(circle) for circle in sorted(found)]
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert circles(graph) == [["a", "b", "c"]]
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles(import_graph()) == []
+
+
+@pytest.mark.parametrize("package", ["sip"])
+def test_no_import_is_for_the_type_checker_only(package: str) -> None:
+    wrong = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "TYPE_CHECKING" in path.read_text()
     ]
     assert wrong == []
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 SOURCES = sorted(
@@ -63,6 +65,19 @@ def too_large_function(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) 
 
 def test_nothing_outgrows_its_limit() -> None:
     assert [line for path in SOURCES for line in too_large(path)] == []
+
+
+@pytest.mark.parametrize("package", ["sip"])
+def test_no_class_outgrows_its_limit_with_its_bases(package: str) -> None:
+    paths = [path for path in SOURCES if path.is_relative_to(ROOT / package)]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+    def with_bases(node: ast.ClassDef) -> int:
+        bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+        return lines(node) + sum(with_bases(base) for base in bases)
+
+    assert {name: with_bases(node) for name, node in classes.items() if with_bases(node) > CLASS_LINES} == {}
 
 
 def test_exceptions_are_still_needed() -> None:

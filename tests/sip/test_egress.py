@@ -15,7 +15,7 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.uri import Uri
 from sip.stack.transport import Transport
 from sip.states import HangupCause
-from sip.transaction.hop import Transmission
+from sip.transaction.hop import Transmission, hop_of
 from sip.trunk import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, rogue, traps, udp
 
@@ -128,8 +128,8 @@ async def test_a_connection_that_another_trunk_has_made_is_not_borrowed() -> Non
     async with await asyncio.start_server(keep, CLOSED, 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         uri = Uri.parse(f"sip:{CLOSED}:{port};transport=tcp")
-        operators = Egress(EgressRule(OPEN, frozenset({CLOSED}))).hop_of(uri)
-        tenants = Egress(EgressRule(OPEN)).hop_of(uri)
+        operators = hop_of(uri, egress=Egress(EgressRule(OPEN, frozenset({CLOSED}))))
+        tenants = hop_of(uri, egress=Egress(EgressRule(OPEN)))
         transport.send(Transmission(b"tenant first", tenants, "a"))
         transport.send(Transmission(b"operator", operators, "b"))
         async with asyncio.timeout(PATIENCE_S):

@@ -11,13 +11,13 @@ from typing import cast
 
 import pytest
 
-from sip.admission_policy import TrunkGate
+from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.message.message import Request, Response, parse
-from sip.states import HangupCause
+from sip.states import CallState, HangupCause
 from sip.transaction.hop import Hop
 from sip.trunk import TrunkSettings
 from sip.wrong_passwords import TRIES
@@ -327,7 +327,7 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
     phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
     phone.add_trunk(replace(LINE, id="a"))
     phone.add_trunk(replace(LINE, id="b"))
-    gate: TrunkGate = phone._gate
+    gate: AdmissionPolicy = phone._gate
     phone.serves = lambda number, trunk: (number, trunk.settings.id) in {("1", "a"), ("2", "b")}
     for number, expected in (("1", "a"), ("2", "b")):
         message = parse(request("INVITE", number))
@@ -370,3 +370,18 @@ async def test_fifty_calls_at_once_come_up_and_go_down() -> None:
         answering.cancel()
         print(f"{(time.process_time() - started) / 50 * 1000:.1f} ms CPU per call, both ends")
         assert world.ours.stats.rtp_ports_used == world.theirs.stats.rtp_ports_used == 0
+
+
+async def test_both_ends_of_a_call_to_ourselves_are_told_apart_by_more_than_the_call_id() -> None:
+    async with Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(30000, 32999))) as phone:
+        uri = f"sip:127.0.0.1:{address(phone)[1]}"
+        trunk = phone.add_trunk(TrunkSettings(id="loop", uri=uri, allow_from=LOOPBACK))
+        placed = await trunk.call("+15551234")
+        offered = await asyncio.wait_for(anext(phone.incoming()), PATIENCE_S)
+        assert (offered.sip_call_id, offered.state) == (placed.sip_call_id, CallState.OFFERED)
+        await offered.answer()
+        await asyncio.wait_for(placed.answered(), PATIENCE_S)
+        await placed.hang_up()
+        await asyncio.wait_for(offered.ended(), PATIENCE_S)
+        assert (placed.ended_by, offered.ended_by) == ("local", "remote")
+        assert phone.stats.calls == 0

@@ -14,9 +14,9 @@ from sip.dialog.events import (
     InviteProgressed,
     MediaAgreed,
 )
-from sip.dialog.invite import InviteSettings, InviteState
 from sip.dialog.uac import OutgoingInvite
 from sip.dialog.uas import IncomingInvite
+from sip.dialog.usage import InviteSettings, InviteState
 from sip.errors import LocalError
 from sip.message.body import SDP
 from sip.message.headers import Headers
@@ -51,7 +51,7 @@ def answered_call() -> tuple[World, Party, Party, OutgoingInvite, IncomingInvite
     bob.on_invite = pick_up
     invite = dial(world, alice)
     world.run(1)
-    assert invite.confirmed
+    assert invite.usage.confirmed
     return world, alice, bob, invite, calls[0]
 
 
@@ -72,7 +72,7 @@ def test_a_call_rings_is_answered_talks_and_is_hung_up() -> None:
     assert [type(each) for each in alice.events] == [InviteProgressed, MediaAgreed, InviteAnswered]
     (plan,) = [each.plan for each in alice.heard(MediaAgreed)]
     assert (plan.remote_host, plan.remote_port) == (BOB, 4000)
-    assert called.state is InviteState.CONFIRMED
+    assert called.usage.state is InviteState.CONFIRMED
     invite.hang_up(world.now)
     world.run(1)
     assert (alice.end.cause, alice.end.status, alice.end.by) == (HangupCause.NORMAL, 200, "local")
@@ -271,7 +271,7 @@ def test_early_media_of_one_fork_gives_way_to_the_one_that_answers() -> None:
     assert alice.heard(InviteProgressed)[0].early_media
     world.send(says(request, 200, tag="y", port=4004), alice, source=REMOTE)
     assert [each.plan.remote_port for each in alice.heard(MediaAgreed)] == [4002, 4004]
-    assert invite.confirmed
+    assert invite.usage.confirmed
 
 
 def test_a_reliable_provisional_response_is_acknowledged_once_and_in_order() -> None:
@@ -303,7 +303,7 @@ def test_bye_before_the_2xx_ends_the_call_and_the_late_2xx_is_acknowledged() -> 
     assert len(sent(world, "ACK")) == 1
     assert alice.heard(InviteAnswered) == []
     world.run(70)
-    assert invite.ended
+    assert invite.usage.ended
     assert nothing_left(world, alice)
 
 
@@ -326,7 +326,7 @@ def test_a_503_goes_to_the_next_address_and_an_unanswered_invite_does_not() -> N
     bob.on_invite = lambda invite, now: invite.reject(503, now)
     invite = dial(world, alice, BOB, "192.0.2.3")
     world.run(1)
-    assert invite.confirmed
+    assert invite.usage.confirmed
     assert len(carol.requests("INVITE")) == 1
     alice, carol = Party(ALICE), Party("192.0.2.3")
     world = World(alice, carol)
@@ -346,7 +346,7 @@ def test_a_repetition_that_cannot_be_sent_calls_nobody_else() -> None:
     (again,) = alice.stack.transmissions()
     alice.stack.transmission_failed(again, 0.6)
     assert alice.stack.transmissions() == []
-    assert not invite.ended
+    assert not invite.usage.ended
     alice.stack.transmission_failed(first, 0.7)
     (second,) = alice.stack.transmissions()
     assert second.hop.host == "192.0.2.3"
@@ -403,7 +403,7 @@ def test_early_media_is_described_reliably_and_once() -> None:
     assert len(bob.requests("PRACK")) == 1
     calls[0].accept(world.now)
     world.run(1)
-    assert invite.confirmed
+    assert invite.usage.confirmed
     assert len(alice.heard(MediaAgreed)) == len(bob.heard(MediaAgreed)) == 1
 
 
@@ -425,9 +425,9 @@ def test_the_answer_waits_for_the_prack() -> None:
     bob.on_invite = ring_and_answer
     invite = dial(world, alice)
     world.run(0.3)
-    assert not invite.confirmed
+    assert not invite.usage.confirmed
     world.run(1)
-    assert invite.confirmed
+    assert invite.usage.confirmed
     assert lost
 
 
@@ -446,8 +446,8 @@ def test_bye_during_the_invite_is_answered_and_ends_it() -> None:
     bob.on_invite = lambda invite, now: invite.ring(now)
     invite = dial(world, alice)
     world.run(1)
-    assert invite.dialog is not None
-    bye = invite.dialog.request("BYE", cseq=2)
+    assert invite.usage.dialog is not None
+    bye = invite.usage.dialog.request("BYE", cseq=2)
     bye.headers.prepend("Via", f"SIP/2.0/UDP {ALICE};branch=z9hG4bKearly")
     world.send(bye.to_bytes(), bob, source=Hop("udp", ALICE, 5060))
     world.run(1)
@@ -523,14 +523,27 @@ def test_hold_and_resume_are_heard_by_both_sides() -> None:
     world, alice, bob, invite, called = answered_call()
     invite.set_hold(True, world.now)
     world.run(1)
-    assert invite.held
-    assert called.held
+    assert invite.usage.held
+    assert called.usage.held
     assert not bob.heard(MediaAgreed)[-1].plan.sends
     invite.set_hold(False, world.now)
     world.run(1)
-    assert not invite.held
-    assert not called.held
+    assert not invite.usage.held
+    assert not called.usage.held
     assert bob.heard(MediaAgreed)[-1].plan.sends
+    assert [each.status for each in alice.heard(ChangeFinished)] == [200, 200]
+
+
+def test_a_late_repetition_of_one_answer_is_none_to_the_next_change() -> None:
+    world, alice, _, invite, _ = answered_call()
+    invite.set_hold(True, world.now)
+    world.run(1)
+    (ok,) = [data for data in world.sent if data.startswith(b"SIP/2.0 200") and b"recvonly" in data]
+    invite.set_hold(False, world.now)
+    world.send(ok, alice, source=Hop("udp", BOB, 5060))
+    assert invite.usage.changing  # theirs is refused as glare until ours is answered (RFC 3261 14.2)
+    world.run(1)
+    assert not invite.usage.changing
     assert [each.status for each in alice.heard(ChangeFinished)] == [200, 200]
 
 
@@ -549,29 +562,29 @@ def test_both_sides_holding_at_once_succeed_one_after_the_other() -> None:
     assert tried[BOB][1] - tried[BOB][0] <= 2.1
     assert [each.status for each in alice.heard(ChangeFinished)] == [200]
     assert [each.status for each in bob.heard(ChangeFinished)] == [200]
-    assert invite.held
-    assert called.held
+    assert invite.usage.held
+    assert called.usage.held
     called.set_hold(False, world.now)
     world.run(5)
-    assert invite.held  # the other side's hold is its own
+    assert invite.usage.held  # the other side's hold is its own
 
 
 def test_a_change_that_cannot_be_answered_leaves_the_call_as_it_was() -> None:
     world, _, bob, invite, called = answered_call()
-    assert invite.dialog is not None
+    assert invite.usage.dialog is not None
     before = len(bob.heard(MediaAgreed))
     for body, kind, status in (
         (b"nonsense", SDP, 400),
         (b"<xml/>", "text/xml", 415),
         (ANSWER.replace(b"RTP/AVP 0 101", b"RTP/AVP 18") % 4000, SDP, 488),
     ):
-        request = invite.dialog.request("INVITE")
+        request = invite.usage.dialog.request("INVITE")
         request.headers.prepend("Via", f"SIP/2.0/UDP {ALICE};branch=z9hG4bKx{status}")
         request.headers.add("Content-Type", kind)
         request.body = body
         world.send(request.to_bytes(), bob, source=Hop("udp", ALICE, 5060))
         assert f"SIP/2.0 {status}".encode() in world.sent[-1]
-    assert called.confirmed
+    assert called.usage.confirmed
     assert len(bob.heard(MediaAgreed)) == before
 
 
@@ -591,7 +604,7 @@ def test_a_second_change_is_refused_while_one_waits() -> None:
     with pytest.raises(LocalError):
         invite.set_hold(True, world.now)
     world.run(2)
-    assert not invite.held
+    assert not invite.usage.held
 
 
 @pytest.mark.parametrize(
@@ -609,8 +622,8 @@ def test_a_second_change_is_refused_while_one_waits() -> None:
 )
 def test_digits_in_info(kind: str, body: bytes, status: int, digits: list[str]) -> None:
     world, _, bob, invite, _ = answered_call()
-    assert invite.dialog is not None
-    info = invite.dialog.request("INFO")
+    assert invite.usage.dialog is not None
+    info = invite.usage.dialog.request("INFO")
     info.headers.prepend("Via", f"SIP/2.0/UDP {ALICE};branch=z9hG4bKinfo")
     if kind:
         info.headers.add("Content-Type", kind)
@@ -622,15 +635,15 @@ def test_digits_in_info(kind: str, body: bytes, status: int, digits: list[str]) 
 
 def test_an_old_request_is_refused_and_a_foreign_one_unknown() -> None:
     world, _, bob, invite, called = answered_call()
-    assert invite.dialog is not None
+    assert invite.usage.dialog is not None
     for cseq, tag, status in ((1, None, 500), (9, "other", 481)):
-        request = invite.dialog.request("OPTIONS", cseq=cseq)
+        request = invite.usage.dialog.request("OPTIONS", cseq=cseq)
         request.headers.prepend("Via", f"SIP/2.0/UDP {ALICE};branch=z9hG4bKo{status}")
         if tag:
             request.headers.set("To", f"<sip:{BOB}>;tag={tag}")
         world.send(request.to_bytes(), bob, source=Hop("udp", ALICE, 5060))
         assert f"SIP/2.0 {status}".encode() in world.sent[-1]
-    assert called.confirmed
+    assert called.usage.confirmed
 
 
 def test_sdp_within_multipart_is_read() -> None:
@@ -668,11 +681,11 @@ def test_a_call_survives_loss_doubling_and_reordering(seed: int) -> None:
     assert len(calls) == 1  # however often the INVITE came
     calls[0].accept(world.now)
     world.run(20)
-    assert invite.confirmed
-    assert calls[0].confirmed
+    assert invite.usage.confirmed
+    assert calls[0].usage.confirmed
     invite.set_hold(True, world.now)
     world.run(30)
-    assert invite.held == calls[0].held
+    assert invite.usage.held == calls[0].usage.held
     (invite if seed % 3 else calls[0]).hang_up(world.now)
     world.run(40)
     assert len(alice.heard(InviteEnded)) == 1
@@ -693,7 +706,7 @@ def test_a_call_cancelled_at_any_moment_leaves_nothing(seed: int) -> None:
     bob.on_invite = ring
     invite = dial(world, alice)
     world.run(seed * 0.15)
-    if seed % 2 and pending and pending[0].state is InviteState.INVITED:
+    if seed % 2 and pending and pending[0].usage.state is InviteState.INVITED:
         pending[0].accept(world.now)
     invite.hang_up(world.now)
     world.run(120)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sip.dialog.invite import InviteSettings
+from sip.dialog.invite import Invite
 from sip.dialog.session_timer import SessionTimer, SessionTimerSettings, delta_seconds, session_expires
+from sip.dialog.usage import InviteSettings
 from sip.errors import MalformedMessage
 from sip.message.headers import Headers
 from sip.message.message import Request, Response
@@ -137,7 +138,8 @@ def test_a_call_is_refreshed_by_update_for_hours() -> None:
 def test_a_far_end_without_update_is_refreshed_by_invite() -> None:
     world, alice, bob = up(refresher_alice=True)
     ((_, invite),) = alice.stack._dialogs._open.values()
-    invite.peer_updates = False
+    assert isinstance(invite, Invite)
+    invite.usage.peer_updates = False
     world.run(300)
     assert len(bob.requests("INVITE")) >= 3
     versions = {

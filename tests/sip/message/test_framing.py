@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from sip.errors import MalformedMessage
 from sip.message.framing import KeepAlive, StreamParser, is_keepalive
-from sip.message.message import MAX_MESSAGE, Request, Response, parse
+from sip.message.message import MAX_MESSAGE, MalformedRequest, Request, Response, parse
 from tests.support.hostile.fuzz import streams
 
 
@@ -60,7 +60,7 @@ def test_broken_message_in_a_sound_frame_costs_only_itself() -> None:
     first, second = stream.receive(broken + message("two"))
     assert isinstance(first, MalformedMessage)
     assert first.code == 400
-    assert first.request is not None
+    assert isinstance(first, MalformedRequest)
     assert isinstance(second, Request)
     assert not stream.broken
 
@@ -70,7 +70,7 @@ def test_message_without_an_end_breaks_the_stream(length: str) -> None:
     stream = StreamParser()
     found = only_fault(stream, message("one", length=length))
     assert found.code == 400
-    assert found.request is not None
+    assert isinstance(found, MalformedRequest)
     assert stream.broken
     assert stream.receive(message("two")) == []
 
@@ -91,7 +91,7 @@ def test_too_large_a_body_is_refused_before_it_comes() -> None:
     stream = StreamParser()
     found = only_fault(stream, message("one", length=str(MAX_MESSAGE + 1)))
     assert found.code == 513
-    assert found.request is not None
+    assert isinstance(found, MalformedRequest)
     assert stream.broken
 
 

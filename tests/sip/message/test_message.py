@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from sip.errors import LocalError, MalformedMessage
 from sip.message.headers import Headers
-from sip.message.message import REASONS, Request, Response, parse, response_to
+from sip.message.message import REASONS, MalformedRequest, Request, Response, parse, response_to
 from sip.message.uri import Uri
 from tests.support.hostile.fuzz import datagrams
 
@@ -70,7 +70,7 @@ def test_mandatory_headers(name: str) -> None:
     without = "\r\n".join(line for line in lines if not line.startswith(name + ":"))
     found = fault(without.encode())
     assert found.code == 400
-    assert (found.request is None) is (name == "Via")
+    assert isinstance(found, MalformedRequest) is (name != "Via")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_mandatory_headers(name: str) -> None:
 def test_broken_headers_are_answered_400(extra: str) -> None:
     found = fault(text("INVITE sip:c@d SIP/2.0", extra))
     assert found.code == 400
-    assert found.request is not None
+    assert isinstance(found, MalformedRequest)
     assert response_to(found.request, 400).to_bytes().startswith(b"SIP/2.0 400 Bad Request\r\n")
 
 
@@ -114,7 +114,7 @@ def test_request_without_a_readable_via_cannot_be_answered(via: str) -> None:
         text("INVITE sip:c@d SIP/2.0").replace(b" SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKa", via.encode())
     )
     assert found.code == 400
-    assert found.request is None
+    assert not isinstance(found, MalformedRequest)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_every_status_that_is_named_in_the_rfcs_has_a_phrase() -> None:
 
 def answerable(found: MalformedMessage) -> None:
     assert 400 <= found.code <= 599
-    if found.request is not None:
+    if isinstance(found, MalformedRequest):
         answer = response_to(found.request, found.code, to_tag="x")
         assert answer.to_bytes().startswith(b"SIP/2.0 ")
         assert answer.via.host

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sip.dialog.events import InviteReceived
 from sip.dialog.uas import IncomingInvite
 from sip.message.message import Request, Response, parse, response_to
 from sip.message.uri import Uri
 from sip.stack.admission import Refused
+from sip.stack.events import InviteReceived
 from sip.stack.transport import Message
 from sip.transaction.hop import Hop
 from tests.support.hostile.torture import MESSAGES, Expectation
@@ -151,7 +151,7 @@ def test_a_branch_that_is_the_cookie_alone_names_no_transaction() -> None:
         world.send(data, party, source=STRANGER)  # a repetition
     first, second = (event.invite for event in party.heard(InviteReceived))
     world.send(request("CANCEL", branch="").replace(b"Call-ID: c", b"Call-ID: c1"), party, source=STRANGER)
-    assert (first.ended, second.ended) == (False, True)
+    assert (first.usage.ended, second.usage.ended) == (False, True)
 
 
 def test_what_was_accepted_is_forgotten_in_the_end() -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from sip.dialog.events import InviteReceived
-from sip.dialog.invite import InviteSettings
+from sip.dialog.usage import InviteSettings
 from sip.message.message import Request
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU
 from sip.sdp.negotiation import Capabilities
 from sip.stack.admission import Admitted, Refused
+from sip.stack.events import InviteReceived
 from sip.stack.stack import Stack
 from sip.transaction.hop import Hop
 from tests.support.hostile.fuzz import damaged, datagrams

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-from sip.dialog.events import Event, InviteEnded, InviteReceived
-from sip.dialog.invite import InviteSettings
+from sip.dialog.events import InviteEnded
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.uas import IncomingInvite
+from sip.dialog.usage import InviteSettings
 from sip.message.headers import NameAddr
 from sip.message.message import Request, Response, parse
 from sip.message.uri import Uri
 from sip.sdp.media_plan import G722, PCMA, PCMU
 from sip.sdp.negotiation import Capabilities
 from sip.stack.admission import Admitted, Refused
+from sip.stack.events import InviteReceived, StackEvent
 from sip.stack.stack import Stack
 from sip.transaction.hop import Hop
 
@@ -66,7 +67,7 @@ class Party:
         self.host = host
         self.settings = settings or InviteSettings()
         self.gate = OpenGate(self.settings)
-        self.events: list[Event] = []
+        self.events: list[StackEvent] = []
         self.received: list[Request | Response] = []
         self.on_invite: Callable[[IncomingInvite, float], None] = answer
         self.stack = Stack(
@@ -165,7 +166,7 @@ class World:
                     busy = True
                     self._take(party, event)
 
-    def _take(self, party: Party, event: Event) -> None:
+    def _take(self, party: Party, event: StackEvent) -> None:
         party.events.append(event)
         if isinstance(event, InviteReceived) and event.invite.describe(party.capabilities, self.now):
             party.on_invite(event.invite, self.now)

@@ -1,0 +1,108 @@
+"""The early dialogs of an INVITE of ours: one for each place where a proxy lets it ring (RFC 3261 13.2.2).
+
+Each fork is acknowledged on its own, its reliable provisional responses too (RFC 3262 section 4); what is not
+taken up is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sip.dialog.dialog import Dialog, DialogUser
+from sip.dialog.session_timer import delta_seconds
+from sip.dialog.usage import InviteUsage
+from sip.message.message import Request, Response
+from sip.transaction.hop import Hop
+from sip.transaction.transaction import ClientTransaction
+
+
+@dataclass(slots=True)
+class Fork:
+    """One of the places where it rings (an early dialog), or what answered."""
+
+    dialog: Dialog
+    rseq: int | None = None  # of the last reliable provisional response
+    ack: Request | None = None
+    ack_hop: Hop | None = None
+
+
+class Forks:
+    """The forks of one INVITE by the To tag of their responses."""
+
+    def __init__(self, usage: InviteUsage) -> None:
+        self._usage = usage
+        self._by_tag: dict[str, Fork] = {}
+        self._settled_with: str | None = None  # the fork whose reliable response answered our offer
+
+    def progressed(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
+        """The fork of a response to the INVITE of `transaction`; it may have moved its contact. The requests
+        of a new one go to `user`."""
+        fork = self._by_tag.get(response.to.tag or "")
+        if fork is None:
+            return self._add(response, transaction, user)
+        fork.dialog.refresh_target(response)
+        return fork
+
+    def answered(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
+        """The fork of a 2xx."""
+        return self._by_tag.get(response.to.tag or "") or self._add(response, transaction, user)
+
+    def acknowledge(self, fork: Fork, response: Response, transaction: ClientTransaction) -> bool:
+        """ACKs a 2xx, the same way each time it comes (RFC 3261 13.2.2.4). True: it is the first."""
+        first = fork.ack is None
+        if fork.ack is None:
+            fork.dialog.refresh_target(response)
+            fork.dialog.update_routes(response)
+            fork.ack = fork.dialog.ack(transaction.request)
+            fork.ack_hop = fork.dialog.next_hop()
+        assert fork.ack_hop is not None
+        self._usage.core.send_ack(fork.ack, fork.ack_hop)
+        return first
+
+    def acknowledge_provisional(self, fork: Fork, response: Response, now: float) -> bool:
+        """PRACK (RFC 3262 section 4). False: a repetition, or one that overtook its predecessor."""
+        rseq = delta_seconds(response.header("RSeq"))
+        if rseq is None or (fork.rseq is not None and rseq != fork.rseq + 1):
+            return False
+        fork.rseq = rseq
+        prack = fork.dialog.request("PRACK")
+        prack.headers.add("RAck", f"{rseq} {response.cseq}")
+        self._usage.send_and_forget(fork.dialog, prack, now)
+        return True
+
+    def settled_with(self, response: Response) -> None:
+        """Our offer has its final answer in a reliable provisional response (RFC 3262 section 5)."""
+        self._settled_with = response.to.tag
+
+    def turn_to(self, response: Response) -> None:
+        """Our one offer is answered by every fork: the last that says something is who we talk to."""
+        if self._settled_with is not None and self._settled_with != response.to.tag:
+            self._settled_with = None
+            self._usage.negotiation.reopen()
+
+    def decline(self, fork: Fork, now: float) -> None:
+        """Somebody else answered too, or the call was given up: hang up on them."""
+        self._usage.core.close_dialog(fork.dialog.id)
+        self._usage.send_and_forget(fork.dialog, fork.dialog.request("BYE"), now)
+
+    def close(self, *, but: Fork | None = None) -> None:
+        """Stops listening for requests within every fork `but` one."""
+        for fork in self._by_tag.values():
+            if fork is not but:
+                self._usage.core.close_dialog(fork.dialog.id)
+
+    def forget(self) -> None:
+        """The INVITE is sent again: what rang so far has stopped."""
+        self.close()
+        self._by_tag = {}
+        self._settled_with = None
+        self._usage.dialog = None
+
+    def _add(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
+        dialog = Dialog.as_caller(
+            transaction.request, response, source=transaction.source, egress=self._usage.egress
+        )
+        fork = self._by_tag[response.to.tag or ""] = Fork(dialog)
+        self._usage.dialog = self._usage.dialog or dialog
+        self._usage.core.open_dialog(dialog, user)
+        return fork

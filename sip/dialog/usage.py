@@ -1,0 +1,304 @@
+"""The INVITE usage of a dialog (RFC 5057): what the parts of a call share, whoever called.
+
+`InviteUsage` is told by the two roles (`sip.dialog.uac`, `sip.dialog.uas`) how the call comes up; changes
+(`sip.dialog.reinvite`) and requests of the far end (`sip.dialog.in_dialog`) work on it while it is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
+from typing import Protocol
+
+from sip.auth.digest import Authorizer, Credentials
+from sip.dialog.client_request import ClientRequest
+from sip.dialog.dialog import Dialog, DialogSetId
+from sip.dialog.events import AddressRefused, InviteEnded, MediaAgreed, Side
+from sip.dialog.reliable_response import ReliableResponse
+from sip.dialog.session_timer import SessionTimer, SessionTimerSettings
+from sip.dialog.ua_core import ALLOW, SUPPORTED_TAGS, Core
+from sip.egress import ANY_ADDRESS, Egress, EgressRule
+from sip.errors import LocalError, MediaRefused, RemoteError
+from sip.message.body import SDP, session_description
+from sip.message.headers import Headers
+from sip.message.message import Request, response_to
+from sip.sdp.negotiation import Capabilities
+from sip.sdp.offer_answer import OfferAnswer
+from sip.states import HangupCause, cause_of_answer
+from sip.transaction.timers import Alarm
+from sip.transaction.transaction import FireAndForget, ServerTransaction
+
+
+class InviteState(StrEnum):
+    """States of an INVITE dialog usage (RFC 5057), from the first INVITE to the end."""
+
+    INVITING = "inviting"  # ours is out, no final response
+    INVITED = "invited"  # theirs is in, no final response
+    ACCEPTED = "accepted"  # our 2xx is out, not acknowledged
+    CONFIRMED = "confirmed"  # acknowledged: the call is up
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteSettings:
+    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`. `egress`: what they may send to."""
+
+    session_expires_s: int = 1800
+    min_session_expires_s: int = 90
+    ring_timeout_s: float = 60
+    reliable_provisional: bool = True
+    username: str = ""
+    password: str = ""
+    allow_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    egress: EgressRule = ANY_ADDRESS
+
+
+class EgressRefusals:
+    """What a call was not allowed to send to, told to `core`. It outlives the call, whose BYE may be what was
+    not sent, and does not keep it. `name` is the call's in logs."""
+
+    def __init__(self, core: Core, dialog_set: DialogSetId) -> None:
+        self.name = ""
+        self._core = core
+        self._dialog_set = dialog_set
+        self._count = 0
+
+    def note(self, address: str, now: float = 0.0) -> None:
+        """`address`, which the far end or the trunk named, is not sent to."""
+        self._count += 1
+        self._core.emit(AddressRefused(self.name, self._dialog_set, address, self._count == 1))
+
+    def note_error(self, error: RemoteError) -> None:
+        """Notes the address in a session description that was refused for it."""
+        if isinstance(error, MediaRefused):
+            self.note(error.address)
+
+
+class InviteRole(Protocol):
+    """What the caller and the called do differently."""
+
+    usage: InviteUsage
+
+    @property
+    def answer_due(self) -> bool:
+        """Whether an offer of theirs has not been answered yet."""
+
+    def bye_received(self, transaction: ServerTransaction, now: float) -> None:
+        """The far end hangs up."""
+
+    def prack_received(self, transaction: ServerTransaction, now: float) -> None:
+        """The far end acknowledges a provisional response."""
+
+    def session_due(self, now: float) -> None:
+        """The session must be refreshed, or has expired (RFC 4028 section 10)."""
+
+    def closing(self, now: float) -> None:
+        """The call is over: changes under way are abandoned, dialogs closed."""
+
+
+class InviteUsage:
+    """State that the parts of one call share, and what they do with it. Times come in as `now`; what comes of
+    them goes to `core`. `role` is set until the end of the call.
+
+    `definite`: the far end has given a final response to our INVITE. `peer_updates`: it knows UPDATE.
+    `offered_late`: our 2xx carried the offer. `change_outstanding`: a re-INVITE or UPDATE of ours has not
+    been answered.
+    """
+
+    def __init__(
+        self, core: Core, settings: InviteSettings, dialog_set: DialogSetId, *, outgoing: bool, peer: str = ""
+    ) -> None:
+        self.core = core
+        self.settings = settings
+        self.dialog_set = dialog_set
+        self.outgoing = outgoing
+        self.state = InviteState.INVITING if outgoing else InviteState.INVITED
+        self.role: InviteRole | None = None
+        self.refusals = EgressRefusals(core, dialog_set)
+        self.egress = Egress(settings.egress, peer=peer)
+        self.dialog: Dialog | None = None
+        self.session = SessionTimer(
+            SessionTimerSettings(settings.session_expires_s, settings.min_session_expires_s)
+        )
+        self.authorizer = (
+            Authorizer(Credentials(settings.username, settings.password)) if settings.username else None
+        )
+        self.definite = False
+        self.peer_updates = False
+        self.offered_late = False
+        self.change_outstanding = False
+        self._media: OfferAnswer | None = None
+        self._alarms: dict[str, Alarm] = {}
+        self._accepted: ReliableResponse | None = None  # our 2xx, until it is acknowledged
+        self._goodbye: HangupCause | None = None  # hung up before the ACK came
+
+    # What is so -------------------------------------------------------------------------------------------
+
+    @property
+    def negotiation(self) -> OfferAnswer:
+        """Raises `LocalError` before the call knows what it can speak."""
+        if self._media is None:
+            raise LocalError("the call has no media yet")
+        return self._media
+
+    @property
+    def confirmed(self) -> bool:
+        return self.state is InviteState.CONFIRMED
+
+    @property
+    def ended(self) -> bool:
+        return self.state is InviteState.ENDED
+
+    @property
+    def held(self) -> bool:
+        """Whether either side has put the call on hold."""
+        return self._media is not None and self._media.held
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a 2xx of ours to an INVITE has not been acknowledged."""
+        return self._accepted is not None
+
+    @property
+    def changing(self) -> bool:
+        """Whether an INVITE or UPDATE is under way on either side within the call."""
+        return self.change_outstanding or self.accepting
+
+    @property
+    def can_change(self) -> bool:
+        """Whether the call is up, or will be with the ACK of our 2xx, and has not been hung up."""
+        up = self.state in (InviteState.CONFIRMED, InviteState.ACCEPTED)
+        return up and self._goodbye is None
+
+    # Media ------------------------------------------------------------------------------------------------
+
+    def describe(self, capabilities: Capabilities) -> OfferAnswer:
+        """Says what the call can speak."""
+        self._media = OfferAnswer(capabilities)
+        return self._media
+
+    def tell_plan(self) -> None:
+        """Tells what media is agreed on, if any is."""
+        plan = self.negotiation.plan
+        if plan is not None:
+            self.core.emit(MediaAgreed(self.dialog_set, plan))
+
+    # Requests and responses of ours -----------------------------------------------------------------------
+
+    def introduce(self, headers: Headers) -> None:
+        """Adds who we are and what we can do."""
+        headers.add("Allow", ALLOW)
+        tags = SUPPORTED_TAGS if self.settings.reliable_provisional else SUPPORTED_TAGS - {"100rel"}
+        headers.add("Supported", ", ".join(sorted(tags)))
+        if self.core.user_agent:
+            headers.add("User-Agent", self.core.user_agent)
+
+    def send_and_forget(self, dialog: Dialog, request: Request, now: float) -> None:
+        """Sends a request within `dialog` whose answer changes nothing, challenges excepted."""
+        client = ClientRequest(self.core, next_cseq=dialog.next_cseq, authorizer=self.authorizer)
+        client.send(request, dialog.next_hop(), FireAndForget(), now)
+
+    def accept_with(self, transaction: ServerTransaction, body: bytes, now: float) -> None:
+        """Sends our 2xx to an INVITE and insists on its ACK."""
+        assert self.dialog is not None
+        headers = [("Contact", self.dialog.contact)]
+        response = response_to(transaction.request, 200, to_tag=self.dialog.local.tag, headers=headers)
+        self.introduce(response.headers)
+        self.session.answer(transaction.request, response.headers, now)
+        response.headers.add("Content-Type", SDP)
+        response.body = body
+        self._accepted = ReliableResponse(
+            self.core.clock, transaction, response, on_give_up=self._never_acknowledged
+        )
+        self._accepted.start(now)
+        self.arm_session(now)
+
+    def ack_received(self, ack: Request, now: float) -> None:
+        """The ACK of a 2xx of ours; repeated ones and those of nothing are ignored."""
+        if self._accepted is None or ack.cseq.number != self._accepted.cseq:
+            return
+        self._accepted.stop()
+        self._accepted = None
+        if self.state is InviteState.ACCEPTED:
+            self.state = InviteState.CONFIRMED
+        if self.offered_late and not self._take_late_answer(ack, now):
+            return
+        if self._goodbye is not None:
+            self.hang_up(now, cause=self._goodbye)
+
+    def _never_acknowledged(self, now: float) -> None:
+        """RFC 3261 13.3.1.4: the session is confirmed all the same, and should be ended."""
+        self._accepted = None
+        self.state = InviteState.CONFIRMED
+        self.hang_up(now, cause=HangupCause.NO_ACK)
+
+    def _take_late_answer(self, ack: Request, now: float) -> bool:
+        """False: it cannot be used, and the call has ended."""
+        self.offered_late = False
+        try:
+            plan = self.negotiation.settle(session_description(ack))
+        except RemoteError as error:
+            self.unusable(error, now)
+            return False
+        if plan is not None:
+            self.core.emit(MediaAgreed(self.dialog_set, plan))
+        return True
+
+    # Timers -----------------------------------------------------------------------------------------------
+
+    def arm(self, name: str, when: float, call: Callable[[float], None]) -> None:
+        """Arms the alarm `name`, in the place of an earlier one. All are disarmed when the call ends."""
+        self.disarm(name)
+        if not self.ended:
+            self._alarms[name] = self.core.clock.at(when, call)
+
+    def disarm(self, name: str) -> None:
+        alarm = self._alarms.pop(name, None)
+        if alarm is not None:
+            alarm.cancel()
+
+    def arm_session(self, now: float) -> None:
+        """Looks at the session timer again after it was refreshed, or a refresh failed."""
+        due = [at for at in (self.session.refresh_at, self.session.expires_at) if at is not None and at > now]
+        if due and self.role is not None:
+            self.arm("session", min(due), self.role.session_due)
+        else:
+            self.disarm("session")
+
+    # The end ----------------------------------------------------------------------------------------------
+
+    def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
+        """Ends a call that is up, after the ACK of our 2xx if that is out; nothing in any other state."""
+        if self.state is InviteState.CONFIRMED:
+            assert self.dialog is not None
+            bye = self.dialog.request("BYE")
+            self.introduce(bye.headers)
+            self.send_and_forget(self.dialog, bye, now)
+            self.finish(cause, 200, "local", now)
+        elif self.state is InviteState.ACCEPTED and self._goodbye is None:
+            self._goodbye = cause  # RFC 3261 15: no BYE before the ACK
+
+    def unusable(self, error: RemoteError, now: float) -> None:
+        """Their answer to our offer cannot be used: a call that is up ends."""
+        self.refusals.note_error(error)
+        self.hang_up(now, cause=cause_of_answer(error))
+
+    def finish(
+        self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
+    ) -> None:
+        """The call is over, without a word: nothing stays behind but the transactions that run out."""
+        if self.ended:
+            return
+        self.state = InviteState.ENDED
+        self.egress.refused = self.refusals.note  # what is still to be sent does not keep the call
+        for name in list(self._alarms):
+            self.disarm(name)
+        if self._accepted is not None:
+            self._accepted.stop()
+            self._accepted = None
+        role, self.role = self.role, None
+        if role is not None:
+            role.closing(now)
+        self.core.emit(InviteEnded(self.dialog_set, cause, status, by, retry_after_s, self.definite))

@@ -1,0 +1,57 @@
+"""What an operator says about a trunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.net.egress import EgressPolicy
+from sip.errors import LocalError, MalformedMessage
+from sip.message.uri import Uri
+from sip.sdp.media_plan import CODECS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrunkSettings:
+    """What an operator says about a trunk. Raises `LocalError` for what cannot be.
+
+    `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
+    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when it says 503 or
+    cannot be reached. `username` and `password` answer the trunk's challenges, and let its calls in from
+    addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
+    timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says. `inband_dtmf`:
+    tones are looked for even where telephone events were agreed on. `reach`: which addresses its calls and
+    registrations may send SIP and RTP to, whoever names them; None, any. `trusted_hosts` may be sent to
+    wherever they lead.
+    """
+
+    id: str
+    uri: str
+    caller_id: str = ""
+    username: str = ""
+    password: str = ""
+    register: bool = False
+    allow_from: tuple[str, ...] = ()
+    codecs: tuple[str, ...] = ("pcmu", "pcma", "g722", "opus")
+    symmetric_rtp: bool = False
+    session_expires_s: int = 1800
+    min_session_expires_s: int = 90
+    ring_timeout_s: float = 60
+    media_timeout_s: float = 30
+    reliable_provisional: bool = True
+    backup_uris: tuple[str, ...] = ()
+    inband_dtmf: bool = False
+    reach: EgressPolicy | None = None
+    trusted_hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris)]
+        except MalformedMessage as fault:
+            raise LocalError(f"trunk {self.id}: uri: {fault}") from fault
+        if any(each.scheme not in ("sip", "sips") for each in targets):
+            raise LocalError(f"trunk {self.id}: uri: must begin with sip: or sips:")
+        unknown = [each for each in self.codecs if each.lower() not in CODECS]
+        if unknown or not self.codecs:
+            raise LocalError(f"trunk {self.id}: codecs: choose from {', '.join(CODECS)}")
+        if self.session_expires_s and self.session_expires_s < self.min_session_expires_s:
+            raise LocalError(f"trunk {self.id}: session_expires_s: below min_session_expires_s")
