@@ -7,6 +7,7 @@ from typing import Final
 
 from pipeline.speech import Expected
 from pipeline.text.word_lists import WordLists, plain
+from pipeline.turns.noise import WORDLESS_S
 
 MAX_KEYS: Final = 64
 """As many digits as can be asked for. A key that is stuck ends here too, not with the call."""
@@ -21,12 +22,13 @@ class Gather:
     """The keys of one answer after the other. `pause_s`: ends one that does not say how long it is."""
 
     __slots__ = (
-        "_at", "_end", "_end_until", "_expected", "_hides", "_keys", "_masked", "_pause_s", "due", "taken",
+        "_at", "_end", "_end_until", "_hides", "_keys", "_masked", "_pause_s", "due", "expected", "taken",
     )  # fmt: skip
 
     def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
-        self._expected = Expected()
+        self.expected: Expected | None = None
+        """What the caller's next answer may be."""
         self._masked = False
         self._keys = ""
         self.due = 0.0
@@ -40,15 +42,17 @@ class Gather:
 
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
         """What the next answer may be; `masked`: nobody but the agent may see it."""
-        self._expected, self._masked = expected or Expected(), masked
+        self.expected, self._masked = expected, masked
 
     @property
     def has_begun(self) -> bool:
         """There are keys of an answer that is not whole."""
         return bool(self._keys)
 
-    def rest(self, expected: Expected | None) -> Expected | None:
-        """What of `expected` is still awaited."""
+    @property
+    def awaited(self) -> Expected | None:
+        """What the caller's next words may be: the rest of what they have begun to key."""
+        expected = self.expected
         if expected is None or not expected.digits or not self._keys:
             return expected
         return replace(expected, digits=max(1, expected.digits - len(self._keys)))
@@ -70,7 +74,7 @@ class Gather:
 
     def press(self, key: str, now: float) -> float:
         """One more key. Until when another is waited for: `now` where the answer is whole."""
-        expected, self._at = self._expected, now
+        expected, self._at = self._answer, now
         self._end = ""
         if key == expected.terminator:
             return now
@@ -83,7 +87,7 @@ class Gather:
 
     def take(self) -> str:
         """The answer: what ends one, if there is nothing before it."""
-        self.taken, self._keys = self._keys or self._expected.terminator, ""
+        self.taken, self._keys = self._keys or self._answer.terminator, ""
         return self.taken
 
     def belongs_to_last(self, key: str, now: float) -> bool:
@@ -97,10 +101,22 @@ class Gather:
             self._end, self._hides = "", False
         return beside or ends
 
+    def is_kept_waiting(self, voice_since: float, now: float) -> bool:
+        """The keys would have been answered by now, but for a voice that goes on since `voice_since`."""
+        return self.has_begun and now >= max(self.due, voice_since + WORDLESS_S)
+
+    def is_trailing_key(self, key: str, now: float) -> bool:
+        """`key` belongs to keys that are answered already. Ask once for each key."""
+        return not self.has_begun and self.belongs_to_last(key, now)
+
+    @property
+    def _answer(self) -> Expected:
+        return self.expected or Expected()
+
     def _is_whole(self) -> bool:
         """All digits are there, or a choice is that no other begins with. Where a number may be keyed as
         well, one key is its first digit."""
-        expected, keys = self._expected, self._keys
+        expected, keys = self._answer, self._keys
         if 0 < expected.digits <= len(keys) or len(keys) >= MAX_KEYS:
             return True
         longer = any(choice != keys and choice.startswith(keys) for choice in expected.choices)
