@@ -138,7 +138,7 @@ class Dialogue:
         """The caller's voice began, ended, or lasts; or it is somebody else's."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
-            self._hearing.eavesdrop(self._turns.turn, self.answering.expected, self._tasks)
+            self._hearing.poll_background(self._turns.turn, self.answering.expected, self._tasks)
         taken_for = self._voice.heard(sound, self._turns, now)
         if taken_for is Sound.STOPPED:
             self._fell_silent(state, now)
@@ -321,17 +321,17 @@ class Dialogue:
     def _request_partial(self, action: RequestPartial, now: float) -> None:
         self._check_voice(action, now)
         if self._tasks is not None:
-            self._hearing.listen_in(action.turn, self._tasks)
+            self._hearing.request_partial(action.turn, self._tasks)
 
     def _poll_partial(self, action: PollPartial, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.follow(action.turn, self._tasks)
+            self._hearing.poll_partial(action.turn, self._tasks)
 
     def _accept_speech(self, action: AcceptSpeech, now: float) -> None:
-        self._ears.heed()
+        self._ears.accept_speech()
 
     def _reject_as_noise(self, action: RejectAsNoise, now: float) -> None:
-        self._ears.disregard(action.seconds)
+        self._ears.reject_as_noise(action.seconds)
         self._watch.phase("noise", now - action.seconds)
         if self._turns.state is State.HEARING:
             self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
@@ -344,7 +344,7 @@ class Dialogue:
             self.answering.start(action, now, self._tasks)
 
     def _confirm_turn(self, action: ConfirmTurn, now: float) -> None:
-        self.answering.settle(action.endpoint_due, now)
+        self.answering.confirm_turn(action.endpoint_due, now)
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
         self.answering.interrupt(now)
