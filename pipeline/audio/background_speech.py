@@ -47,11 +47,11 @@ class Foreground:
         """What was heard had words in it, and was answered: it was the caller."""
         self._is_known = True
 
-    def heed(self) -> None:
-        """There were words in what was taken for noise: nothing is, until the next noise."""
+    def accept_speech(self) -> None:
+        """There were words in what was taken for noise: nothing is background, until the next noise."""
         self._noise_dbov = _NONE_DBOV
 
-    def disregard(self, noise: Pcm, frame_samples: int) -> None:
+    def reject_as_noise(self, noise: Pcm, frame_samples: int) -> None:
         """`noise` had no words in it: what is not louder is background, for some minutes."""
         frames = noise[: noise.size // frame_samples * frame_samples].reshape(-1, frame_samples)
         if len(frames):

@@ -166,7 +166,7 @@ class Playout:
         self._open.add(samples.shape[0], words)
         self._append(np.concatenate((self._tail, samples)))
 
-    def take_back(self, samples: int) -> int:
+    def retract(self, samples: int) -> int:
         """The last `samples` of the open utterance shall not be heard: how many of them will not be, because
         the leg has not had them. One frame stays, with which the leg comes to the end of what there is."""
         if self._open is None:
@@ -180,7 +180,7 @@ class Playout:
         self._tail = self._tail[:0]
         self._written -= frames
         taken = tail + frames * self._frame
-        self._open.take_back(taken)
+        self._open.retract(taken)
         self._set_mark()
         return taken
 

@@ -60,7 +60,7 @@ class Utterance:
         if self._pieces:
             self._pieces[-1].complete = True
 
-    def take_back(self, samples: int) -> None:
+    def retract(self, samples: int) -> None:
         """The last `samples` will not be heard."""
         self.samples -= samples
         if self._pieces:

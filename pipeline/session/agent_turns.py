@@ -138,12 +138,12 @@ class AgentTurns:
         before = self.reply.event if self.reply is not None and continues else None
         return (before.keyed if isinstance(before, UserSaid) else "") + event.keyed
 
-    def settle(self, endpoint_due: float, now: float) -> None:
-        """The turn that was presumed to be over is."""
+    def confirm_turn(self, endpoint_due: float, now: float) -> None:
+        """The turn that was presumed to be over is over."""
         caller = self._hearing.take(now)
         self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
         if self.reply is not None:
-            self.reply.settle()
+            self.reply.confirm_turn()
 
     async def _answer(self, reply: Reply) -> None:
         try:

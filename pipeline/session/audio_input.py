@@ -175,20 +175,20 @@ class AudioInput:
         """No frames come any more: ends the voice under way. None if there is none."""
         return self._stop() if self._active else None
 
-    def disregard(self, seconds: float) -> None:
-        """What was voice for the last `seconds` was none: the voice ended before it, and nothing as quiet is
-        taken for one any more."""
+    def reject_as_noise(self, seconds: float) -> None:
+        """The sound of the last `seconds` was noise: the voice ended before the noise, and no sound as quiet
+        is taken for a voice any more."""
         first = -round(seconds * self.rate_hz)
-        self._foreground.disregard(self.recent()[first:], self._n)
+        self._foreground.reject_as_noise(self.recent()[first:], self._n)
         self._voiced_end = max(self._started_at, self._end + first)
         self._own = OWN_FRAMES
         self._run += first
         self.fall_silent()
         self._utterance_voiced = max(0, self._utterance_voiced)
 
-    def heed(self) -> None:
+    def accept_speech(self) -> None:
         """There were words in what was taken for noise."""
-        self._foreground.heed()
+        self._foreground.accept_speech()
 
     def believe(self, words: str) -> None:
         """What was heard is answered, as `words`."""

@@ -30,24 +30,25 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.text.prompts import Phrase
 from pipeline.turns.events import (
+    AcceptSpeech,
     BargedIn,
     CheckVoice,
+    ConfirmTurn,
     Decode,
     Discard,
-    Disregard,
     EndCall,
     Event,
     FinalTranscript,
-    Follow,
-    Heed,
     Interrupt,
     KeyPressed,
-    ListenIn,
     PartialTranscript,
     PlayFiller,
+    PollPartial,
+    RejectAsNoise,
     ReplyHeard,
+    RequestPartial,
     SayLastWords,
-    Settle,
+    SpeechContinued,
     SpeechRanOut,
     SpeechReady,
     SpeechStarted,
@@ -55,9 +56,8 @@ from pipeline.turns.events import (
     StartReply,
     State,
     TextWritten,
-    VoiceSustained,
 )
-from pipeline.turns.turns import Turns
+from pipeline.turns.machine import Turns
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Dialogue:
         """The caller's voice began, ended, or lasts; or it is somebody else's."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
-            self._hearing.eavesdrop(self._turns.turn, self.answering.expected, self._tasks)
+            self._hearing.poll_background(self._turns.turn, self.answering.expected, self._tasks)
         taken_for = self._voice.heard(sound, self._turns, now)
         if taken_for is Sound.STOPPED:
             self._fell_silent(state, now)
@@ -150,11 +150,11 @@ class Dialogue:
     def _spoke(self, sound: Sound, state: State, now: float) -> None:
         if sound is Sound.STARTED:
             if state not in _DEAF:
-                self._hearing.open(self._turns.awaited)
+                self._hearing.open(self._turns.gather.awaited)
             self.receive(SpeechStarted(), now)
         elif state is not State.HEARING and state not in _DEAF and not self.answering.is_protected:
-            self._hearing.open(self._turns.awaited)
-            self.receive(BargedIn() if self._voice.is_long(state) else VoiceSustained(), now)
+            self._hearing.open(self._turns.gather.awaited)
+            self.receive(BargedIn() if self._voice.is_long(state) else SpeechContinued(), now)
 
     def _fell_silent(self, state: State, now: float) -> None:
         spoken_until = self._ears.silent_since()
@@ -165,7 +165,7 @@ class Dialogue:
     def keyed(self, digit: str, now: float) -> None:
         """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
         self._ears.mask()
-        behind = self._turns.is_trailing_key(digit, now)
+        behind = self._turns.gather.is_trailing_key(digit, now)
         if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
             self._type_ahead.key(digit)
         elif not behind:
@@ -187,7 +187,7 @@ class Dialogue:
         if self.answering.is_protected:
             return
         keys, text = self._type_ahead.take()
-        for key in (each for each in keys if not self._turns.is_trailing_key(each, now)):
+        for key in (each for each in keys if not self._turns.gather.is_trailing_key(each, now)):
             self.receive(KeyPressed(key), now)
         if text:
             self.receive(TextWritten(text), now)
@@ -291,10 +291,8 @@ class Dialogue:
         if state in _SILENCED:
             self.playout.hold()
             return
-        if state in _LOWERED:
-            self.playout.volume.duck()
-        else:
-            self.playout.volume.restore()
+        volume = self.playout.volume
+        (volume.duck if state in _LOWERED else volume.restore)()
         if state is State.REPLYING and self.playout.is_filled:
             self.playout_filled()
             return
@@ -317,22 +315,22 @@ class Dialogue:
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.decode(action.turn, self._tasks, judged=True, noisy=self._turns.is_noisy(now))
+            self._hearing.decode(action.turn, self._tasks, judged=True, noisy=self._turns.noise.is_noisy(now))
 
-    def _listen_in(self, action: ListenIn, now: float) -> None:
+    def _request_partial(self, action: RequestPartial, now: float) -> None:
         self._check_voice(action, now)
         if self._tasks is not None:
-            self._hearing.listen_in(action.turn, self._tasks)
+            self._hearing.request_partial(action.turn, self._tasks)
 
-    def _follow(self, action: Follow, now: float) -> None:
+    def _poll_partial(self, action: PollPartial, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.follow(action.turn, self._tasks)
+            self._hearing.poll_partial(action.turn, self._tasks)
 
-    def _heed(self, action: Heed, now: float) -> None:
-        self._ears.heed()
+    def _accept_speech(self, action: AcceptSpeech, now: float) -> None:
+        self._ears.accept_speech()
 
-    def _disregard(self, action: Disregard, now: float) -> None:
-        self._ears.disregard(action.seconds)
+    def _reject_as_noise(self, action: RejectAsNoise, now: float) -> None:
+        self._ears.reject_as_noise(action.seconds)
         self._watch.phase("noise", now - action.seconds)
         if self._turns.state is State.HEARING:
             self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
@@ -344,8 +342,8 @@ class Dialogue:
         if self._tasks is not None:
             self.answering.start(action, now, self._tasks)
 
-    def _settle(self, action: Settle, now: float) -> None:
-        self.answering.settle(action.endpoint_due, now)
+    def _confirm_turn(self, action: ConfirmTurn, now: float) -> None:
+        self.answering.confirm_turn(action.endpoint_due, now)
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
         self.answering.interrupt(now)
@@ -364,7 +362,7 @@ class Dialogue:
         phrase = LAST_WORDS[action.reason]
         self.answering.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
 
-    def _check_voice(self, action: CheckVoice | ListenIn, now: float) -> None:
+    def _check_voice(self, action: CheckVoice | RequestPartial, now: float) -> None:
         if now - self._ears.last_frame_at > QUIET_LINE_S and self._ears.fall_silent() is not None:
             self.heard(Sound.STOPPED, now)
 
@@ -381,12 +379,12 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
     {
         Decode: Dialogue._decode,
         Discard: Dialogue._discard,
-        Disregard: Dialogue._disregard,
-        Follow: Dialogue._follow,
-        Heed: Dialogue._heed,
-        ListenIn: Dialogue._listen_in,
+        RejectAsNoise: Dialogue._reject_as_noise,
+        PollPartial: Dialogue._poll_partial,
+        AcceptSpeech: Dialogue._accept_speech,
+        RequestPartial: Dialogue._request_partial,
         StartReply: Dialogue._start_reply,
-        Settle: Dialogue._settle,
+        ConfirmTurn: Dialogue._confirm_turn,
         Interrupt: Dialogue._interrupt,
         PlayFiller: Dialogue._play_filler,
         SayLastWords: Dialogue._say_last_words,

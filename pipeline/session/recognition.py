@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
 
 
-EAVESDROP_S: Final = 4.0
-FOLLOW_S: Final = 2.0  # about a voice that goes on, where there are no partial results
+BACKGROUND_S: Final = 4.0
+POLL_S: Final = 2.0  # about a voice that goes on, where there are no partial results
 
 
 class Recognition:
@@ -87,7 +87,7 @@ class Recognition:
         self._asked_at = self._loop.time()
         self._task = tasks.create_task(self._understand(turn, judged=judged, noisy=noisy))
 
-    def listen_in(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+    def request_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Asks for the words so far, without a hurry: a request under way goes on."""
         partial = self._ears.partial()
         if partial:
@@ -96,23 +96,24 @@ class Recognition:
         if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
             self.decode(turn, tasks)
 
-    def follow(self, turn: int, tasks: asyncio.TaskGroup) -> None:
-        """Looks at the words so far of a voice that goes on; where the recogniser has none to look at it is
-        asked now and then."""
+    def poll_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
+        """Looks at the words so far of a voice that goes on; a recogniser without partial results
+        is asked now and then."""
         now = self._loop.time()
         partial = self._ears.partial()
         if partial:
             self._tell(PartialTranscript(turn, partial), now)
-        elif self._task is None and now - max(self._asked_at, self._opened_at) >= FOLLOW_S:
+        elif self._task is None and now - max(self._asked_at, self._opened_at) >= POLL_S:
             self.decode(turn, tasks)
 
-    def eavesdrop(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
-        """Looks for words in what is taken for noise; what has had none for some time is forgotten."""
-        if not self._ears.partial() and self._loop.time() - self._opened_at > EAVESDROP_S:
+    def poll_background(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
+        """Looks for words in what is taken for noise; a noise without words for some time is
+        forgotten."""
+        if not self._ears.partial() and self._loop.time() - self._opened_at > BACKGROUND_S:
             self.close()
         if not self._ears.is_open:
             self.open(expected)
-        self.follow(turn, tasks)
+        self.poll_partial(turn, tasks)
 
     def cancel(self) -> None:
         """Drops a request under way."""

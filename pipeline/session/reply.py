@@ -105,8 +105,8 @@ class Reply:
         if self._certain is not None:
             await asyncio.shield(self._certain)
 
-    def settle(self) -> None:
-        """It is."""
+    def confirm_turn(self) -> None:
+        """The turn that is answered is over."""
         if self._certain is not None and not self._certain.done():
             self._certain.set_result(None)
             if self._asked is not None:

@@ -184,10 +184,10 @@ class Synthesis:
         what a voice without end has made beyond what is heard."""
         ours = self._sound.heard and utterance.samples == self._made_to  # no filler came after it
         if ours and isinstance(error, EngineEndless):
-            self._playout.take_back(self._made_to - self._made_from)
+            self._playout.retract(self._made_to - self._made_from)
             return utterance.break_piece()
         quiet = self._sound.quiet_samples if ours else 0
-        return utterance.break_piece(quiet - self._playout.take_back(quiet))
+        return utterance.break_piece(quiet - self._playout.retract(quiet))
 
     async def _next(self, chunks: AsyncIterator[SpeechChunk], sound: Audibility) -> SpeechChunk | None:
         loop, queued_s = asyncio.get_running_loop(), self._playout.queued_samples / self._playout.rate_hz

@@ -8,7 +8,7 @@ from pipeline.endpointing.prosody import is_pitched
 from pipeline.session.audio_input import AudioInput, Sound
 from pipeline.settings import SessionSettings
 from pipeline.turns.events import State
-from pipeline.turns.turns import Turns
+from pipeline.turns.machine import Turns
 
 BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
 _PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
@@ -29,9 +29,13 @@ class VoiceGate:
 
     def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
         """What `sound` is to be taken for; None: for nothing."""
-        if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.is_noisy(now):
+        if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.noise.is_noisy(now):
             return None if sound is Sound.MURMURED else sound
-        lasts = sound is not Sound.MURMURED and self._ears.run_ms >= BURST_MS and not turns.cried_wolf
+        lasts = (
+            sound is not Sound.MURMURED
+            and self._ears.run_ms >= BURST_MS
+            and not turns.noise.last_speech_was_noise
+        )
         return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
 
     def is_long(self, state: State) -> bool:

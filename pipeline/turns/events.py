@@ -1,4 +1,4 @@
-"""The words of turn-taking: its states, what can have happened (past tense), what is to be done about it."""
+"""The vocabulary of turn-taking: states, events (past tense), actions (imperative) and effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.result import EndReason
 
 
 class State(Enum):
-    """Whose turn it is, and how sure we are."""
+    """Whose turn it is, and how sure that is."""
 
     OPENING = auto()  # the agent's first words are being prepared; nobody has heard anything yet
     LISTENING = auto()  # nobody speaks, the floor is the caller's
@@ -44,28 +44,29 @@ class SpeechStarted:
 
 @dataclass(frozen=True, slots=True)
 class SpeechStopped:
-    """It fell silent. `silent_since`: loop time of the last voiced sample; `voiced_ms`: voice in the
-    utterance."""
+    """The caller's voice fell silent. `silent_since`: loop time of the last voiced sample; `voiced_ms`:
+    voice in the utterance."""
 
     silent_since: float
     voiced_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class VoiceSustained:
-    """The caller has spoken for `duck_ms`, and the agent's words may be interrupted. Said of every frame from
-    there on, until it is `BargedIn`."""
+class SpeechContinued:
+    """The caller has spoken for `duck_ms`, and the agent's words may be interrupted. Repeated for every
+    frame of the voice, until `BargedIn` takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BargedIn:
-    """The same for `barge_in_ms`."""
+    """The caller has spoken for `barge_in_ms`, and the agent's words may be interrupted. Repeated for every
+    frame of the voice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialTranscript:
-    """What the recogniser takes the caller's voice for so far, and may yet take back. `heard_until`: loop
-    time, free of jitter, at which the sound it was given ends."""
+    """The recogniser's words so far, which may still change. `heard_until`: loop time, free of jitter, at
+    which the sound it was given ends."""
 
     turn: int
     text: str
@@ -88,9 +89,9 @@ class TextWritten:
 
 @dataclass(frozen=True, slots=True)
 class FinalTranscript:
-    """The recogniser's answer to `Decode(turn)`. `failed`: it had none, through no fault of the caller's.
-    `p_eot`: how probable it is that the caller is done; None where nobody judges more than the words.
-    Not `final`: taken from a partial result."""
+    """The recogniser's answer to `Decode(turn)`. `failed`: the recogniser broke or was late. `p_eot`: how
+    probable it is that the caller is done; None where only the words are judged. Not `final`: taken from a
+    partial result."""
 
     turn: int
     text: str
@@ -109,14 +110,14 @@ class SpeechReady:
 
 @dataclass(frozen=True, slots=True)
 class SpeechRanOut:
-    """The caller has heard all there was, and the reply is not complete."""
+    """The caller has heard all sound of the reply so far, and the reply is not complete."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class WaitBegan:
-    """The agent's words so far have been heard, and it wants to be silent for `seconds`."""
+    """The agent's words so far have been heard, and the agent is silent on purpose for `seconds`."""
 
     turn: int
     seconds: float
@@ -138,8 +139,8 @@ class ReplyFailed:
 
 @dataclass(frozen=True, slots=True)
 class CallConcluded:
-    """The agent wants the call to end (or handed on) when its words so far have been heard. `final`: whatever
-    the caller says to them."""
+    """The agent wants the call to end (or handed on) when its words so far have been heard. `final`:
+    whatever the caller says to them."""
 
     turn: int
     reason: EndReason
@@ -148,18 +149,18 @@ class CallConcluded:
 
 @dataclass(frozen=True, slots=True)
 class LegEnded:
-    """The far end is gone."""
+    """The far end has ended the call."""
 
 
 Event: TypeAlias = (
-    SpeechStarted | SpeechStopped | VoiceSustained | BargedIn | PartialTranscript | KeyPressed | TextWritten
+    SpeechStarted | SpeechStopped | SpeechContinued | BargedIn | PartialTranscript | KeyPressed | TextWritten
     | FinalTranscript | WaitBegan | SpeechReady | SpeechRanOut | ReplyHeard | ReplyFailed | CallConcluded
     | LegEnded
 )  # fmt: skip
 
 
 class Inner(Enum):
-    """What the machine's own timers and judgements say."""
+    """What the machine's own timers and judgements report."""
 
     VOICE_CHECK_DUE = auto()
     TALKED_TOO_LONG = auto()
@@ -170,16 +171,17 @@ class Inner(Enum):
     TURN_CHANGED = auto()  # the words were others than those that are being answered
     TURN_TAKEN = auto()
     NOISE_HEARD = auto()
+    WORDS_HEARD = auto()  # in what was taken for noise
     OVERLAP_CHECK_DUE = auto()
     OVERLAP_FORGOTTEN = auto()
-    ALARMED = auto()  # the voice over the agent is probably meant for it
-    INTERRUPTED = auto()  # it is
-    SPARED = auto()  # it was not
+    ALARMED = auto()  # the voice over the agent is probably meant for the agent
+    INTERRUPTED = auto()  # the voice over the agent is meant for the agent
+    SPARED = auto()  # the voice over the agent was not meant for the agent
     KEYS_COMPLETED = auto()
     KEYS_RESUMED = auto()  # what was heard between them is no answer
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
-    PATIENCE_SPENT = auto()  # the same, and farewells have been taken back often enough
+    PATIENCE_SPENT = auto()  # the caller has stopped enough farewells, too
     WAIT_OVER = auto()
     DEAD_AIR_NOTED = auto()
     DEAD_AIR_REPEATED = auto()
@@ -195,21 +197,21 @@ class Inner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Ask the recogniser about what was said so far; it answers with `Understood(turn)`."""
+    """Ask the recogniser for all words so far; `FinalTranscript(turn)` follows."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """What was said over the agent was no answer: forget it."""
+    """Forget what was said over the agent, which was no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartReply:
-    """Let the agent answer `event`. `silent_since`: the caller's last voiced sample; `endpoint_due`: when the
-    policy wanted the turn to end (both loop time, None where the caller had not spoken). `presumed`: the
-    turn may yet go on; `Settle(turn)` or `Interrupt` follows."""
+    """Let the agent answer `event`. `silent_since`: the caller's last voiced sample; `endpoint_due`: when
+    the policy wanted the turn to end (both loop time, None where the caller had not spoken). `presumed`: the
+    turn may still go on; `ConfirmTurn(turn)` or `Interrupt` follows."""
 
     turn: int
     event: AgentEvent
@@ -219,41 +221,41 @@ class StartReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """The presumed turn is over: its answer may be heard, and may do things. `endpoint_due`: when the policy
-    wanted that."""
+class ConfirmTurn:
+    """The presumed turn is over: the answer may be heard, and tools may run. `endpoint_due`: loop time at
+    which the policy wanted the turn to end."""
 
     turn: int
     endpoint_due: float
 
 
 @dataclass(frozen=True, slots=True)
-class ListenIn:
-    """Ask the recogniser about the voice over the agent, unless it is being asked: `Overheard(turn)` and
-    `Understood(turn)` say what it is so far."""
+class RequestPartial:
+    """Ask the recogniser about a voice that is being judged, unless the recogniser is busy with it:
+    `PartialTranscript(turn)` and `FinalTranscript(turn)` follow."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """Look at the words of a voice that goes on: `Overheard(turn)` says what they are so far, or
-    `Understood(turn)` of a recogniser that has no partial results."""
+class PollPartial:
+    """Read the words so far of a voice that goes on: `PartialTranscript(turn)` follows, or
+    `FinalTranscript(turn)` of a recogniser without partial results."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class Disregard:
-    """What was heard for the last `seconds` had no words in it: noise, which is not the caller. The caller's
-    voice ended before it; `SpeechStopped` follows."""
+class RejectAsNoise:
+    """Take the sound of the last `seconds`, which had no words, for noise. The caller's voice ended before
+    the noise; `SpeechStopped` follows."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Heed:
-    """There were words in what was taken for noise."""
+class AcceptSpeech:
+    """Take for the caller's voice what was taken for noise: there were words in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,7 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class PlayFiller:
-    """Let the caller hear something while the agent takes its time."""
+    """Play a filler while the agent is late."""
 
     turn: int
 
@@ -280,19 +282,20 @@ class SayLastWords:
 
 @dataclass(frozen=True, slots=True)
 class CheckVoice:
-    """Is sound still coming in? A sender that suppresses silence stops sending instead of falling silent."""
+    """Find out whether sound still comes in: a sender that suppresses silence stops sending instead of
+    falling silent."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndCall:
-    """It is over."""
+    """End the call for `reason`."""
 
     reason: EndReason
 
 
 Action: TypeAlias = (
-    Decode | Discard | Disregard | Follow | Heed | ListenIn | StartReply | Settle | Interrupt | PlayFiller
-    | SayLastWords | CheckVoice | EndCall
+    Decode | Discard | RejectAsNoise | PollPartial | AcceptSpeech | RequestPartial | StartReply | ConfirmTurn
+    | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
 )  # fmt: skip
 
 
@@ -301,68 +304,71 @@ Kind: TypeAlias = type[Event] | Inner
 
 
 class Effect(Enum):
-    """What is done on the way; `Turns` has a method for each."""
+    """What a transition does; `pipeline.turns.effects` has a function for each."""
 
-    IGNORE = "ignore"  # thought of: nothing to do
-    HEAR = "hear"
-    HEAR_ON = "hear_on"
-    INTERRUPT = "interrupt"
-    TAKE_BACK = "take_back"
-    CHECK_VOICE = "check_voice"
-    FOLLOW = "follow"
-    HEED = "heed"
-    PAUSE = "pause"
-    HOLD = "hold"
-    DUCK = "duck"
-    LISTEN_IN = "listen_in"
-    SUSPECT = "suspect"
-    BARGE = "barge"
-    INSIST = "insist"
-    CONSIDER = "consider"
-    CONSIDER_WHOLE = "consider_whole"
-    JUDGE_PAUSE = "judge_pause"
-    SPARE = "spare"
-    HALT = "halt"
-    BELIEVE = "believe"
-    BELIEVE_WHOLE = "believe_whole"
-    RELENT = "relent"
-    RESUME = "resume"
-    INTERRUPT_WITH_WORDS = "interrupt_with_words"
-    INTERRUPT_UNHEARD = "interrupt_unheard"
-    SPECULATE = "speculate"
-    CUT_OFF = "cut_off"
-    DECODE = "decode"
-    WEIGH = "weigh"
-    FORGET = "forget"
-    DISMISS = "dismiss"
-    KEY = "key"
-    KEY_ON = "key_on"
-    FIRST_KEY = "first_key"
-    INTERRUPT_BY_KEY = "interrupt_by_key"
-    TAKE_TURN = "take_turn"
-    LISTEN_ON = "listen_on"
-    GUESS = "guess"
-    PRESUME = "presume"
-    CONFIRM = "confirm"
-    REVISE = "revise"
-    SETTLE = "settle"
-    WAIT = "wait"
-    TAKE_KEYS = "take_keys"
-    TAKE_TEXT = "take_text"
-    INTERRUPT_BY_TEXT = "interrupt_by_text"
-    REPROMPT = "reprompt"
-    WATCH_ON = "watch_on"
-    FORGET_AND_WATCH = "forget_and_watch"
-    FILL = "fill"
-    SPEAK = "speak"
-    LISTEN = "listen"
-    PART = "part"
-    TAKE_LEAVE = "take_leave"
-    CONCLUDE = "conclude"
-    APOLOGISE = "apologise"
-    SAY_GOODBYE = "say_goodbye"
-    TIME_OUT = "time_out"
-    LINGER = "linger"
-    AWAIT_WORDS = "await_words"
-    END = "end"
-    BREAK_OFF = "break_off"
+    IGNORE = auto()  # thought of: nothing to do
+    HEAR = auto()
+    HEAR_WORDS = auto()
+    HEAR_ON = auto()
+    INTERRUPT = auto()
+    RETRACT = auto()
+    CHECK_VOICE = auto()
+    FOLLOW_WORDS = auto()
+    ACCEPT_SPEECH = auto()
+    PAUSE = auto()
+    HOLD = auto()
+    DUCK = auto()
+    REQUEST_PARTIAL = auto()
+    JUDGE_PARTIAL = auto()
+    JUDGE_BARGE_IN = auto()
+    JUDGE_LASTING_VOICE = auto()
+    JUDGE_WORDS = auto()
+    JUDGE_ALL_WORDS = auto()
+    JUDGE_PAUSE = auto()
+    AWAIT_OVERLAP_END = auto()
+    HALT = auto()
+    JUDGE_WORDS_HALTED = auto()
+    JUDGE_ALL_WORDS_HALTED = auto()
+    JUDGE_PARTIAL_HALTED = auto()
+    RESUME = auto()
+    RESUME_AFTER_NOISE = auto()
+    INTERRUPT_WITH_WORDS = auto()
+    INTERRUPT_UNHEARD = auto()
+    SPECULATE = auto()
+    CUT_OFF = auto()
+    DECODE = auto()
+    WEIGH_WORDS = auto()
+    FORGET = auto()
+    FORGET_NOISE = auto()
+    DISMISS = auto()
+    KEY = auto()
+    KEY_ON = auto()
+    FIRST_KEY = auto()
+    INTERRUPT_BY_KEY = auto()
+    TAKE_TURN = auto()
+    LISTEN_ON = auto()
+    GUESS = auto()
+    PRESUME = auto()
+    CHECK_GUESS = auto()
+    REVISE = auto()
+    CONFIRM_TURN = auto()
+    WAIT = auto()
+    TAKE_KEYS = auto()
+    TAKE_TEXT = auto()
+    INTERRUPT_BY_TEXT = auto()
+    REPROMPT = auto()
+    WATCH_ON = auto()
+    FORGET_AND_WATCH = auto()
+    FILL = auto()
+    SPEAK = auto()
+    LISTEN = auto()
+    BEGIN_FAREWELL = auto()
+    SAY_FAREWELL = auto()
+    CONCLUDE = auto()
+    APOLOGISE = auto()
+    SAY_GOODBYE = auto()
+    TIME_OUT = auto()
+    LINGER = auto()
+    AWAIT_WORDS = auto()
+    END = auto()
+    BREAK_OFF = auto()

@@ -1,169 +1,119 @@
-"""Voice without words: what turn-taking makes of a voice detector that hears voice without end.
+"""What speaks for noise: the evidence that a voice without a word is not the caller's.
 
 Babble, a television or a fan is voice to a detector that knows only levels. Words tell: a voice that has had
-words and no new one is a noise they were in, and one without any is none that could be answered. Its level is
-then learnt (`Disregard`), and what is not louder is not taken for the caller. Where that has happened words
-are the better clock, too: the caller's last word counts, not the last sound as loud as they are."""
+words and no new one is a noise that the words were in, and a voice without any word cannot be answered. The
+level of such a voice is learnt (`RejectAsNoise`), and a sound that is not louder is not taken for the caller.
+On a line that is known to be noisy words are the better clock, too: the caller's last word counts, not the
+last sound as loud as the caller."""
 
 from __future__ import annotations
 
-from abc import ABC
+from enum import Enum, auto
 from typing import Final
 
-from pipeline.turns.events import (
-    Decode,
-    Disregard,
-    Event,
-    FinalTranscript,
-    Heed,
-    Inner,
-    Interrupt,
-    PartialTranscript,
-    ReplyHeard,
-    SpeechStopped,
-    State,
-    VoiceSustained,
-)
-from pipeline.turns.machine import VOICE_CHECK_S, TurnMachine
+from pipeline.turns.events import FinalTranscript, PartialTranscript
+from pipeline.turns.utterance import CallerUtterance
 
 WORDLESS_S: Final = 1.0
-"""A voice without a new word for so long, nor in what is then asked for, is a noise that the caller's words
-were in: longer than the longest word."""
+"""A voice without a new word for so long, nor in what the recogniser is then asked for, is a noise that the
+caller's words were in: longer than the longest word."""
 
 WORDLESS_IN_NOISE_S: Final = 0.5
-"""The same on a line that is known to be noisy: longer than most words, and partial results that are late
+"""`WORDLESS_S` on a line that is known to be noisy: longer than most words, and partial results that are late
 only make it longer."""
 
 VOICE_ALONE_S: Final = 4.0
-"""Voice without a pause or any word in it: nobody speaks so long without either. In what the recogniser made
-nothing of a person who is not understood may have spoken, so this is no time to be short of."""
+"""Voice without a pause or any word in it: nobody speaks so long without either. A person whom the recogniser
+does not understand may have spoken, so the time is long."""
 
 NOISY_S: Final = 60.0  # how long a line is known to be noisy
 KNOWN_AFTER_S: Final = 0.35  # words are looked at so long after they were said
-_NOISE_CHECK_S: Final = 0.1  # a word is the only sign of the caller
+VOICE_CHECK_S: Final = 0.25
+NOISE_CHECK_S: Final = 0.1  # on a noisy line a word is the only sign of the caller
 
 
-def _count(text: str) -> int:
-    return len(text.split())
+class Verdict(Enum):
+    """What a voice that goes on is."""
+
+    SPEECH = auto()
+    UNSURE = auto()  # the recogniser is to be asked for all the words
+    NOISE = auto()
 
 
-class WordlessVoices(TurnMachine, ABC):
-    """What becomes of a voice that has no words, or no more."""
+class NoiseEvidence:
+    """What speaks for noise in `utterance` and on its line."""
 
-    # The caller's turn --------------------------------------------------------------------------------------
+    __slots__ = ("_noisy_until", "_utterance", "last_speech_was_noise")
 
-    def _hear(self, event: Event | None, now: float) -> None:
-        self._heard_since = now
-        self._overheard, self._worded_at = "", now
-        self.cried_wolf = False
-        self._note_reply_heard(event, now)
-        self._hear_on(event, now)
-
-    def _note_reply_heard(self, event: Event | None, now: float) -> None:
-        """The floor is the caller's from now on, should what is heard over the agent's end be a noise."""
-        if isinstance(event, ReplyHeard):
-            self._reprompt_at = now + self._settings.reprompt_s
-
-    def _hear_on(self, event: Event | None, now: float) -> None:
-        self._next_turn()  # words decoded so far are not the whole any more
-        self._words, self._asked_after = None, ""  # what was asked is not answered any more
-        self._voice_since = now
-        self._check_voice_again(now)
-
-    def _take_back(self, event: Event | None, now: float) -> None:
-        """The turn was not over: the answer that was being prepared is none."""
-        self._actions.append(Interrupt())
-        self._hear_on(event, now)
-
-    def _check_voice_again(self, now: float) -> None:
-        self._arm(now + (_NOISE_CHECK_S if self.is_noisy(now) else VOICE_CHECK_S), Inner.VOICE_CHECK_DUE)
-
-    def _follow(self, event: Event | None, now: float) -> None:
-        """The words of a voice that goes on. One that has had some, and has no more, has become a noise."""
-        assert isinstance(event, (PartialTranscript, FinalTranscript))
-        self._follow_words(event.text, now)
-        wordless_s = self.wordless_s(now)
-        if not self._overheard:
-            self._follow_wordless(event, now)
-        elif wordless_s < self._patience_s(now):
-            return
-        elif isinstance(event, PartialTranscript) and not self.is_noisy(now):
-            if self._asked_after != self._overheard:  # its partial results may come late, or by the sentence
-                self._asked_after = self._overheard
-                self._actions.append(Decode(self.turn))
-        elif isinstance(event, PartialTranscript) or not event.failed:
-            self._leave_to_noise(wordless_s + KNOWN_AFTER_S, now)
-
-    def _follow_wordless(self, event: PartialTranscript | FinalTranscript, now: float) -> None:
-        asked = isinstance(event, FinalTranscript) and not event.failed
-        if asked and now - self._voice_since >= VOICE_ALONE_S:
-            self._leave_to_noise(now - self._voice_since + KNOWN_AFTER_S, now)
-
-    def _follow_words(self, text: str, now: float) -> None:
-        if _count(text) <= _count(self._overheard):
-            return
-        self._overheard, self._worded_at, self.cried_wolf = text, now, False
-        if self.state is State.ENDPOINTING and self.is_noisy(now):  # it was being said at the pause
-            self._silent_since = min(self._voiced_until, now - KNOWN_AFTER_S)
-
-    def _note_pause(self, event: Event | None, now: float) -> None:
-        """The caller's last voiced sample; in noise, where that is no news, their last word."""
-        assert isinstance(event, SpeechStopped)
-        self._silent_since = self._voiced_until = event.silent_since
-        self._voiced_ms = event.voiced_ms
-        if self._overheard and self.is_noisy(now):
-            self._silent_since = min(event.silent_since, self._worded_at - KNOWN_AFTER_S)
-            self.cried_wolf = self._worded_at < self._voice_since
-
-    def _heed(self, event: Event | None, now: float) -> None:
-        """Words where only noise was known."""
-        assert isinstance(event, (PartialTranscript, FinalTranscript))
-        if event.text:
-            self._actions.append(Heed())
-            self._step(VoiceSustained, None, now)
-            self._follow_words(event.text, now)
-
-    # Over the agent, and over its answer --------------------------------------------------------------------
-
-    def _turns_out_noise(self, event: FinalTranscript, now: float) -> bool:
-        """A voice over the agent in which there are no words, or none but those that are being answered."""
-        lasted_s = now - self._heard_since
-        wordless = not event.failed and event.text in ("", self._answered)
-        if not wordless or lasted_s < self._patience_s(now):
-            return False
-        self._step(Inner.NOISE_HEARD, None, now)
-        self._leave_to_noise(lasted_s, now)
-        return True
-
-    # Noise --------------------------------------------------------------------------------------------------
+    def __init__(self, utterance: CallerUtterance, now: float) -> None:
+        self._utterance = utterance
+        self._noisy_until = now
+        self.last_speech_was_noise = False
+        """A voice went on after a pause without a word: the next voice needs one."""
 
     def is_noisy(self, now: float) -> bool:
-        """Something has been taken for a voice on this line that was none."""
+        """A noise has been taken for a voice on this line in the last minute."""
         return now < self._noisy_until
 
-    def _in_hindsight_at(self) -> float:
-        """From when on a word whose end the noise hid is over."""
-        return self._silent_since + WORDLESS_IN_NOISE_S
+    def check_s(self, now: float) -> float:
+        """Between two looks at a voice that goes on."""
+        return NOISE_CHECK_S if self.is_noisy(now) else VOICE_CHECK_S
 
-    def _asked_early(self, now: float) -> bool:
-        """The words so far were asked for when the last one may not have been over yet."""
-        return self.is_noisy(now) and self._asked_at < self._in_hindsight_at()
-
-    def says_more(self, text: str) -> bool:
-        """There are words in `text` that nobody has taken note of."""
-        known = self._answered
-        if self.state is State.ENDPOINTING:
-            known = max(self._overheard, self._words.text if self._words is not None else "", key=_count)
-        return _count(text) > _count(known)
-
-    def wordless_s(self, now: float) -> float:
-        """For how long a voice that had words has had no new one."""
-        return now - max(self._worded_at, self._voice_since) if self._overheard else 0.0
-
-    def _patience_s(self, now: float) -> float:
+    def patience_s(self, now: float) -> float:
+        """For how long a voice may have no new word."""
         return WORDLESS_IN_NOISE_S if self.is_noisy(now) else WORDLESS_S
 
-    def _leave_to_noise(self, seconds: float, now: float) -> None:
-        self.cried_wolf = self._worded_at < self._voice_since
+    def note_words(self, text: str, now: float, *, paused: bool = False) -> None:
+        """`text` is what the caller has said so far. A new word that becomes known in a pause on a noisy line
+        was being said when the pause began."""
+        utterance = self._utterance
+        if not utterance.is_more(text):
+            return
+        utterance.note_words(text, now)
+        self.last_speech_was_noise = False
+        if paused and self.is_noisy(now):
+            utterance.silent_since = min(utterance.voiced_until, now - KNOWN_AFTER_S)
+
+    def note_pause(self, silent_since: float, voiced_ms: int, now: float) -> None:
+        """The voice has fallen silent; on a noisy line the caller's last word says since when."""
+        utterance = self._utterance
+        utterance.pause(silent_since, voiced_ms)
+        if utterance.partial and self.is_noisy(now):
+            utterance.silent_since = min(silent_since, utterance.worded_at - KNOWN_AFTER_S)
+            self._note_wordless_voice()
+
+    def verdict(self, event: PartialTranscript | FinalTranscript, now: float) -> Verdict:
+        """What the voice that goes on is, now that `event` says what its words are."""
+        utterance, wordless_s = self._utterance, self._utterance.wordless_s(now)
+        failed = isinstance(event, FinalTranscript) and event.failed
+        final = isinstance(event, FinalTranscript)
+        if not utterance.partial:
+            return Verdict.NOISE if final and not failed and wordless_s >= VOICE_ALONE_S else Verdict.SPEECH
+        if wordless_s < self.patience_s(now) or failed:
+            return Verdict.SPEECH
+        if final or self.is_noisy(now):
+            return Verdict.NOISE
+        return Verdict.UNSURE if utterance.asked_after != utterance.partial else Verdict.SPEECH
+
+    def is_wordless(self, event: FinalTranscript, answered: str, now: float) -> bool:
+        """A voice over the agent has lasted long enough, and has no words but `answered`, which are being
+        answered."""
+        wordless = not event.failed and event.text in ("", answered)
+        return wordless and now - self._utterance.heard_since >= self.patience_s(now)
+
+    def reject(self, now: float) -> None:
+        """The voice is noise: the line is noisy from now on."""
+        self._note_wordless_voice()
         self._noisy_until = now + NOISY_S
-        self._actions.append(Disregard(seconds))
+
+    def _note_wordless_voice(self) -> None:
+        self.last_speech_was_noise = self._utterance.worded_at < self._utterance.voice_since
+
+    @property
+    def in_hindsight_at(self) -> float:
+        """From when on a word whose end the noise hid is over."""
+        return self._utterance.silent_since + WORDLESS_IN_NOISE_S
+
+    def is_asked_early(self, now: float) -> bool:
+        """The recogniser was asked for the words when the last word may not have been over."""
+        return self.is_noisy(now) and self._utterance.asked_at < self.in_hindsight_at

@@ -1,267 +1,163 @@
-"""What turn-taking does while both speak: the effects of the rows from OVERLAPPING to DOUBTING.
+"""What a voice over the agent means: whether it asks for the floor, only listens, or is no voice.
 
 Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
 felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
 the agent for good. What is only probable (a partial result, a voice of 0.7 s without a word, "okay" that is
-followed by more than its like) silences it, and its reply is kept: was it no more than a listener's, it
-goes on where it was."""
+followed by more than its like) silences the agent, and its reply is kept: was the voice no more than a
+listener's, the agent goes on where it was."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import Final
 
-from pipeline.text.word_lists import Overlap, OverlapKind, judge_farewell, judge_overlap
-from pipeline.turns.events import (
-    Decode,
-    Event,
-    FinalTranscript,
-    Inner,
-    Interrupt,
-    ListenIn,
-    PartialTranscript,
-    SpeechStarted,
-    State,
-    VoiceSustained,
-)
-from pipeline.turns.noise import WordlessVoices
-
-CHECK_S: Final = 0.01
-"""Between two looks at what the recogniser makes of a voice over the agent: words are news for half a frame
-at most."""
+from pipeline.settings import SessionSettings
+from pipeline.speech import Expected
+from pipeline.text.word_lists import Overlap, OverlapKind, judge_farewell, judge_overlap, word_lists
+from pipeline.turns.closing import Farewell
+from pipeline.turns.events import Inner, State
+from pipeline.turns.prompting import Prompting
+from pipeline.turns.speculation import UNSURE
+from pipeline.turns.utterance import CallerUtterance
 
 STANDS_S: Final = 0.04
 """For so long words of a partial result must have asked for the floor, but for those that say "stop"."""
 
 ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
-UNSURE: Final = 0.5  # final words with less are no confirmation, and over the agent nobody's
 
 RELENT_AFTER_S: Final = 0.18
 """Silence after which a partial result that is a listener's "mm-hm" is the whole of it: a recogniser that
 streams has caught up."""
 
+_SPEAKING_ON: Final = (State.DUCKED, State.HALTED)
 
-class Overlaps(WordlessVoices, ABC):
-    """Two voices at once."""
 
-    # Judgements ---------------------------------------------------------------------------------------------
+class OverlapJudge:
+    """Judges the words of `utterance` over the agent's; over a `farewell` what people say at parting means
+    nothing more. A caller who was silent until then (`prompting`), and says as much as "yes", is there."""
 
-    def _judge_overlap(self, now: float) -> Inner:
-        parting = self._farewell.under_way
-        if self.state in (State.JUDGING, State.DOUBTING):
-            overdue = Inner.SPARED if parting else Inner.WORDS_OVERDUE
-            return overdue if now >= self._overdue_at else Inner.OVERLAP_CHECK_DUE
-        lasted_s = now - self._heard_since
-        if lasted_s < self._settings.halt_ms / 1000:
-            return Inner.OVERLAP_CHECK_DUE
-        if not parting:
-            return Inner.INTERRUPTED
-        if self.state is not State.HALTED or self._is_understood:
-            return Inner.OVERLAP_CHECK_DUE
-        self._leave_to_noise(lasted_s, now)  # a farewell is not kept silent by what nobody understands
-        return Inner.NOISE_HEARD
+    __slots__ = (
+        "_farewell", "_prompting", "_settings", "_unexplained_since", "_utterance", "_wanted_since",
+        "language", "lists",
+    )  # fmt: skip
 
-    @property
-    def _is_understood(self) -> bool:
-        """There are words in what was said since the agent has had the floor."""
-        words = self._words
-        return words is not None and words.turn == self.turn and bool(words.text)
+    def __init__(
+        self, settings: SessionSettings, utterance: CallerUtterance, farewell: Farewell, prompting: Prompting
+    ) -> None:
+        self._settings = settings
+        self._utterance = utterance
+        self._farewell = farewell
+        self._prompting = prompting
+        self._wanted_since: float | None = None  # from when on partial results ask for the floor
+        self._unexplained_since: float | None = None  # voice that the words so far do not account for
+        self.language = settings.language
+        self.lists = word_lists(settings.language, settings.words)
 
-    def _meant(self, text: str) -> Overlap:
-        """What `text` means over the agent's words; over a farewell what people say at parting means nothing
-        more. Who was silent until then, and says as much as "yes", is there."""
-        if not self._farewell.under_way:
-            return judge_overlap(text, self._language, self._lists)
-        ended = self.state not in (State.DUCKED, State.HALTED)
-        missed = self._silences > 0
-        return judge_farewell(text, self._language, self._lists, missed=missed, ended=ended)
+    def speak(self, language: str) -> None:
+        """Both sides speak `language` from now on."""
+        self.language = language
+        self.lists = word_lists(language, self._settings.words)
 
-    def _wants_floor(self, text: str, *, paused: bool, confidence: float = 0.0) -> bool:
-        """Words over an agent that speaks. A `confidence` of 0 is that of an engine without one."""
-        if 0.0 < confidence < UNSURE:
-            return False  # somebody else in the room
-        meant = self._meant(text)
-        if meant.kind is OverlapKind.STOP:
-            return True
-        expected = self._expected
-        answers = paused and expected is not None and text in expected.phrases
-        answers = answers or (paused and self._farewell.under_way and self._silences > 0)
-        return meant.kind is OverlapKind.CONTENT and (meant.content_words >= ENOUGH_WORDS or answers)
-
-    def _wants_nothing(self, text: str) -> bool:
-        return self._meant(text).kind in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING)
-
-    def _only_listens(self, text: str) -> bool:
-        """ "Okay", not "okay so", which goes on."""
-        meant = self._meant(text)
-        return meant.kind is OverlapKind.BACKCHANNEL and (not meant.light_words or self._farewell.under_way)
+    # Meanings -----------------------------------------------------------------------------------------------
 
     @property
-    def _hush_s(self) -> float:
+    def hush_s(self) -> float:
         """Voice without a word that silences the agent."""
         return min(self._settings.hush_ms, self._settings.barge_in_ms) / 1000
 
-    # The agent speaks ---------------------------------------------------------------------------------------
+    def meaning(self, text: str, state: State) -> Overlap:
+        """What `text` means, said in `state`."""
+        if not self._farewell.under_way:
+            return judge_overlap(text, self.language, self.lists)
+        missed, ended = self._prompting.silences > 0, state not in _SPEAKING_ON
+        return judge_farewell(text, self.language, self.lists, missed=missed, ended=ended)
 
-    def _duck(self, event: Event | None, now: float) -> None:
-        self._overheard, self._unexplained_since, self._wanted_since = "", None, None
-        self._heard_since = now - self._settings.duck_ms / 1000
-        self._listen_in(event, now)
+    def wants_nothing(self, text: str, state: State) -> bool:
+        """`text` wants nothing of the agent."""
+        return self.meaning(text, state).kind in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING)
 
-    def _listen_in(self, event: Event | None, now: float) -> None:
-        self._actions.append(ListenIn(self.turn))
-        self._arm(now + CHECK_S, Inner.OVERLAP_CHECK_DUE)
+    def only_listens(self, text: str, state: State) -> bool:
+        """`text` is "okay", not "okay so", which goes on."""
+        meaning = self.meaning(text, state)
+        light = meaning.light_words and not self._farewell.under_way
+        return meaning.kind is OverlapKind.BACKCHANNEL and not light
 
-    def _suspect(self, event: Event | None, now: float) -> None:
-        """A partial result: a word that asks for the floor is believed at once, others when they stand; what
-        is done about it can be undone."""
-        assert isinstance(event, PartialTranscript)
-        if event.text == self._overheard and self._wanted_since is None:
-            return  # judged before
-        self._note_words(event.text)
-        if not self._wants_floor(event.text, paused=False):
+    def wants_floor(
+        self, text: str, state: State, *, confidence: float = 0.0, answers: Expected | None = None
+    ) -> bool:
+        """`text` asks for the floor. A `confidence` of 0 is that of a recogniser without one. `answers`: what
+        a single word may answer, given where the caller has said all that they had to say."""
+        if 0.0 < confidence < UNSURE:
+            return False  # somebody else in the room
+        meaning = self.meaning(text, state)
+        if meaning.kind is OverlapKind.STOP:
+            return True
+        there = self._farewell.under_way and self._prompting.silences > 0
+        enough = meaning.content_words >= ENOUGH_WORDS
+        enough = enough or (answers is not None and (there or text in answers.phrases))
+        return meaning.kind is OverlapKind.CONTENT and enough
+
+    # Over an agent that speaks ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A voice over the agent has lasted long enough to listen to it."""
+        self._utterance.partial = ""
+        self._unexplained_since = self._wanted_since = None
+
+    def pause(self) -> None:
+        """The voice over the agent has fallen silent."""
+        self._unexplained_since = None
+
+    def note_words(self, text: str, state: State) -> None:
+        """`text` is what the voice says so far. A listener's first "mm-hm" explains the voice."""
+        if not self.only_listens(self._utterance.partial, state):
+            self._unexplained_since = None
+        self._utterance.partial = text
+
+    def judge_partial(self, text: str, state: State, now: float) -> Inner | None:
+        """A word that says "stop" is believed at once, others when they stand; None: go on as before."""
+        if text == self._utterance.partial and self._wanted_since is None:
+            return None  # judged before
+        self.note_words(text, state)
+        if not self.wants_floor(text, state):
             self._wanted_since = None
-            return
+            return None
         if self._wanted_since is None:
             self._wanted_since = now
-        stop = self._meant(event.text).kind is OverlapKind.STOP
-        if stop or now - self._wanted_since >= STANDS_S:
-            self._step(Inner.ALARMED, None, now)
+        stop = self.meaning(text, state).kind is OverlapKind.STOP
+        return Inner.ALARMED if stop or now - self._wanted_since >= STANDS_S else None
 
-    def _note_words(self, text: str) -> None:
-        """What the voice says so far. Its first "mm-hm" explains it."""
-        if not self._only_listens(self._overheard):
-            self._unexplained_since = None
-        self._overheard = text
+    def judge_barge_in(self, state: State) -> Inner:
+        """The voice has lasted long enough to silence the agent; if the voice before it was "mm-hm", so may
+        this voice be."""
+        return Inner.SPARED if self.only_listens(self._utterance.partial, state) else Inner.ALARMED
 
-    def _barge(self, event: Event | None, now: float) -> None:
-        """Voice enough to fall silent for, that before it included; if that was "mm-hm", so may this."""
-        listens = self._only_listens(self._overheard)
-        self._step(Inner.SPARED if listens else Inner.ALARMED, None, now)
-
-    def _insist(self, event: Event | None, now: float) -> None:
-        """The voice goes on, and only "mm-hm" is a reason not to fall silent: for as long a voice again."""
+    def judge_lasting_voice(self, state: State, now: float) -> Inner | None:
+        """The voice goes on. Only "mm-hm" is a reason not to fall silent, for `hush_s` after it; None: go on
+        as before."""
         if self._unexplained_since is None:
             self._unexplained_since = now
-        more = now - self._unexplained_since >= self._hush_s and not self._farewell.under_way
-        if more or not self._only_listens(self._overheard):
-            self._step(Inner.ALARMED, None, now)
+        more = now - self._unexplained_since >= self.hush_s and not self._farewell.under_way
+        return Inner.ALARMED if more or not self.only_listens(self._utterance.partial, state) else None
 
-    def _consider(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, FinalTranscript)
-        self._words = event
-        self._note_words(event.text)
-        if self._turns_out_noise(event, now):
-            return
-        wanted = self._wants_floor(event.text, paused=False, confidence=event.confidence)
-        self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
+    # Over an agent that has fallen silent, or when its words are being waited for ---------------------------
 
-    def _consider_whole(self, event: Event | None, now: float) -> None:
-        """The same, where the caller has said what they had to say."""
-        assert isinstance(event, FinalTranscript)
-        self._words = event
-        wanted = self._wants_floor(event.text, paused=True, confidence=event.confidence)
-        self._step(Inner.INTERRUPTED if wanted else Inner.SPARED, None, now)
+    def judge(self, state: State, turn: int, now: float) -> Inner:
+        """What follows when it is time to look at the voice again. A farewell is not kept silent by a voice
+        that nobody understands."""
+        parting = self._farewell.under_way
+        if state in (State.JUDGING, State.DOUBTING):
+            overdue = Inner.SPARED if parting else Inner.WORDS_OVERDUE
+            return overdue if now >= self._utterance.overdue_at else Inner.OVERLAP_CHECK_DUE
+        if now - self._utterance.heard_since < self._settings.halt_ms / 1000:
+            return Inner.OVERLAP_CHECK_DUE
+        if not parting:
+            return Inner.INTERRUPTED
+        if state is not State.HALTED or self._utterance.is_understood(turn):
+            return Inner.OVERLAP_CHECK_DUE
+        return Inner.NOISE_HEARD
 
-    def _hold(self, event: Event | None, now: float) -> None:
-        """Too short to lower a voice for; even so it may have been "no"."""
-        self._note_pause(event, now)
-        if self._voiced_ms >= self._settings.min_speech_ms:
-            self._ask_whole()
-            self._words = None
-        self._spare(event, now)
-
-    def _judge_pause(self, event: Event | None, now: float) -> None:
-        self._note_pause(event, now)
-        self._unexplained_since = None
-        self._ask_whole()
-        self._listen_in(event, now)
-
-    def _ask_whole(self) -> None:
-        self._actions.append(Decode(self.turn))
-        patience_ms = self._settings.endpoint_ms + self._settings.stt_deadline_ms
-        self._overdue_at = self._silent_since + patience_ms / 1000
-
-    def _spare(self, event: Event | None, now: float) -> None:
-        self._arm(self._silent_since + self._settings.overlap_ms / 1000, Inner.OVERLAP_FORGOTTEN)
-
-    # The agent fell silent ----------------------------------------------------------------------------------
-
-    def _halt(self, event: Event | None, now: float) -> None:
-        sustained_s = self._hush_s
-        if isinstance(event, SpeechStarted | VoiceSustained):  # over an answer that nobody has heard yet
-            sustained_s = self._settings.duck_ms / 1000 if isinstance(event, VoiceSustained) else 0.0
-        self._heard_since = now - sustained_s
-        self._listen_in(event, now)
-
-    def _believe(self, event: Event | None, now: float) -> None:
-        """Words in a voice that has silenced the agent: any that carry content, but those of somebody else
-        and those that are being answered."""
-        assert isinstance(event, FinalTranscript)
-        self._words = event
-        if self.state is State.HALTED and self._turns_out_noise(event, now):
-            return
-        if self._answered:
-            more = event.text.removeprefix(self._answered)
-            goodbye = self._farewell.under_way and self._wants_nothing(more)
-            meant = event.text not in ("", self._answered) and not goodbye
-        else:
-            kind = self._meant(event.text).kind
-            sure = not 0.0 < event.confidence < UNSURE
-            sure = sure and not (self._gather.taken and self._gather.is_said_by(event.text, self._lists))
-            meant = sure and kind in (OverlapKind.STOP, OverlapKind.CONTENT)
-        self._step(Inner.INTERRUPTED if meant else Inner.SPARED, None, now)
-
-    def _relent(self, event: Event | None, now: float) -> None:
-        """The voice has ended, and it was a listener's: go on before the last word on it is there."""
-        assert isinstance(event, PartialTranscript)
-        ended = now - self._silent_since >= RELENT_AFTER_S
-        meant = self._meant(event.text).kind
-        if ended and not self._answered and meant in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING):
-            self._words = None
-            self._overheard = event.text
-            self._step(Inner.SPARED, None, now)
-
-    def _resume(self, event: Event | None, now: float) -> None:
-        """The agent goes on. If it was about to end, "yes" was an answer."""
-        words = self._words.text if self._words is not None else self._overheard
-        listens = self._meant(words).kind is OverlapKind.BACKCHANNEL
-        answers = not self._answered and listens
-        self._farewell.heard = True
-        self._arm(now + self._settings.overlap_ms / 1000 if answers else now, Inner.OVERLAP_FORGOTTEN)
-
-    def _believe_whole(self, event: Event | None, now: float) -> None:
-        """The same for the last word on it; that of a broken recogniser is "somebody said something"."""
-        assert isinstance(event, FinalTranscript)
-        if event.failed and not self._farewell.under_way:
-            self._words = event
-            self._step(Inner.INTERRUPTED, None, now)
-        else:
-            self._believe(event, now)
-
-    # The caller has the floor -------------------------------------------------------------------------------
-
-    def _interrupt(self, event: Event | None, now: float) -> None:
-        self._actions.append(Interrupt())
-        self._hear(event, now)
-
-    def _interrupt_with_words(self, event: Event | None, now: float) -> None:
-        """They have already said what they want."""
-        self._actions.append(Interrupt())
-        self._next_turn()
-        if self._words is not None:
-            self._words = replace(self._words, turn=self.turn)
-        self._arm(self._endpoint_at(), Inner.TURN_TAKEN)
-
-    def _interrupt_unheard(self, event: Event | None, now: float) -> None:
-        """Nobody knows what they said."""
-        self._actions.append(Interrupt())
-        self._words = None
-        self._take_turn(event, now)
-
-    # Shared with the effects of one voice -------------------------------------------------------------------
-
-    @abstractmethod
-    def _take_turn(self, event: Event | None, now: float) -> None:
-        """The agent answers what was said."""
+    def relents(self, text: str, state: State, now: float) -> bool:
+        """The voice has ended, and `text` is a listener's: the agent may go on before the recogniser's
+        answer."""
+        ended = now - self._utterance.silent_since >= RELENT_AFTER_S
+        return ended and self.wants_nothing(text, state)

@@ -80,7 +80,7 @@ def test_what_had_no_words_in_it_is_not_taken_for_the_caller_any_more() -> None:
     fan = at_level(np.random.default_rng(5).standard_normal(16000), -30.0).astype(np.int16)
     judged(line, voice(CALLER, -20.0))
     assert line.is_background(fan[:160], voiced=True) is False
-    line.disregard(fan, 160)
+    line.reject_as_noise(fan, 160)
     frames = [line.is_background(fan[at : at + 160], voiced=True) for at in range(0, 16000, 160)]
     assert sum(frames) > 90
     voiced, background = judged(line, voice(CALLER, -20.0))
@@ -92,7 +92,7 @@ def test_a_caller_who_was_understood_is_not_lost_in_a_noise_as_loud_as_they_are(
     judged(line, voice(CALLER, -22.0))
     line.believe()
     noise = at_level(np.random.default_rng(5).standard_normal(16000), -20.0).astype(np.int16)
-    line.disregard(noise, 160)
+    line.reject_as_noise(noise, 160)
     voiced, background = judged(line, voice(CALLER, -22.0))
     assert background < 0.75 * voiced
 
@@ -104,19 +104,19 @@ def test_a_caller_stands_out_of_a_noise_far_below_them(noise_dbfs: float, stands
     judged(line, voice(CALLER, -20.0))
     assert not line.stands_out
     noise = at_level(np.random.default_rng(5).standard_normal(16000), noise_dbfs).astype(np.int16)
-    line.disregard(noise, 160)
+    line.reject_as_noise(noise, 160)
     assert line.stands_out is stands_out
-    line.heed()
+    line.accept_speech()
     assert not line.stands_out
 
 
 def test_words_in_what_was_taken_for_noise_make_it_a_voice_again() -> None:
     line = Foreground()
     judged(line, voice(CALLER, -30.0))
-    line.disregard(voice(CALLER, -30.0), 160)
+    line.reject_as_noise(voice(CALLER, -30.0), 160)
     voiced, background = judged(line, voice(CALLER, -30.0))
     assert background > 0.5 * voiced
-    line.heed()
+    line.accept_speech()
     assert judged(line, voice(CALLER, -30.0))[1] < 0.1 * voiced
 
 

@@ -67,6 +67,6 @@ def test_nobody_can_tell_the_callers_voice_in_a_noise_as_loud() -> None:
     ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
     for number in range(200):
         ears.push(voice(), number * FRAME, 5.0 + number * 0.02)
-    ears.disregard(1.0)
+    ears.reject_as_noise(1.0)
     assert ears.callers_own(noisy=False).size
     assert not ears.callers_own(noisy=True).size

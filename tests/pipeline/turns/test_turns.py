@@ -14,29 +14,31 @@ from pipeline.errors import LocalError
 from pipeline.result import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
+from pipeline.turns.effects import EFFECTS
 from pipeline.turns.events import (
+    AcceptSpeech,
     Action,
     BargedIn,
     CallConcluded,
+    ConfirmTurn,
     Decode,
     Discard,
-    Disregard,
     Effect,
     EndCall,
     Event,
     FinalTranscript,
-    Heed,
     Inner,
     Interrupt,
     KeyPressed,
     LegEnded,
-    ListenIn,
     PartialTranscript,
     PlayFiller,
+    RejectAsNoise,
     ReplyFailed,
     ReplyHeard,
+    RequestPartial,
     SayLastWords,
-    Settle,
+    SpeechContinued,
     SpeechRanOut,
     SpeechReady,
     SpeechStarted,
@@ -44,14 +46,13 @@ from pipeline.turns.events import (
     StartReply,
     State,
     TextWritten,
-    VoiceSustained,
     WaitBegan,
 )
+from pipeline.turns.machine import Turns
 from pipeline.turns.table import TRANSITIONS
-from pipeline.turns.turns import EFFECTS, Turns
 
 SETTINGS = SessionSettings()
-FROM_THE_CALLER = (SpeechStarted, SpeechStopped, VoiceSustained, BargedIn, KeyPressed, TextWritten, LegEnded)
+FROM_THE_CALLER = (SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten, LegEnded)
 FROM_A_REPLY = (WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed, CallConcluded)
 WITH_A_REPLY = (
     State.OPENING,
@@ -91,8 +92,8 @@ def at(state: State) -> Turns:
         State.PRESUMING: [
             ReplyHeard(1), SpeechStarted(), SpeechStopped(0.0, 400), FinalTranscript(2, "hello", 0.8),
         ],
-        State.DUCKED: [VoiceSustained()],
-        State.JUDGING: [VoiceSustained(), SpeechStopped(0.0, 300)],
+        State.DUCKED: [SpeechContinued()],
+        State.JUDGING: [SpeechContinued(), SpeechStopped(0.0, 300)],
         State.HALTED: [BargedIn()],
         State.DOUBTING: [BargedIn(), SpeechStopped(0.0, 750)],
         State.LISTENING: [ReplyHeard(1)],
@@ -184,7 +185,7 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     turns.receive(SpeechStopped(10.0, 400), 10.05)
     assert turns.timer_at() == pytest.approx(10.1)
     turns.handle_timer(10.1)
-    assert actions(turns) == [Decode(turns.turn), ListenIn(turns.turn)]
+    assert actions(turns) == [Decode(turns.turn), RequestPartial(turns.turn)]
     turns.receive(FinalTranscript(turns.turn, "hello there", 0.8), 10.3)
     (reply,) = actions(turns)
     assert isinstance(reply, StartReply)
@@ -194,7 +195,7 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     assert turns.timer_at() == pytest.approx(10.5)
     turns.handle_timer(10.5)
     (settle,) = actions(turns)
-    assert isinstance(settle, Settle)
+    assert isinstance(settle, ConfirmTurn)
     assert settle.endpoint_due == pytest.approx(10.5)
     assert turns.state is State.REPLYING
 
@@ -219,7 +220,7 @@ def test_a_partial_result_is_answered_before_the_final_one() -> None:
     turns.receive(FinalTranscript(asked, "hello there", 0.9), 0.35)
     assert turns.timer_at() == pytest.approx(0.5)
     turns.handle_timer(0.5)
-    assert [type(action) for action in actions(turns)] == [Settle]
+    assert [type(action) for action in actions(turns)] == [ConfirmTurn]
 
 
 def test_a_partial_result_counts_for_what_was_heard_not_for_the_time_that_passed() -> None:
@@ -239,7 +240,7 @@ def test_the_recogniser_is_looked_at_when_its_words_may_be_the_whole_and_then_of
     actions(turns)
     assert turns.timer_at() == pytest.approx(0.185)
     run_until(turns, 0.22)
-    assert actions(turns) == [ListenIn(turns.turn)] * 2
+    assert actions(turns) == [RequestPartial(turns.turn)] * 2
 
 
 @pytest.mark.parametrize(("text", "confidence"), [("hello bear", 0.9), ("hello there", 0.2)])
@@ -307,7 +308,7 @@ def test_an_agent_that_waits_is_not_late_and_ends_its_wait() -> None:
 def test_a_voice_ends_a_wait() -> None:
     turns = at(State.WAITING)
     turns.receive(SpeechStarted(), 1.0)
-    turns.receive(VoiceSustained(), 1.2)
+    turns.receive(SpeechContinued(), 1.2)
     assert actions(turns) == [Interrupt()]
     assert turns.state is State.HEARING
 
@@ -338,7 +339,9 @@ def test_going_on_after_a_pause_makes_the_words_stale() -> None:
     turns.receive(FinalTranscript(decode, "half of it", 0.8), 0.4)
     turns.receive(SpeechStopped(1.0, 900), 1.1)
     turns.handle_timer(1.2)
-    assert [type(action) for action in actions(turns) if not isinstance(action, ListenIn)] == [Decode] * 2
+    assert [type(action) for action in actions(turns) if not isinstance(action, RequestPartial)] == [
+        Decode
+    ] * 2
     assert turns.turn > decode
 
 
@@ -443,7 +446,7 @@ def test_a_voice_that_nobody_understands_does_not_keep_a_farewell_silent(before:
         run_until(turns, tenth / 10)
         turns.receive(FinalTranscript(turns.turn, "", failed=True), tenth / 10)
     assert turns.state is State.SPEAKING
-    assert any(isinstance(action, Disregard) for action in actions(turns))
+    assert any(isinstance(action, RejectAsNoise) for action in actions(turns))
 
 
 def test_words_over_a_farewell_that_nobody_heard_any_of_take_none_back() -> None:
@@ -613,7 +616,7 @@ def test_a_partial_stop_is_believed_at_once() -> None:
 def test_the_recogniser_is_asked_again_and_again_about_a_voice_over_the_agent() -> None:
     turns = at(State.DUCKED)
     run_until(turns, 0.405)
-    assert actions(turns) == [ListenIn(turns.turn)] * 40
+    assert actions(turns) == [RequestPartial(turns.turn)] * 40
 
 
 @pytest.mark.parametrize("said", [PartialTranscript, FinalTranscript])
@@ -696,7 +699,7 @@ def test_words_that_are_hardly_understood_are_somebody_elses(state: State) -> No
 
 def asked(turns: Turns) -> list[Action]:
     """What is to be done about a voice that goes on, but for looking at it."""
-    return [action for action in actions(turns) if isinstance(action, Decode | Disregard)]
+    return [action for action in actions(turns) if isinstance(action, Decode | RejectAsNoise)]
 
 
 def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> None:
@@ -710,7 +713,7 @@ def test_a_voice_whose_words_have_ended_is_a_noise_and_the_turn_is_over() -> Non
     assert asked(turns) == [Decode(turns.turn)]
     turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9), 2.1)
     (noise,) = asked(turns)
-    assert isinstance(noise, Disregard)
+    assert isinstance(noise, RejectAsNoise)
     assert 1.35 < noise.seconds < 2.1
     turns.receive(SpeechStopped(2.1 - noise.seconds, 900), 2.1)
     assert turns.state is State.ENDPOINTING
@@ -746,7 +749,7 @@ def on_a_noisy_line() -> Turns:
     turns = at(State.HEARING)
     turns.receive(PartialTranscript(turns.turn, "i want tea"), 0.5)
     turns.receive(FinalTranscript(turns.turn, "i want tea", 0.9), 2.0)
-    assert turns.is_noisy(2.0)
+    assert turns.noise.is_noisy(2.0)
     actions(turns)
     return turns
 
@@ -782,7 +785,7 @@ def test_in_noise_a_word_that_was_known_at_the_pause_is_none_of_the_voice_after_
         turns.receive(SpeechStarted(), moment)
         turns.receive(PartialTranscript(turns.turn, "tuesday"), moment + 0.1)
         turns.receive(SpeechStopped(moment + 0.15, 600), moment + 0.2)
-        assert turns.cried_wolf
+        assert turns.noise.last_speech_was_noise
     turns.receive(FinalTranscript(turns.turn, "tuesday", 0.9, p_eot=0.9), 6.75)
     assert turns.state is State.REPLYING
     (*_, reply) = [action for action in actions(turns) if isinstance(action, StartReply)]
@@ -851,10 +854,10 @@ def test_in_noise_a_voice_that_goes_on_is_given_half_a_second_for_a_word() -> No
     actions(turns)
     turns.receive(PartialTranscript(turns.turn, "i want tea"), 2.5)
     assert asked(turns) == []
-    assert not turns.cried_wolf
+    assert not turns.noise.last_speech_was_noise
     turns.receive(PartialTranscript(turns.turn, "i want tea"), 2.65)
-    assert [type(each) for each in asked(turns)] == [Disregard]
-    assert turns.cried_wolf  # the next one needs a word
+    assert [type(each) for each in asked(turns)] == [RejectAsNoise]
+    assert turns.noise.last_speech_was_noise  # the next one needs a word
     turns.receive(SpeechStopped(2.65, 900), 2.65)
     assert turns.says_more("i want tea and")
     assert not turns.says_more("i want tea")
@@ -870,7 +873,7 @@ def test_a_voice_over_the_agent_without_a_word_is_noise(state: State, later: flo
     assert turns.state is state
     turns.receive(FinalTranscript(turns.turn, "", 0.0), later)
     assert turns.state.name == "SPEAKING"
-    assert any(isinstance(action, Disregard) for action in actions(turns))
+    assert any(isinstance(action, RejectAsNoise) for action in actions(turns))
 
 
 def test_words_in_what_was_taken_for_noise_are_the_callers() -> None:
@@ -880,7 +883,7 @@ def test_words_in_what_was_taken_for_noise_are_the_callers() -> None:
     assert turns.state.name == "LISTENING"
     turns.receive(PartialTranscript(turns.turn, "yes"), 1.0)
     assert turns.state.name == "HEARING"
-    assert Heed() in actions(turns)
+    assert AcceptSpeech() in actions(turns)
 
 
 def test_noise_over_the_agents_last_word_is_not_answered_by_asking_again() -> None:
@@ -937,7 +940,7 @@ class World:
         self.silent_since = 0.0  # the caller hears nothing and says nothing
         self.worst_s = 0.0
         self.reply: StartReply | SayLastWords | None = None
-        self.decode: Decode | ListenIn | None = None
+        self.decode: Decode | RequestPartial | None = None
         self.sounding = False
         self.voiced = False
         self.take()
@@ -947,7 +950,7 @@ class World:
             if isinstance(action, StartReply | SayLastWords):
                 self.reply, self.decode = action, None
                 self.sounding = isinstance(action, SayLastWords)
-            elif isinstance(action, Decode | ListenIn):
+            elif isinstance(action, Decode | RequestPartial):
                 self.decode = action
             elif isinstance(action, Interrupt):
                 self.reply, self.sounding = None, False
@@ -975,7 +978,7 @@ class World:
     def happen(self, what: str) -> None:
         turn = self.reply.turn if self.reply is not None else -1
         speech: dict[str, Event] = {
-            "starts": SpeechStarted(), "lasts": VoiceSustained(), "barges": BargedIn(),
+            "starts": SpeechStarted(), "lasts": SpeechContinued(), "barges": BargedIn(),
             "stops": SpeechStopped(self.now - 0.1, 300), "blip": SpeechStopped(self.now - 0.1, 60),
             "key": KeyPressed("5"), "hash": KeyPressed("#"), "writes": TextWritten("hi"),
         }  # fmt: skip

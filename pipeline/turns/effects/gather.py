@@ -1,0 +1,42 @@
+"""Effects of keys."""
+
+from __future__ import annotations
+
+from pipeline.agent import UserKeyed
+from pipeline.turns.context import TurnContext
+from pipeline.turns.effects.prompting import watch
+from pipeline.turns.events import Discard, Event, Inner, Interrupt, KeyPressed, StartReply
+
+
+def key(turns: TurnContext, event: Event | None, now: float) -> None:
+    """A key of an answer."""
+    assert isinstance(event, KeyPressed)
+    turns.actions.append(Discard())
+    turns.arm(turns.gather.press(event.key, now), Inner.KEYS_COMPLETED)
+
+
+def key_on(turns: TurnContext, event: Event | None, now: float) -> None:
+    """What was heard between the keys is no answer: the next key is waited for."""
+    turns.actions.append(Discard())
+    turns.arm(max(turns.gather.due, now), Inner.KEYS_COMPLETED)
+
+
+def first_key(turns: TurnContext, event: Event | None, now: float) -> None:
+    """The caller begins to key."""
+    turns.next_turn()
+    key(turns, event, now)
+
+
+def interrupt_by_key(turns: TurnContext, event: Event | None, now: float) -> None:
+    """The caller begins to key over the agent's words."""
+    turns.actions.append(Interrupt())
+    first_key(turns, event, now)
+
+
+def take_keys(turns: TurnContext, event: Event | None, now: float) -> None:
+    """The agent answers what was keyed."""
+    turns.prompting.silences = 0
+    turns.speculation.answered = ""
+    turns.next_turn()
+    turns.actions.append(StartReply(turns.turn, UserKeyed(turns.gather.take())))
+    watch(turns, now + turns.settings.dead_air_ms / 1000)
