@@ -99,7 +99,7 @@ class Server:
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
             others={"speech.tts": voices, "speech.stt": ears},
-            reach=EgressPolicy(str(network) for network in settings.server.allow_networks),
+            reach=egress_allowed(settings),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
         self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
@@ -142,10 +142,8 @@ class Server:
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
         await self._open_phone()
-        networks = [str(network) for network in self.settings.server.allow_networks]
-        http = await self._open_things.enter_async_context(
-            GuardedHttpClient(EgressPolicy(networks), answer_limit=HTTP_ANSWER_LIMIT)
-        )
+        http = GuardedHttpClient(egress_allowed(self.settings), answer_limit=HTTP_ANSWER_LIMIT)
+        self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
@@ -396,3 +394,8 @@ def _up(part: Part | None) -> Part:
     if part is None:
         raise Unavailable("The server is starting", retry_after_s=1)
     return part
+
+
+def egress_allowed(settings: Settings) -> EgressPolicy:
+    """The addresses that engines, tools and webhooks may connect to."""
+    return EgressPolicy(str(network) for network in settings.server.allow_networks)

@@ -23,7 +23,7 @@ from pipeline.session.session import Session
 from pipeline.speech import SpeechChunk, SpokenWord
 from pipeline.tts import subprocess_client
 from pipeline.tts.espeak import ESPEAK, Espeak
-from pipeline.tts.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
+from pipeline.tts.espeak_text import SpeechCutter
 from pipeline.tts.subprocess_client import VoiceProcess, VoiceProgram
 from pipeline.tts.subprocess_wire import Word, pack_chunk, unpack_chunk
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt
@@ -380,13 +380,6 @@ def test_wrong_settings_name_their_key(settings: dict[str, object], key: str) ->
 
 
 # Text and words, without the engine
-
-
-@pytest.mark.parametrize("text", [GREETING, "a, b " * 300, "x" * 1000, "One.  Two?\nThree! “Four.” Five"])
-def test_cutting_into_sentences_loses_nothing(text: str) -> None:
-    pieces = sentences(text)
-    assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(0 < len(piece) <= SENTENCE_CHARACTERS for piece in pieces)
 
 
 def cut(sentence: str, pushes: Sequence[tuple[int, list[Word]]]) -> tuple[Pcm, list[SpokenWord]]:
