@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from pipeline.confinement.confinement import Confinement
-from pipeline.stt.whisper.wire import pack, receive
+from pipeline.confinement.messages import pack, receive
 
 _SPARE_MB: Final = 1536  # libraries, and what decodes hold
 _COPIES: Final = 4  # of the weights: read whole, converted to a wider type

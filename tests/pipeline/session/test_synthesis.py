@@ -17,8 +17,7 @@ from pipeline.session.synthesis import Synthesis
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, TextToSpeech, speaking
 from pipeline.tts.espeak import Espeak
-from pipeline.tts.subprocess_client import VoiceProcess
-from pipeline.tts.subprocess_wire import pack_chunk
+from pipeline.tts.subprocess_client import Spoken, VoiceProcess
 
 LINE_HZ = 8000
 
@@ -64,9 +63,9 @@ class Asked:
     def __init__(self) -> None:
         self.due: dict[str, float] = {}
 
-    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[Spoken, None]:
         self.due[str(request["text"])] = float(request["due"])
-        yield pack_chunk(b"\0\1" * (LINE_HZ // 2), [])
+        yield b"\0\1" * (LINE_HZ // 2), []
 
 
 async def test_who_waits_for_a_first_sound_is_due_before_who_has_something_to_hear(
