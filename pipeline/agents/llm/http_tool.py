@@ -16,9 +16,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
-from pipeline.agents.script.steps import fill
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient
+from pipeline.text.templates import fill
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 IN_QUERY: Final = frozenset(("GET", "DELETE"))

@@ -1,7 +1,7 @@
 """The process of a Whisper model: `python -m pipeline.stt.whisper.process JSON`.
 
 The object has model (a directory), threads, device, compute_type, and sockets: the descriptors that requests
-come by (`whisper_wire`), one for each thread. The process ends with them, so it cannot outlive the server.
+come by (`pipeline.stt.whisper.wire`), one for each thread. It ends with them, and cannot outlive the server.
 """
 
 from __future__ import annotations
