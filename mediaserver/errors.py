@@ -26,15 +26,7 @@ class InvalidNumber(LocalError):
 
 
 class RemoteError(MediaServerError):
-    """The far end of an HTTP request failed, or may not be asked."""
-
-
-class TargetRefused(RemoteError):
-    """The URL leads to an address that this server does not connect to (server.allow_networks)."""
-
-
-class RequestFailed(RemoteError):
-    """No usable answer: not resolved, not connected, too slow, too long."""
+    """The far end sent what this server cannot use."""
 
 
 class SpeechFailed(MediaServerError):

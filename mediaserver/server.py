@@ -47,7 +47,6 @@ from mediaserver.restore.recollection import Recollection
 from mediaserver.rooms.connect import WebCalls
 from mediaserver.rooms.registry import RoomRegistry, open_lobby
 from mediaserver.runtime_metrics import Watching
-from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
@@ -57,6 +56,7 @@ from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
 from pipeline.audio import kernels
 from pipeline.media.recording import RecordingWriter
 from pipeline.net.egress import EgressPolicy
+from pipeline.net.http import GuardedHttpClient, HttpClient
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,8 @@ GOODBYE_S = 2.0
 """How long `close` waits for the far ends to agree that the calls are over."""
 
 WRITE_S = 5.0
+HTTP_ANSWER_LIMIT = 64 * 1024
+"""Bytes of a webhook's or a pre-call tool's answer."""
 """How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
 Part = TypeVar("Part")
@@ -97,7 +99,7 @@ class Server:
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
             others={"speech.tts": voices, "speech.stt": ears},
-            reach=EgressPolicy(str(network) for network in settings.server.allow_networks),
+            reach=egress_allowed(settings),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
         self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
@@ -138,8 +140,8 @@ class Server:
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
         await self._open_phone()
-        networks = [str(network) for network in self.settings.server.allow_networks]
-        http = await self._open_things.enter_async_context(SafeHttp(networks))
+        http = GuardedHttpClient(egress_allowed(self.settings), answer_limit=HTTP_ANSWER_LIMIT)
+        self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
@@ -285,7 +287,7 @@ class Server:
         set_trunks(self.endpoint, self.directory)
         self._pending.remove("sip")
 
-    def _run_calls(self, recordings: Path, http: SafeHttp) -> None:
+    def _run_calls(self, recordings: Path, http: HttpClient) -> None:
         store = self._open()
         self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
         floor = self._floor(journal, recordings, http)
@@ -316,7 +318,7 @@ class Server:
         self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 
-    def _floor(self, journal: Journal, recordings: Path, http: SafeHttp) -> CallServices:
+    def _floor(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
@@ -356,7 +358,7 @@ class Server:
         )
         self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
 
-    def _run_webhooks(self, http: SafeHttp) -> None:
+    def _run_webhooks(self, http: HttpClient) -> None:
         secrets = self.directory.secrets()
         self._webhooks = Webhooks(self._open(), http, secrets, observe=self.metrics.webhook_attempted)
         self._keep(webhooks=self._webhooks.run)
@@ -389,3 +391,8 @@ def _up(part: Part | None) -> Part:
     if part is None:
         raise Unavailable("The server is starting", retry_after_s=1)
     return part
+
+
+def egress_allowed(settings: Settings) -> EgressPolicy:
+    """The addresses that engines, tools and webhooks may connect to."""
+    return EgressPolicy(str(network) for network in settings.server.allow_networks)

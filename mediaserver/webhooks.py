@@ -20,10 +20,11 @@ from typing import Protocol
 
 from standardwebhooks.webhooks import Webhook
 
-from mediaserver.errors import RemoteError, StoreError
+from mediaserver.errors import StoreError
 from mediaserver.queue.outbox import Result
 from mediaserver.queue.records import Delivery
-from mediaserver.safe_http import HttpAnswer
+from pipeline.errors import RequestFailed
+from pipeline.net.http import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +57,6 @@ class Outbox(Protocol):
         """See `Store.settle_delivery`."""
 
 
-class Poster(Protocol):
-    """What sending needs of `mediaserver.safe_http.SafeHttp`."""
-
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """See `SafeHttp.post`."""
-
-
 class Webhooks:
     """The sending side. `secrets` maps each subscription that this process can sign for to its secrets, of
     which there are two while one is replaced: the receiver may verify with either. `observe` is told of every
@@ -71,7 +65,7 @@ class Webhooks:
     def __init__(
         self,
         outbox: Outbox,
-        http: Poster,
+        http: HttpClient,
         secrets: Mapping[str, Sequence[str]],
         *,
         observe: Callable[[str, int], None] | None = None,
@@ -142,11 +136,15 @@ class Webhooks:
         headers = signed_headers(delivery, signers, datetime.now(UTC))
         started = time.monotonic()
         try:
-            answer = await self._http.post(delivery.url, delivery.body.encode(), headers)
-        except RemoteError as error:
-            took_ms = round((time.monotonic() - started) * 1000)
+            answer = await self._http.request(
+                "POST", delivery.url, headers=headers, body=delivery.body.encode(), is_read=False
+            )
+        except RequestFailed as error:
             return Result(
-                delivered=False, error=str(error), duration_ms=took_ms, retry_ms=retry_ms(delivery.tries)
+                delivered=False,
+                error=str(error),
+                duration_ms=_ms_since(started),
+                retry_ms=retry_ms(delivery.tries),
             )
         delivered = 200 <= answer.status < 300
         return Result(
@@ -154,7 +152,7 @@ class Webhooks:
             status=answer.status,
             error="" if delivered else f"answered {answer.status}",
             response=excerpt(answer.body),
-            duration_ms=answer.duration_ms,
+            duration_ms=_ms_since(started),
             retry_ms=None if delivered else retry_ms(delivery.tries),
         )
 
@@ -172,6 +170,10 @@ class Webhooks:
             )
         if self._observe is not None:
             self._observe(outcome, result.duration_ms)
+
+
+def _ms_since(started_s: float) -> int:
+    return round((time.monotonic() - started_s) * 1000)
 
 
 def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime) -> dict[str, str]:

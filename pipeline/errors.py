@@ -87,6 +87,21 @@ class EngineRefused(EngineError):
         self.unsupported = unsupported
 
 
+class RequestFailed(EngineError):
+    """A server that a tool or a webhook names gave no usable answer: not resolved, not connected, too slow,
+    too long."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message, retryable=retryable)
+
+
+class TargetRefused(RequestFailed):
+    """The URL leads to an address that this server does not connect to (server.allow_networks)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
 class LanguageRefused(EngineRefused):
     """A voice does not speak the language that it was asked for: no fault, where another voice does."""
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 from mediaserver.calls.analysis import analyse, debriefed, entry_data, turn_data
 from mediaserver.calls.journal import Journal, Write
 from mediaserver.calls.outbound_legs import OutboundLegs
-from mediaserver.calls.pre_call_tools import Poster, brief
+from mediaserver.calls.pre_call_tools import brief
 from mediaserver.engine_pool.pool import AgentEngines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.outbox import new_event_id
@@ -29,6 +29,7 @@ from pipeline.agent import AgentContext, Conversation
 from pipeline.call_progress.answer_detection import LineStage
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.net.http import HttpClient
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult, TurnRecord
 from pipeline.session.session import Session
 from pipeline.transcript import TranscriptEntry
@@ -47,7 +48,7 @@ class CallServices:
     recorder: RecordingWriter
     recordings: Path
     lease_ms: int
-    http: Poster | None = None  # for tools before a call; without one, none are asked
+    http: HttpClient | None = None  # for tools before a call; without one, none are asked
     public_url: str = ""  # what links to this server begin with
     node_url: str = ""  # where the other nodes reach this one's recordings
     lines: OutboundLegs | None = None  # to people; without them, nobody is handed on

@@ -21,9 +21,9 @@ from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
-from pipeline.agents.script.steps import fill
 from pipeline.call_progress.answer_detection import EarlyEar, LineStage
 from pipeline.media.bridge import Bridge
+from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
 from sip.errors import SipError
 from sip.states import CallState, Direction, HangupCause

@@ -14,13 +14,13 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from mediaserver.errors import RemoteError
 from mediaserver.queue.records import Claim
-from mediaserver.safe_http import HttpAnswer
 from mediaserver.settings import reveal
 from mediaserver.settings.tools import PreCallTool
+from pipeline.errors import RequestFailed
+from pipeline.net.http import HttpClient
 from pipeline.net.untrusted import NotJson, read_json
 
 log = logging.getLogger(__name__)
@@ -30,15 +30,6 @@ OBJECTED = "pre_call_tool"
 
 VALUE_LIMIT = 4000
 """Characters of one variable: what is longer is not for a prompt."""
-
-
-class Poster(Protocol):
-    """What asking needs of `mediaserver.safe_http.SafeHttp`."""
-
-    async def post(
-        self, url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
-    ) -> HttpAnswer:
-        """See `SafeHttp.post`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +50,7 @@ def promised(tools: Sequence[PreCallTool]) -> dict[str, str]:
     return {name: name for tool in tools for name in tool.variables}
 
 
-async def brief(http: Poster, tools: Sequence[PreCallTool], claim: Claim, *, direction: str) -> Briefing:
+async def brief(http: HttpClient, tools: Sequence[PreCallTool], claim: Claim, *, direction: str) -> Briefing:
     """Asks all tools at once; returns after the slowest, or its deadline. Never raises."""
     body = json.dumps(_subject(claim, direction), ensure_ascii=False).encode()
     answers = await asyncio.gather(*(_outcome(http, tool, body) for tool in tools))
@@ -90,7 +81,7 @@ def _subject(claim: Claim, direction: str) -> dict[str, Any]:
     }
 
 
-async def _outcome(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
+async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
     """The tool's variables, or why there are none. Of a stranger's answer anything may be wrong."""
     try:
         return await _ask(http, tool, body)
@@ -101,13 +92,19 @@ async def _outcome(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, st
         return ToolFailed(type(error).__name__)
 
 
-async def _ask(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str]:
+async def _ask(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str]:
     headers = {name: reveal(value) for name, value in tool.headers.items()}
+    headers["Content-Type"] = "application/json"
     try:
-        answer = await http.post(
-            tool.url, body, {**headers, "Content-Type": "application/json"}, timeout_s=tool.timeout_s
+        answer = await http.request(
+            "POST",
+            tool.url,
+            headers=headers,
+            body=body,
+            timeout_s=tool.timeout_s,
+            is_read=bool(tool.variables),
         )
-    except RemoteError as error:
+    except RequestFailed as error:
         raise ToolFailed(str(error)) from error
     if not 200 <= answer.status < 300:
         raise ToolFailed(f"answered {answer.status}")

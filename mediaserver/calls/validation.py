@@ -16,8 +16,8 @@ from mediaserver.queue.records import NewCall
 from mediaserver.queue.requests import ItemRefused
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from pipeline.agent import AgentContext
-from pipeline.agents.script.steps import placeholders, raise_missing
 from pipeline.errors import EngineError, SettingsRefused
+from pipeline.text.templates import placeholders, raise_missing
 
 INVALID_NUMBER = "Invalid phone number format"
 NOT_OUTBOUND = "Agent is not configured for outbound calls"

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -25,6 +26,13 @@ PASSED_ON: Final = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
 )  # fmt: skip
 """What such a process is told of the server's environment, PYTHONPATH beside it."""
+
+_PAUSE_S: Final = 0.1
+_DOUBLINGS: Final = 10
+_CAUSES: Final[Mapping[int, str]] = {
+    signal.SIGILL: ": this CPU lacks instructions that its libraries were built for (AVX, most likely)",
+    signal.SIGKILL: ": by the kernel, for want of memory, most likely",
+}
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -62,15 +70,24 @@ def close_pipes(process: Process) -> None:
         transport.close()
 
 
+async def end_process(process: Process) -> None:
+    """Kills a process that still runs, and waits for its end."""
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+    close_pipes(process)
+
+
+def restart_pause_s(deaths: int, *, limit_s: float) -> float:
+    """The pause before the next start, after so many deaths in a row: it doubles, up to `limit_s`."""
+    return min(_PAUSE_S * 2.0 ** min(deaths - 1, _DOUBLINGS), limit_s) if deaths else 0.0
+
+
 def how_it_ended(status: int) -> str:
     """What an exit status says: negative for a signal, as `subprocess` has it."""
-    if status == -signal.SIGILL:
-        return "its process ended with SIGILL: this CPU lacks instructions that its libraries were built for"
-    if status == -signal.SIGKILL:
-        return "its process was killed: probably by the kernel, for want of memory"
-    if status < 0:
-        return f"its process ended with {signal_name(-status)}"
-    return f"its process ended with {status}"
+    if status >= 0:
+        return f"its process ended with status {status}"
+    return f"its process ended with {signal_name(-status)}{_CAUSES.get(-status, '')}"
 
 
 def signal_name(number: int) -> str:

@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Final
 
 from pipeline.endpointing.cues import asked_for
+from pipeline.text.english import SMALL, TENS
+from pipeline.text.lexicon import MONTHS, ORDINALS, WEEKDAYS
 from pipeline.text.word_lists import plain
 
 WEIGHTS: Final = Path(__file__).with_name("phrase_model.txt")
@@ -38,13 +40,10 @@ def _kinds(**words: str) -> Mapping[str, str]:
 
 
 _KIND: Final = _kinds(
-    number="oh zero nought one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
-    "hundred thousand double triple",
-    ordinal="first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth thirtieth",
-    day="monday tuesday wednesday thursday friday saturday sunday",
-    month="january february march april june july august september october november december",
+    number=" ".join(("oh nought hundred thousand double triple", *SMALL, *TENS[2:])),
+    ordinal=ORDINALS,
+    day=WEEKDAYS,
+    month=MONTHS,
 )
 _JOINTS: Final = frozenset(
     ("and", "but", "because", "so", "or", "if", "when", "that", "which", "who", "then", "with", "for", "to")

@@ -24,7 +24,7 @@ from pipeline.engines.options import Options
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
-from pipeline.net.egress import sockets_within
+from pipeline.net.http import guarded_session, is_compressed
 from pipeline.net.sse import EventReader
 from pipeline.net.untrusted import NotJson, read_json
 
@@ -78,9 +78,7 @@ class ModelEndpoint:
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._headers = {"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
         self._reach = allowed or egress.current()
         self._session: aiohttp.ClientSession | None = None
@@ -207,7 +205,7 @@ class ModelEndpoint:
         if answer.status >= 300:
             async with answer:
                 raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
-        if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        if is_compressed(answer):
             answer.close()  # a kilobyte of it may be a gigabyte
             raise EngineError(f"{self.host} answers compressed, which nobody asked for", retryable=False)
         return answer
@@ -242,19 +240,13 @@ class ModelEndpoint:
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
+            self._session = guarded_session(
+                self._reach,
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
                 limit=CONNECTIONS,
                 keepalive_timeout=KEEP_ALIVE_S,
                 ttl_dns_cache=30,
-                socket_factory=sockets_within(self._reach),
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,
             )
         return self._session
 

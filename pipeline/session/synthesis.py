@@ -8,7 +8,6 @@ an interruption throws away what was made."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final
 
@@ -33,6 +32,7 @@ from pipeline.media.utterance import Utterance
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech, speaking
 from pipeline.text.normalise import verbalize
+from pipeline.text.sentences import sentences
 
 AHEAD_S: Final = 4.0
 """The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
@@ -41,25 +41,6 @@ AHEAD_S: Final = 4.0
 _RETRY_PAUSE_S: Final = 0.1  # before the last engine is asked a third time; twice as long before the next
 
 _SHORTEST: Final = 24  # characters; shorter sentences are joined: each request has a fixed cost
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟。])\s+")
-_ABBREVIATION: Final = re.compile(
-    r"(?:^|\s)(?:dr|mr|mrs|ms|prof|st|no|vs|etc|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
-)
-
-_ABBREVIATED: Final = 8  # characters of the longest of them
-
-
-def sentences(text: str) -> list[str]:
-    """`text` in pieces that can be synthesised one by one, without those that have nothing to be said in
-    them."""
-    pieces: list[str] = []
-    for part in _SENTENCE_END.split(" ".join(text.split())):
-        end = len(pieces[-1]) if pieces else 0
-        if pieces and (end < _SHORTEST or _ABBREVIATION.search(pieces[-1], end - _ABBREVIATED)):
-            pieces[-1] += " " + part
-        else:
-            pieces.append(part)
-    return [piece for piece in pieces if any(character.isalnum() for character in piece)]
 
 
 class Synthesis:
@@ -91,7 +72,8 @@ class Synthesis:
     async def say(self, text: str, *, interruptible: bool) -> None:
         """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
         `EngineError` when no engine can say it; what they could say is then still heard."""
-        pieces = sentences(verbalize(text, self.language))
+        verbalized = sentences(verbalize(text, self.language), shortest=_SHORTEST)
+        pieces = [piece for piece in verbalized if any(character.isalnum() for character in piece)]
         if not pieces:
             return
         await self._playout.room(AHEAD_S)

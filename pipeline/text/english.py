@@ -11,11 +11,11 @@ def _listed(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-_SMALL: Final = _listed(
+SMALL: Final = _listed(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
 )
-_TENS: Final = _listed("zero ten twenty thirty forty fifty sixty seventy eighty ninety")
+TENS: Final = _listed("zero ten twenty thirty forty fifty sixty seventy eighty ninety")
 _SCALES: Final = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"))
 _ORDINALS: Final = MappingProxyType(
     {
@@ -32,7 +32,7 @@ MONTHS: Final = _listed(
     "January February March April May June July August September October November December"
 )
 
-_WEEKDAYS: Final = MappingProxyType(
+WEEKDAYS: Final = MappingProxyType(
     {name[:3].lower(): name for name in _listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")}
 )
 
@@ -129,11 +129,11 @@ class English:
                 return f"{self.cardinal(head)} {name}{tail}"
         if number >= 100:
             head, rest = divmod(number, 100)
-            return f"{_SMALL[head]} hundred" + (f" and {self.cardinal(rest)}" if rest else "")
+            return f"{SMALL[head]} hundred" + (f" and {self.cardinal(rest)}" if rest else "")
         if number >= 20:
             ten, unit = divmod(number, 10)
-            return _TENS[ten] + (f"-{_SMALL[unit]}" if unit else "")
-        return _SMALL[number]
+            return TENS[ten] + (f"-{SMALL[unit]}" if unit else "")
+        return SMALL[number]
 
     def ordinal(self, number: int) -> str:
         """Below 10**15: "twenty-first"."""
@@ -145,7 +145,7 @@ class English:
 
     def digits(self, figures: str) -> str:
         """One by one."""
-        return " ".join(_SMALL[int(figure)] for figure in figures)
+        return " ".join(SMALL[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
         """ "twenty twenty-six", "nineteen oh five"."""
@@ -161,12 +161,12 @@ class English:
         century, ten = divmod(year, 100)
         if not ten:
             return f"{self.year(year)}s"
-        plural = "tens" if ten == 10 else f"{_TENS[ten // 10][:-1]}ies"
+        plural = "tens" if ten == 10 else f"{TENS[ten // 10][:-1]}ies"
         return f"{self.cardinal(century)} {plural}" if whole else plural
 
     def weekday(self, short: str) -> str:
         """ "mon" is Monday."""
-        return _WEEKDAYS[short]
+        return WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
         """ "the third of March twenty twenty-six" where days come first, else "March third …"."""

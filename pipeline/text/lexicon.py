@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from pipeline.text.english import MONTHS as MONTH_NAMES
+from pipeline.text.english import SMALL, TENS, English
+from pipeline.text.english import WEEKDAYS as WEEKDAY_NAMES
 from pipeline.text.fold import folded
 
 Meant: TypeAlias = tuple[tuple[str, re.Pattern[str]], ...]
@@ -90,21 +93,15 @@ def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
     return {word: first + step * index for index, word in enumerate(folded(text).split())}
 
 
-ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
-    "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth thirtieth"
-)
-MONTHS = "january february march april june july august september october november december"
+_SPOKEN: Final = [English(month_first=True).ordinal(day).replace("-", " ") for day in range(1, 32)]
+"""Of the days of a month."""
+
+ORDINALS: Final = " ".join(ordinal for ordinal in _SPOKEN if " " not in ordinal)
+MONTHS: Final = " ".join(MONTH_NAMES).lower().replace(" may ", " ")
+"""Without the one that is a verb too."""
 _ORDINAL = ORDINALS.replace(" ", "|") + r"|\d{1,2}(?:st|nd|rd|th)"
-WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-
-
-def _english_ordinals() -> dict[str, str]:
-    """Of the days of a month."""
-    words = ORDINALS.split()
-    spoken = [*words[:20], *(f"twenty {word}" for word in words[:9]), words[20], f"thirty {words[0]}"]
-    ends = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
-    return {f"{day}{ends.get(day, 'th')}": said for day, said in enumerate(spoken, 1)}
+WEEKDAYS: Final = " ".join(WEEKDAY_NAMES.values()).lower()
+_ENDS: Final = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 
 
 ENGLISH = Lexicon(
@@ -126,21 +123,13 @@ ENGLISH = Lexicon(
     whole_yes=frozenset(
         ("i do", "i can", "i will", "i would", "i am", "i have", "it is", "we can", "we do", "why not")
     ),
-    units={
-        "oh": 0,
-        "o": 0,
-        **_numbered(
-            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-            "sixteen seventeen eighteen nineteen",
-            first=0,
-        ),
-    },
-    tens=_numbered("twenty thirty forty fifty sixty seventy eighty ninety", first=20, step=10),
+    units={"oh": 0, "o": 0, **{word: number for number, word in enumerate(SMALL)}},
+    tens={word: 10 * number for number, word in enumerate(TENS) if number > 1},
     scales={"hundred": 100, "thousand": 1000, "million": 1_000_000},
     joins=_words("and"),
     repeats={"double": 2, "triple": 3, "treble": 3},
     again={"twice": 2},
-    ordinals=_english_ordinals(),
+    ordinals={f"{day}{_ENDS.get(day, 'th')}": said for day, said in enumerate(_SPOKEN, 1)},
     corrections=_words("no sorry actually correction rather oops"),
     digit_glue=_words(
         "it's its is it that's then and the my number um uh er hmm well so with by okay ok yes a please "

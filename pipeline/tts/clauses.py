@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import Final
 
-from pipeline.tts.espeak_text import sentences
-
-_CLAUSE: Final = re.compile(r"(?<=[,;:،])\s+")
+from pipeline.text.sentences import clause_end, sentences, shortened
 
 _ALONE_WORDS: Final = 4
 """A text of so few words is not cut: all of it is ready as soon as its first clause would be."""
@@ -28,23 +24,8 @@ def _opened(sentence: str, opening_words: int) -> list[str]:
     words = sentence.split()
     if len(words) <= max(_ALONE_WORDS, 2 * opening_words):
         return [sentence]
-    clauses = _CLAUSE.split(sentence)
-    first = len(clauses[0].split())
-    if first < 2 and len(clauses) > 1:  # "Well," alone is over before the rest is ready
-        first += len(clauses[1].split())
-    if opening_words and not 2 <= first <= opening_words:
+    end = clause_end(sentence, words=2)  # "Well," alone is over before the rest is ready
+    first = len(sentence[:end].split()) or len(words)
+    if opening_words and first > opening_words:
         first = opening_words
     return [part for part in (" ".join(words[:first]), " ".join(words[first:])) if part]
-
-
-def shortened(piece: str, longest: int) -> Iterator[str]:
-    """`piece` in parts of at most `longest` characters, cut at a clause, else at a space, else anywhere."""
-    rest = piece
-    while len(rest) > longest:
-        head = rest[:longest]
-        cut = max(head.rfind(mark) + 1 for mark in (", ", "; ", ": ")) or head.rfind(" ")
-        cut = cut if cut > 0 else longest
-        yield rest[:cut].strip()
-        rest = rest[cut:].strip()
-    if rest:
-        yield rest

@@ -1,4 +1,4 @@
-"""Text for espeak-ng: cut into sentences, and its words laid over the times that the engine reports."""
+"""The words of a text laid over the times that a voice reports."""
 
 from __future__ import annotations
 
@@ -14,32 +14,10 @@ from pipeline.audio import Pcm, silence
 from pipeline.speech import SpeechChunk, SpokenWord
 from pipeline.tts.subprocess_wire import Word
 
-SENTENCE_CHARACTERS = 400
-"""A request is never longer: about half a minute of speech and 1.3 MB, which is what one listener may have
-waiting in the server, and about 15 ms for which it keeps the others waiting."""
-
-_SENTENCE = re.compile(r"(?<=[.!?…؟۔。])[\"')\]]*\s+")
 _TOKEN = re.compile(r"\S+(?:\s+[^\w\s]+(?=\s|$))*")  # a lone dash belongs to the word before it
 
 _QUIET = 200
 """Below it (of 32768) espeak-ng is silent: what stands behind a sentence is zeros after a faint tail."""
-
-
-def sentences(text: str) -> list[str]:
-    """`text` in pieces of at most `SENTENCE_CHARACTERS`: at the ends of sentences, in a long one at a comma
-    or a space, in a long word anywhere. Nothing but white space between pieces is lost."""
-    pieces: list[str] = []
-    for sentence in _SENTENCE.split(" ".join(text.split())):
-        rest = sentence.strip()
-        while len(rest) > SENTENCE_CHARACTERS:
-            head = rest[:SENTENCE_CHARACTERS]
-            cut = max(head.rfind(", ") + 1, head.rfind("، ") + 1) or head.rfind(" ")
-            cut = cut if cut > 0 else SENTENCE_CHARACTERS
-            pieces.append(rest[:cut].strip())
-            rest = rest[cut:].strip()
-        if rest:
-            pieces.append(rest)
-    return pieces
 
 
 class SpeechCutter:

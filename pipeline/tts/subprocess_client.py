@@ -6,24 +6,27 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import logging
 from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from pipeline.confinement.confined_process import close_pipes, how_it_ended, start_confined
+from pipeline.confinement.confined_process import end_process, how_it_ended, restart_pause_s, start_confined
+from pipeline.confinement.messages import pack, receive_from
 from pipeline.engines.aio import is_cancelled
 from pipeline.errors import EngineError, EngineMissing, LocalError
-from pipeline.tts.subprocess_wire import HEADER, PAYLOAD_LIMIT, Kind, pack
+from pipeline.tts.subprocess_wire import Kind, Word
 
 _LOG = logging.getLogger(__name__)
 
-_BACKOFF_S = 0.1
-_BACKOFF_LIMIT_S = 2.0
+_RESTART_S: Final = 2.0
+"""The longest pause before a process that died is started again."""
+
+Spoken: TypeAlias = tuple[bytes, list[Word]]
+"""Samples (s16le) and the words that begin in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class _Request:
     __slots__ = ("arrived", "ended", "messages", "reason")
 
     def __init__(self) -> None:
-        self.messages: deque[bytes] = deque()
+        self.messages: deque[Spoken] = deque()
         self.arrived = asyncio.Event()
         self.ended = False
         self.reason: EngineError | None = None
@@ -124,15 +127,15 @@ class VoiceProcess:
         """Its process id while it runs."""
         return self._process.pid if self._process is not None and self._state is _State.RUNNING else None
 
-    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        """Payloads of CHUNK messages, as they come. Closing the generator cancels the synthesis.
+    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[Spoken, None]:
+        """What it says, chunk by chunk as they come. Closing the generator cancels the synthesis.
         Raises `EngineError`: retryable when the process died, not when it refused."""
         process = await self._ensure_running()
         self._number += 1
         number, state = self._number, _Request()
         self._requests[number] = state
         try:
-            self._send(process, Kind.SPEAK, number, json.dumps(dict(request)).encode())
+            self._send(process, Kind.SPEAK, number, request=dict(request))
             while True:
                 await self._wait(state)
                 while state.messages:
@@ -180,10 +183,10 @@ class VoiceProcess:
         else:
             self._kill()
 
-    def _send(self, process: Process, kind: Kind, number: int, payload: bytes = b"") -> None:
+    def _send(self, process: Process, kind: Kind, number: int, **fields: Any) -> None:
         assert process.stdin is not None
         # Not drained: sentences are short, and the process reads ahead (its queue holds a thousand).
-        process.stdin.write(pack(kind, number, payload))
+        process.stdin.write(pack({"kind": kind, "number": number, **fields}))
 
     async def _ensure_running(self) -> Process:
         """The process. It starts on its own account, since it may take longer than a caller waits: whoever
@@ -202,8 +205,7 @@ class VoiceProcess:
 
     async def _restart(self) -> Process:
         try:
-            if self._deaths:
-                await asyncio.sleep(min(_BACKOFF_S * 2 ** (self._deaths - 1), _BACKOFF_LIMIT_S))
+            await asyncio.sleep(restart_pause_s(self._deaths, limit_s=_RESTART_S))
             return await self._start()
         finally:
             self._starting = None
@@ -219,8 +221,8 @@ class VoiceProcess:
         self._process = process
         try:
             async with asyncio.timeout(self.program.start_s):
-                self.rate_hz = _ready(*await _receive(process))
-        except (TimeoutError, asyncio.IncompleteReadError, EngineError) as error:
+                self.rate_hz = _ready((await _received(process))[0])
+        except (TimeoutError, EOFError, ValueError, KeyError, EngineError) as error:
             self._deaths += 1
             await self._end_process()
             raise EngineError(self._why(error, process), retryable=True) from error
@@ -234,35 +236,40 @@ class VoiceProcess:
             return str(error)
         if isinstance(error, TimeoutError):
             return f"its process was not ready after {self.program.start_s:.0f} s"
+        if isinstance(error, ValueError | KeyError):
+            return "its messages are out of step"
         return how_it_ended(process.returncode or 0)
 
     async def _read(self, process: Process) -> None:
         """Deals messages out to their requests until the process ends."""
         try:
             while True:
-                self._deal(*await _receive(process))
-        except (asyncio.IncompleteReadError, ConnectionError, EngineError):
-            pass
+                self._deal(*await _received(process))
+        except (EOFError, ConnectionError, ValueError, KeyError, TypeError):
+            pass  # its end, or out of step
         self._deaths += 1
         self._state = _State.STOPPED
-        _kill(process)
-        code = await process.wait()
-        close_pipes(process)
+        await end_process(process)
         _LOG.warning(
             "voice process ended",
-            extra={"engine": self.program.name, "exit_code": code, "requests": len(self._requests)},
+            extra={
+                "engine": self.program.name,
+                "exit_code": process.returncode,
+                "requests": len(self._requests),
+            },
         )
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.end(EngineError(f"the {self.program.name} process died", retryable=True))
 
-    def _deal(self, kind: int, number: int, payload: bytes) -> None:
+    def _deal(self, head: Mapping[str, Any], samples: bytes) -> None:
         self._heard_at = asyncio.get_running_loop().time()
+        kind, number = head["kind"], head["number"]
         request = self._requests.get(number)
         if request is None:
             return
         if kind == Kind.CHUNK:
-            request.messages.append(payload)
+            request.messages.append((samples, [Word(*word) for word in head["words"]]))
             request.arrived.set()
             return
         del self._requests[number]
@@ -270,7 +277,7 @@ class VoiceProcess:
             self._deaths = 0
             request.end()
         else:
-            request.end(EngineError(f"{self.program.name} refused: {payload.decode()}", retryable=False))
+            request.end(EngineError(f"{self.program.name} refused: {head['reason']}", retryable=False))
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -278,7 +285,8 @@ class VoiceProcess:
                 "voice process hangs and is killed",
                 extra={"engine": self.program.name, "pid": self._process.pid},
             )
-            _kill(self._process)
+            if self._process.returncode is None:
+                self._process.kill()
 
     async def _stop(self) -> None:
         """Ends the process and its reader for good."""
@@ -294,9 +302,7 @@ class VoiceProcess:
         self._state = _State.STOPPED
         process, self._process = self._process, None
         if process is not None:
-            _kill(process)
-            await process.wait()
-            close_pipes(process)
+            await end_process(process)
 
 
 async def _ended(task: asyncio.Task[Any] | None) -> None:
@@ -305,23 +311,15 @@ async def _ended(task: asyncio.Task[Any] | None) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _ready(kind: int, number: int, payload: bytes) -> int:
+def _ready(head: Mapping[str, Any]) -> int:
     """The rate of a voice that says READY. Raises `EngineError` with its reason for one that cannot."""
-    if kind == Kind.FAILED:
-        raise EngineError(payload.decode(), retryable=False)
-    if kind != Kind.READY:
-        raise LocalError(f"a voice began with message {kind}")
-    return int(json.loads(payload)["rate_hz"])
+    if head.get("kind") == Kind.FAILED:
+        raise EngineError(head["reason"], retryable=False)
+    if head.get("kind") != Kind.READY:
+        raise LocalError(f"a voice began with message {head.get('kind')}")
+    return int(head["rate_hz"])
 
 
-async def _receive(process: Process) -> tuple[int, int, bytes]:
+async def _received(process: Process) -> tuple[dict[str, Any], bytes]:
     assert process.stdout is not None
-    kind, number, length = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
-    if length > PAYLOAD_LIMIT:
-        raise EngineError("the messages of a voice are out of step", retryable=True)
-    return kind, number, await process.stdout.readexactly(length) if length else b""
-
-
-def _kill(process: Process) -> None:
-    if process.returncode is None:
-        process.kill()
+    return await receive_from(process.stdout)

@@ -8,19 +8,18 @@ The process ends when its stdin does, so it cannot outlive the server."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from pipeline.confinement.confinement import Confinement
-from pipeline.tts.subprocess_wire import HEADER, PAYLOAD_LIMIT, Kind, Word, pack, pack_chunk
+from pipeline.confinement.messages import answers, pack, receive
+from pipeline.tts.subprocess_wire import Kind, Word
 
 _REQUESTS = 1024
 """Bound of the queue: far more sentences than a machine's calls can wait for at once; a full queue stops
@@ -70,16 +69,16 @@ class VoiceService:
     def run(self) -> None:
         """Serves until the source ends."""
         threading.Thread(target=self._read, name="requests", daemon=True).start()
-        self._send(Kind.READY, 0, json.dumps({"rate_hz": self._synthesiser.rate_hz}).encode())
+        self._send({"kind": Kind.READY, "rate_hz": self._synthesiser.rate_hz})
         while (asked := self._requests.get()).request is not None:
             number, request = asked.number, asked.request
             try:
                 self._speak(number, request)
-                self._send(Kind.DONE, number)
+                self._send({"kind": Kind.DONE, "number": number})
             except Refusal as refusal:
-                self._send(Kind.FAILED, number, str(refusal).encode())
+                self._send({"kind": Kind.FAILED, "number": number, "reason": str(refusal)})
             except Exception as error:  # somebody else's library; what it says may quote the text
-                self._send(Kind.FAILED, number, type(error).__name__.encode())
+                self._send({"kind": Kind.FAILED, "number": number, "reason": type(error).__name__})
             finally:
                 with self._lock:
                     self._pending.discard(number)
@@ -88,36 +87,29 @@ class VoiceService:
     def _speak(self, number: int, request: Mapping[str, Any]) -> None:
         def emit(samples: bytes, words: list[Word]) -> bool:
             if samples and number not in self._cancelled:
-                self._send(Kind.CHUNK, number, pack_chunk(samples, words))
+                self._send({"kind": Kind.CHUNK, "number": number, "words": words}, samples)
             return number in self._cancelled
 
         if number not in self._cancelled:
             self._synthesiser.speak(request, emit)
 
     def _read(self) -> None:
-        while (message := self._next()) is not None:
-            kind, number, payload = message
-            if kind == Kind.CANCEL:
-                with self._lock:
-                    self._cancelled |= {number} & self._pending
-            elif kind == Kind.SPEAK:
-                request = json.loads(payload)
-                with self._lock:
-                    self._pending.add(number)
-                self._requests.put(_Asked(float(request.pop("due", 0.0)), number, request))
+        with suppress(EOFError, ValueError):
+            while True:
+                head, _ = receive(self._source.read)
+                self._take(head["kind"], head["number"], head.get("request", {}))
         self._requests.put(_Asked(math.inf, 0, None))
 
-    def _next(self) -> tuple[int, int, bytes] | None:
-        header = self._source.read(HEADER.size)
-        if len(header) < HEADER.size:
-            return None
-        kind, number, length = HEADER.unpack(header)
-        if length > PAYLOAD_LIMIT:
-            return None
-        return kind, number, self._source.read(length)
+    def _take(self, kind: str, number: int, request: dict[str, Any]) -> None:
+        with self._lock:
+            if kind == Kind.CANCEL:
+                self._cancelled |= {number} & self._pending
+                return
+            self._pending.add(number)
+        self._requests.put(_Asked(float(request.pop("due", 0.0)), number, request))
 
-    def _send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
-        self._sink.write(pack(kind, number, payload))
+    def _send(self, head: Mapping[str, Any], samples: bytes = b"") -> None:
+        self._sink.write(pack(head, samples))
         self._sink.flush()
 
 
@@ -125,15 +117,13 @@ def serve(make: Callable[[], Synthesiser], confinement: Confinement = _NO_FILES)
     """Runs a voice on this process's stdin and stdout, confined before it is made: what `main` of its program
     does. A voice that cannot be made (ImportError, OSError, ValueError, RuntimeError) is reported instead of
     READY."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever the library prints must not land between messages
+    sink = answers()
     try:
         try:
             replace(confinement, descriptors=(*confinement.descriptors, sink.fileno())).apply()
             synthesiser = make()
         except (ImportError, OSError, KeyError, ValueError, RuntimeError) as error:
-            sink.write(pack(Kind.FAILED, 0, str(error).encode()))
+            sink.write(pack({"kind": Kind.FAILED, "reason": str(error)}))
             sink.flush()
             return 1
         VoiceService(sys.stdin.buffer, sink, synthesiser).run()

@@ -16,7 +16,6 @@ from pipeline.errors import EngineError, EngineMissing, LocalError
 from pipeline.speech import SpeechChunk
 from pipeline.tts.espeak_text import SpeechCutter
 from pipeline.tts.subprocess_client import VoiceProcess, VoiceProgram
-from pipeline.tts.subprocess_wire import unpack_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,7 @@ async def _chunks(
     """What `process` makes of `request`, cut at the words by `cutter`. Raises what `VoiceProcess.speak`
     does."""
     async with aclosing(process.speak(request)) as payloads:
-        async for payload in payloads:
-            raw, events = unpack_chunk(payload)
+        async for raw, events in payloads:
             chunk = cutter.push(np.frombuffer(raw, "<i2").astype(np.int16, copy=False), events)
             if chunk is not None:
                 yield chunk

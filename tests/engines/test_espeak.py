@@ -23,9 +23,9 @@ from pipeline.session.session import Session
 from pipeline.speech import SpeechChunk, SpokenWord
 from pipeline.tts import subprocess_client
 from pipeline.tts.espeak import ESPEAK, Espeak
-from pipeline.tts.espeak_text import SENTENCE_CHARACTERS, SpeechCutter, sentences
+from pipeline.tts.espeak_text import SpeechCutter
 from pipeline.tts.subprocess_client import VoiceProcess, VoiceProgram
-from pipeline.tts.subprocess_wire import Word, pack_chunk, unpack_chunk
+from pipeline.tts.subprocess_wire import Word
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.speech.engines import espeak as speech_of
 
@@ -213,7 +213,7 @@ async def test_a_helper_that_has_others_to_serve_first_does_not_hang() -> None:
     helper = await VoiceProcess.acquire(program)
 
     async def said() -> int:
-        return sum([len(payload) async for payload in helper.speak({})])
+        return sum([len(samples) async for samples, _ in helper.speak({})])
 
     try:
         pid = helper.pid
@@ -382,13 +382,6 @@ def test_wrong_settings_name_their_key(settings: dict[str, object], key: str) ->
 # Text and words, without the engine
 
 
-@pytest.mark.parametrize("text", [GREETING, "a, b " * 300, "x" * 1000, "One.  Two?\nThree! “Four.” Five"])
-def test_cutting_into_sentences_loses_nothing(text: str) -> None:
-    pieces = sentences(text)
-    assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(0 < len(piece) <= SENTENCE_CHARACTERS for piece in pieces)
-
-
 def cut(sentence: str, pushes: Sequence[tuple[int, list[Word]]]) -> tuple[Pcm, list[SpokenWord]]:
     cutter = SpeechCutter(sentence, offset=1000)
     chunks = [cutter.push(np.full(count, 5000, np.int16), events) for count, events in pushes]
@@ -412,12 +405,6 @@ def test_a_word_without_an_event_shares_its_neighbours_time() -> None:
 def test_several_events_in_one_word_are_one_word() -> None:
     _, words = cut("12/05 ok", [(100, [Word(0, 0), Word(3, 50)]), (100, [Word(6, 150)])])
     assert words == [SpokenWord("12/05", 1000, 1150), SpokenWord("ok", 1150, 1200)]
-
-
-def test_a_chunk_survives_the_wire() -> None:
-    words = [Word(0, 0), Word(17, 2**31)]
-    samples, back = unpack_chunk(pack_chunk(b"\x01\x02\x03\x04", words))
-    assert (bytes(samples), back) == (b"\x01\x02\x03\x04", words)
 
 
 class Silent(Espeak):

@@ -23,6 +23,7 @@ import pytest
 
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from pipeline.audio import Pcm
+from pipeline.confinement.messages import pack
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.speech import Expected
@@ -31,7 +32,6 @@ from pipeline.stt.faster_whisper import FasterWhisper
 from pipeline.stt.pocketsphinx import PocketSphinx
 from pipeline.stt.whisper import decoder
 from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder, _Running
-from pipeline.stt.whisper.wire import pack
 from pipeline.tts.espeak import Espeak
 from tests.support.speech.engines import LINE_HZ, espeak, over_the_line, push
 
@@ -207,7 +207,7 @@ async def test_it_is_started_again_however_often_that_failed(
             raise EngineError("no memory", retryable=True)
         return start()
 
-    monkeypatch.setattr(decoder, "_BACKOFF_LIMIT_S", 0.0)
+    monkeypatch.setattr(decoder, "_RESTART_S", 0.0)
     monkeypatch.setattr(model, "_started", refused)
     await killed(engine)
     assert next(failures, None) is None
@@ -313,7 +313,7 @@ async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "reason"),
-    [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory"), (40, r"ended by signal 40")],
+    [(signal.SIGILL, r"SIGILL.*AVX"), (signal.SIGKILL, r"SIGKILL.*memory"), (40, r"ended with signal 40")],
 )
 async def test_a_process_that_is_ended_as_it_starts_says_by_what(
     number: int, reason: str, monkeypatch: pytest.MonkeyPatch

@@ -12,9 +12,9 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.admin.directory import Directory
 from mediaserver.queue.records import CallStatus, Outcome
-from mediaserver.safe_http import SafeHttp
 from mediaserver.store.store import Store
 from mediaserver.webhooks import BACKOFF_S, Webhooks, retry_ms
+from pipeline.net.http import GuardedHttpClient
 from tests.support.http.webhooks import Outcomes, receiver, sending
 from tests.support.node.store import (
     SECRET,
@@ -147,7 +147,7 @@ async def test_no_answer_in_time_and_nobody_there_are_tried_again(tmp_path: Path
 async def test_a_target_in_a_private_network_is_not_asked(tmp_path: Path, clock: Clock) -> None:
     async with receiver() as trap:
         configured = settings(company("acme", webhooks=(trap.url,)))
-        async with opened(tmp_path, clock, configured) as store, SafeHttp() as http:
+        async with opened(tmp_path, clock, configured) as store, GuardedHttpClient() as http:
             outcomes = Outcomes()
             task = asyncio.create_task(
                 Webhooks(store, http, Directory(configured).secrets(), observe=outcomes).run()

@@ -22,9 +22,8 @@ from pipeline.agents.llm.tools import Tool
 from pipeline.agents.script.llm_step import LlmStep
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.errors import EngineError, contained
-from pipeline.net.http import ToolClient
+from pipeline.net.http import GuardedHttpClient, HttpClient
 from pipeline.net.model_endpoint import ModelEndpoint
-from pipeline.net.web_session import Web
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ MCP_START_S: Final = 10.0
 class Llm:
     """An agent with a model. Shared by all its calls: they share connections and the tools' servers."""
 
-    def __init__(self, plan: LlmPlan, endpoints: Sequence[ChatEndpoint], web: Web) -> None:
+    def __init__(self, plan: LlmPlan, endpoints: Sequence[ChatEndpoint], web: HttpClient) -> None:
         self._plan = plan
         self._web = web
         self._chat = Chat(
@@ -68,7 +67,7 @@ class Llm:
             ModelEndpoint(each.base_url, api_key=each.api_key, timeout_s=plan.chat.timeout_s)
             for each in plan.models
         ]
-        return cls(plan, endpoints, ToolClient())
+        return cls(plan, endpoints, GuardedHttpClient())
 
     @property
     def languages(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pipeline.agents.llm.tools import Tool
 from pipeline.text.fold import folded, plain_words
+from pipeline.text.templates import PLACEHOLDER, placeholders
 
 MAX_VALUE: Final = 200
 """Characters of one argument that are read to the caller. One that is longer is refused: nobody agrees to
@@ -66,8 +67,6 @@ _NOT_ECHOED: Final = frozenset(
 
 _UNCLEAR: Final = frozenset({"yeah right"})
 
-_PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -80,12 +79,12 @@ class Pending:
 
 def question(template: str, arguments: Mapping[str, Any]) -> str:
     """What the caller is asked: `{{name}}` in the template is an argument."""
-    return _PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
+    return PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
 
 
 def unreadable(template: str, arguments: Mapping[str, Any]) -> list[str]:
     """The arguments in the question that are too long to be read out."""
-    named = dict.fromkeys(_PLACEHOLDER.findall(template))
+    named = dict.fromkeys(placeholders(template))
     return [name for name in named if len(_read_out(arguments.get(name, ""))) > MAX_VALUE]
 
 

@@ -35,8 +35,8 @@ from pipeline.agents.llm.history import History, Message, Round, Segment
 from pipeline.agents.llm.http_tool import metadata_values
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
 from pipeline.agents.llm.tools import Budget
-from pipeline.agents.script.steps import fill
 from pipeline.text.normalise import verbalize
+from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64

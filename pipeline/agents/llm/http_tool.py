@@ -16,9 +16,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
-from pipeline.agents.script.steps import fill
 from pipeline.errors import EngineError
-from pipeline.net.web_session import Web, WebAnswer
+from pipeline.net.http import HttpAnswer, HttpClient
+from pipeline.text.templates import fill
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 IN_QUERY: Final = frozenset(("GET", "DELETE"))
@@ -65,7 +65,7 @@ def url_problems(url: str, spec: ToolSpec) -> list[str]:
 class HttpTool:
     """See `llm_tools.Tool`."""
 
-    def __init__(self, spec: ToolSpec, settings: HttpToolSettings, web: Web) -> None:
+    def __init__(self, spec: ToolSpec, settings: HttpToolSettings, web: HttpClient) -> None:
         self.spec = spec
         self._settings = settings
         self._web = web
@@ -114,7 +114,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _result(answer: WebAnswer) -> str:
+def _result(answer: HttpAnswer) -> str:
     text = answer.body.decode("utf-8", "replace")  # cut by who masks it: not in the middle of a number
     if not 200 <= answer.status < 300:
         raise ToolFailed(f"answered {answer.status}: {text}")

@@ -18,9 +18,9 @@ from typing import Any, Final
 from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.tools import Tool, ToolFailed, ToolSpec
 from pipeline.errors import EngineError
+from pipeline.net.http import HttpAnswer, HttpClient, IsWhole
 from pipeline.net.sse import EventReader
 from pipeline.net.untrusted import NotJson, clean_text, cleaned, read_json, read_parts
-from pipeline.net.web_session import IsWhole, Web, WebAnswer
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class McpSettings:
 class McpServer:
     """One server; its session is shared by all calls. `tools` are those it offers and we may use."""
 
-    def __init__(self, settings: McpSettings, web: Web) -> None:
+    def __init__(self, settings: McpSettings, web: HttpClient) -> None:
         self.settings = settings
         self.tools: Mapping[str, Tool] = {}
         self._web = web
@@ -167,7 +167,7 @@ class McpServer:
                 return result
         raise EngineError(f"MCP server did not answer {method}", retryable=True)
 
-    async def _post(self, message: Mapping[str, Any], is_whole: IsWhole | None = None) -> WebAnswer:
+    async def _post(self, message: Mapping[str, Any], is_whole: IsWhole | None = None) -> HttpAnswer:
         begins = message["method"] == "initialize"
         session = "" if begins else self._session
         headers = {
@@ -237,7 +237,7 @@ def _name(entry: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _messages(answer: WebAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
+def _messages(answer: HttpAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
     """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools a
     number or a nesting that is of no use costs the tool that it belongs to. Raises `EngineError` behind the
     last one where any was no JSON."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline.agent import AgentContext
 from pipeline.agents.llm.builtin_tools import Notebook
 from pipeline.agents.llm.history import Message
-from pipeline.agents.script.steps import PLACEHOLDER, placeholders
+from pipeline.text.templates import PLACEHOLDER, placeholders
 
 log = logging.getLogger(__name__)
 

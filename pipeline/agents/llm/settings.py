@@ -16,8 +16,8 @@ from pipeline.agents.llm.mcp import McpSettings
 from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.tool_names import NAMES
 from pipeline.agents.llm.tools import Limits, ToolSpec
-from pipeline.agents.script.steps import placeholders
 from pipeline.engines.options import Options
+from pipeline.text.templates import placeholders
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 

@@ -13,11 +13,12 @@ from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, Call
 from pipeline.agents.script.llm_step import LlmStep, Model, StepAgent
 from pipeline.agents.script.machine import ScriptRun
 from pipeline.agents.script.position import Place
-from pipeline.agents.script.steps import Plan, fill, placeholders, raise_missing, read_plan
+from pipeline.agents.script.steps import Plan, read_plan
 from pipeline.engines.aio import closing
 from pipeline.engines.guard import EngineHealth
 from pipeline.errors import EngineError, SettingsRefused, contained
 from pipeline.speech import Expected
+from pipeline.text.templates import fill, placeholders, raise_missing
 
 log = logging.getLogger(__name__)
 

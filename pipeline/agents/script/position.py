@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.agent import AgentAct, Expect, HangUp, Say, SendDigits, SwitchLanguage, Transfer
-from pipeline.agents.script.steps import LAST_FOUR, Plan, Step, fill
+from pipeline.agents.script.steps import LAST_FOUR, Plan, Step
 from pipeline.speech import Expected
 from pipeline.text.fold import folded
 from pipeline.text.lexicon import Lexicon, lexicon
 from pipeline.text.redaction import masked
 from pipeline.text.spoken_numbers import in_figures
+from pipeline.text.templates import fill
 
 _CONFIRMATION = Expected(kinds=("yes_no", "digits"))
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from pipeline.agents.script.llm_step import LlmStep, read_errand
 from pipeline.engines.options import Options
-from pipeline.errors import SettingsRefused
 from pipeline.speech import Expected
 from pipeline.text.answers import KINDS
 from pipeline.text.fold import plain_words
+from pipeline.text.templates import PLACEHOLDER, placeholders
 
 ACTIONS = ("hang_up", "transfer", "send_digits")
 
-PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
 LAST_FOUR = ".last4"
 """Behind a slot of dictated digits: the end of them, as cards and accounts are named."""
 
@@ -150,16 +149,6 @@ class Plan:
     def has_goal(self) -> bool:
         """Whether any step means success."""
         return any(step.goal for step in self.steps.values())
-
-
-def placeholders(text: str) -> list[str]:
-    """The names in `{{name}}` marks, in order."""
-    return PLACEHOLDER.findall(text)
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """`text` with every `{{name}}` replaced; a name without a value leaves nothing."""
-    return " ".join(PLACEHOLDER.sub(lambda mark: values.get(mark[1], ""), text).split())
 
 
 def read_plan(settings: Mapping[str, Any]) -> Plan:
@@ -370,12 +359,3 @@ def _circles(step: Step, steps: Mapping[str, Step]) -> bool:
             return here.id == step.id
         seen.add(here.id)
     return False
-
-
-def raise_missing(subject: str, names: Iterable[str]) -> None:
-    """Raises `SettingsRefused` naming variables that a call did not bring."""
-    missing = sorted(names)
-    if missing:
-        raise SettingsRefused(
-            subject, [(name, "the script uses it and the call brings none") for name in missing]
-        )

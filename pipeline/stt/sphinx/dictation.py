@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import json
 from asyncio.subprocess import DEVNULL, Process
 
-from pipeline.confinement.confined_process import close_pipes, start_confined
+from pipeline.confinement.confined_process import end_process, start_confined
+from pipeline.confinement.messages import pack, receive_from
 from pipeline.engines.aio import is_cancelled
 from pipeline.errors import EngineError, kind_of
 from pipeline.speech import HeardWord, Hypothesis
-from pipeline.stt.sphinx.dictation_process import LENGTH
 
 
 class _Line:
@@ -89,14 +88,9 @@ class FreeDictation:
             process = await asyncio.shield(started)
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(LENGTH.pack(len(samples)) + samples)
-            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            heard = json.loads(await process.stdout.readexactly(length))
-        except (
-            OSError,
-            EOFError,
-            RuntimeError,
-        ) as error:  # a machine without memory starts no process either
+            process.stdin.write(pack({}, samples))
+            heard, _ = await receive_from(process.stdout)
+        except (OSError, EOFError, ValueError, RuntimeError) as error:  # no memory: no process either
             if started is not None and started is self._process:
                 self._process = None
                 await _end(started)
@@ -149,9 +143,5 @@ def _is_running(started: asyncio.Task[Process]) -> bool:
 async def _end(started: asyncio.Task[Process]) -> None:
     """Kills the process, also one that is being started, and waits for its end."""
     (process,) = await asyncio.gather(started, return_exceptions=True)
-    if isinstance(process, BaseException):
-        return
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
-    close_pipes(process)
+    if not isinstance(process, BaseException):
+        await end_process(process)

@@ -25,9 +25,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.confinement.confined_process import clean_environment, confined_command, signal_name
+from pipeline.confinement.confined_process import (
+    clean_environment,
+    confined_command,
+    how_it_ended,
+    restart_pause_s,
+)
+from pipeline.confinement.messages import pack, receive
 from pipeline.errors import EngineError, EngineMissing
-from pipeline.stt.whisper.wire import Decoded, pack, receive
+from pipeline.stt.whisper.wire import Decoded
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,16 +44,9 @@ HUNG_S: Final = 5.0
 HUNG_TIMES: Final = 20
 """A decode that takes so long, and so many times what the first one took, hangs: its process is ended."""
 
-_BACKOFF_S: Final = 0.1
-_BACKOFF_DOUBLINGS: Final = 6
-_BACKOFF_LIMIT_S: Final = 5.0
+_RESTART_S: Final = 5.0
 _LOOK_S: Final = 0.2
 _ENDS_S: Final = 2.0
-
-_GUESSES: Final = {
-    "SIGILL": ": this processor lacks what CTranslate2 was built for (AVX)",
-    "SIGKILL": ": for want of memory, most likely",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class WhisperDecoder:
                 "recogniser process ended, started again",
                 extra={**self._named(running.process), "exit_code": code},
             )
-            while not self._closing.wait(_backoff_s(self._deaths)):
+            while not self._closing.wait(restart_pause_s(self._deaths, limit_s=_RESTART_S)):
                 try:
                     running = self._started()
                     break
@@ -267,11 +266,6 @@ class WhisperDecoder:
         return {"engine": "faster-whisper", "pid": process.pid}
 
 
-def _backoff_s(deaths: int) -> float:
-    """The pause before the next start, after so many deaths in a row."""
-    return min(_BACKOFF_S * 2.0 ** min(deaths - 1, _BACKOFF_DOUBLINGS), _BACKOFF_LIMIT_S)
-
-
 def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:
     if "absent" in head:
         return f"faster-whisper is not installed (extra `whisper`): {head['absent']}"
@@ -281,13 +275,9 @@ def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:
 def _ending(process: subprocess.Popen[bytes]) -> str:
     """How a process came to its end."""
     try:
-        code = process.wait(_ENDS_S)
+        return how_it_ended(process.wait(_ENDS_S))
     except subprocess.TimeoutExpired:
         return "its process broke off"
-    if code >= 0:
-        return f"its process ended with status {code}"
-    name = signal_name(-code)
-    return f"its process was ended by {name}{_GUESSES.get(name, '')}"
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

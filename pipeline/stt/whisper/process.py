@@ -1,7 +1,7 @@
 """The process of a Whisper model: `python -m pipeline.stt.whisper.process JSON`.
 
 The object has model (a directory), threads, device, compute_type, and sockets: the descriptors that requests
-come by (`whisper_wire`), one for each thread. The process ends with them, so it cannot outlive the server.
+come by (`pipeline.stt.whisper.wire`), one for each thread. It ends with them, and cannot outlive the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from pipeline.confinement.confinement import Confinement
-from pipeline.stt.whisper.wire import pack, receive
+from pipeline.confinement.messages import pack, receive
 
 _SPARE_MB: Final = 1536  # libraries, and what decodes hold
 _COPIES: Final = 4  # of the weights: read whole, converted to a wider type

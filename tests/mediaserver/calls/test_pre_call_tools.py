@@ -15,8 +15,9 @@ from pydantic import SecretStr, ValidationError
 
 from mediaserver.calls.pre_call_tools import VALUE_LIMIT, Briefing, brief, promised
 from mediaserver.queue.records import Claim
-from mediaserver.safe_http import SafeHttp
 from mediaserver.settings.tools import PreCallTool
+from pipeline.net.egress import EgressPolicy
+from pipeline.net.http import GuardedHttpClient
 from tests.support.http.models import fake_models
 from tests.support.node.server import KEY, NUMBER, bearer, running, until_final, write_site
 from tests.support.webrtc.rooms import CALLS_KEY, NEEDY, join, write_web_site
@@ -107,7 +108,7 @@ def claim(**changes: Any) -> Claim:
 
 
 async def briefed(*tools: PreCallTool, networks: tuple[str, ...] = LOOPBACK, **changes: Any) -> Briefing:
-    async with SafeHttp(networks) as http:
+    async with GuardedHttpClient(EgressPolicy(networks)) as http:
         return await brief(http, tools, claim(**changes), direction="outbound")
 
 

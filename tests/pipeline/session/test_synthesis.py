@@ -13,35 +13,13 @@ from mediaserver.engine_pool.choice import EMBEDDED
 from mediaserver.engine_pool.pool import FILES_AHEAD_S, Engines
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.media.playout import Playout
-from pipeline.session.synthesis import Synthesis, sentences
+from pipeline.session.synthesis import Synthesis
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, TextToSpeech, speaking
 from pipeline.tts.espeak import Espeak
-from pipeline.tts.subprocess_client import VoiceProcess
-from pipeline.tts.subprocess_wire import pack_chunk
+from pipeline.tts.subprocess_client import Spoken, VoiceProcess
 
 LINE_HZ = 8000
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces"),
-    [
-        ("We saw Dr. Jones and then Prof. Smith. He was well, as always.", 2),
-        ("They live in the house no. 7 in this street. Do you know it?", 2),
-        ("Yes. No. Well. I think so. It is on its way, and it comes on monday.", 2),
-        ("One without an end", 1),
-        ("... !", 0),
-    ],
-)
-def test_a_text_is_cut_at_its_sentences(text: str, pieces: int) -> None:
-    made = sentences(text)
-    assert len(made) == pieces
-    assert " ".join(made) == (text if pieces else "")
-
-
-def test_a_text_of_abbreviations_keeps_no_call_waiting() -> None:
-    text = "a. " * 60_000
-    assert "".join(sentences(text)).split() == text.split()
 
 
 class Ahead:
@@ -85,9 +63,9 @@ class Asked:
     def __init__(self) -> None:
         self.due: dict[str, float] = {}
 
-    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[Spoken, None]:
         self.due[str(request["text"])] = float(request["due"])
-        yield pack_chunk(b"\0\1" * (LINE_HZ // 2), [])
+        yield b"\0\1" * (LINE_HZ // 2), []
 
 
 async def test_who_waits_for_a_first_sound_is_due_before_who_has_something_to_hear(

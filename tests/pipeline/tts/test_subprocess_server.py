@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import threading
 import time
@@ -12,8 +11,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from pipeline.confinement.messages import pack, receive
 from pipeline.tts.subprocess_server import Emit, VoiceService
-from pipeline.tts.subprocess_wire import HEADER, Kind, pack
+from pipeline.tts.subprocess_wire import Kind
 
 LIMIT_S = 30
 
@@ -72,16 +72,15 @@ def served(speaker: Speaker) -> Iterator[Served]:
 
 
 def ask(requests: BinaryIO, number: int, **fields: object) -> None:
-    requests.write(pack(Kind.SPEAK, number, json.dumps({"text": str(number), **fields}).encode()))
+    requests.write(pack({"kind": Kind.SPEAK, "number": number, "request": {"text": str(number), **fields}}))
 
 
-def kinds(answers: bytes) -> list[tuple[int, int]]:
+def kinds(answers: bytes) -> list[tuple[str, int]]:
     """Kind and number of each message."""
-    found, place = [], 0
-    while place < len(answers):
-        kind, number, length = HEADER.unpack_from(answers, place)
-        found.append((kind, number))
-        place += HEADER.size + length
+    found, source = [], io.BytesIO(answers)
+    while source.tell() < len(answers):
+        head, _ = receive(source.read)
+        found.append((head["kind"], head.get("number", 0)))
     return found
 
 
@@ -99,7 +98,7 @@ def test_one_that_is_cancelled_before_its_turn_is_skipped_whatever_its_number(se
     assert served.speaker.busy.wait(LIMIT_S)
     ask(served.requests, 2, due=8.0)
     ask(served.requests, 3, due=9.0)
-    served.requests.write(pack(Kind.CANCEL, 2))
+    served.requests.write(pack({"kind": Kind.CANCEL, "number": 2}))
     served.finish(waiting=2)
     assert served.speaker.said == ["5", "3"]
     done = [number for kind, number in kinds(served.sink.getvalue()) if kind == Kind.DONE]

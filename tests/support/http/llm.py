@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.agent import AgentAct, Say
 from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.settings import read_settings
-from pipeline.net.web_session import IsWhole, WebAnswer
+from pipeline.net.http import HttpAnswer, IsWhole
 from tests.support.http.chat import FakeChat
 
 BASE = {"base_url": "http://models.example/v1", "model": "m", "prompt": "You remind {{name}} of {{event}}."}
@@ -34,13 +34,14 @@ class FakeWeb:
         self.finished = 0
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
-        is_whole: IsWhole | None = None,
-    ) -> WebAnswer:  # fmt: skip
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None,
+        timeout_s: float | None = None,
+        is_whole: IsWhole | None = None, is_read: bool = True,
+    ) -> HttpAnswer:  # fmt: skip
         self.asked.append((method, url, headers, body))
         await asyncio.sleep(self.takes_s)
         self.finished += 1
-        return WebAnswer(self.status, {}, self.body)
+        return HttpAnswer(self.status, {}, self.body)
 
     async def close(self) -> None: ...
 

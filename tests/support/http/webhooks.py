@@ -12,10 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from mediaserver.admin.directory import Directory
-from mediaserver.safe_http import SafeHttp
 from mediaserver.settings import Settings
 from mediaserver.store.store import Store
 from mediaserver.webhooks import Webhooks
+from pipeline.net.egress import EgressPolicy
+from pipeline.net.http import GuardedHttpClient
 from tests.support.webrtc.web import served
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -74,7 +75,7 @@ class Outcomes:
 async def sending(store: Store, configured: Settings, *, timeout_s: float = 5.0) -> AsyncIterator[Outcomes]:
     """Webhooks leave while the block runs."""
     outcomes = Outcomes()
-    async with SafeHttp(LOOPBACK, timeout_s=timeout_s) as http:
+    async with GuardedHttpClient(EgressPolicy(LOOPBACK), timeout_s=timeout_s) as http:
         webhooks = Webhooks(store, http, Directory(configured).secrets(), observe=outcomes)
         task = asyncio.create_task(webhooks.run())
         try:

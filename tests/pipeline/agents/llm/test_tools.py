@@ -23,9 +23,8 @@ from pipeline.agents.llm.settings import read_settings
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
 from pipeline.errors import EngineError
 from pipeline.net.egress import EgressPolicy, egress_policy
-from pipeline.net.http import ToolClient
+from pipeline.net.http import ANSWER_LIMIT, GuardedHttpClient, HttpAnswer, IsWhole
 from pipeline.net.untrusted import MAX_DEPTH
-from pipeline.net.web_session import LIMIT, IsWhole, WebAnswer
 from tests.support.hostile.wild import SSE, Piece, wild_server
 from tests.support.http.chat import FakeChat, acts_of, context
 from tests.support.http.llm import BASE
@@ -44,8 +43,8 @@ def at_home() -> Iterator[None]:
 
 
 @pytest.fixture
-async def client(at_home: None) -> AsyncIterator[ToolClient]:
-    made = ToolClient()
+async def client(at_home: None) -> AsyncIterator[GuardedHttpClient]:
+    made = GuardedHttpClient()
     yield made
     await made.close()
 
@@ -67,7 +66,7 @@ async def mcp_url() -> AsyncIterator[str]:
 
 
 @pytest.mark.peer
-async def test_tools_of_an_mcp_server_are_listed_and_called(client: ToolClient, mcp_url: str) -> None:
+async def test_tools_of_an_mcp_server_are_listed_and_called(client: GuardedHttpClient, mcp_url: str) -> None:
     settings = McpSettings(url=mcp_url, tools=("find_order", "cancel_order", "gone"), reads=("find_order",))
     server = McpServer(settings, client)
     await server.open()
@@ -87,22 +86,23 @@ async def test_tools_of_an_mcp_server_are_listed_and_called(client: ToolClient, 
 
 
 class Answers:
-    """A `Web` that answers initialize, then what the test says."""
+    """A `HttpClient` that answers initialize, then what the test says."""
 
-    def __init__(self, *answers: WebAnswer | EngineError) -> None:
+    def __init__(self, *answers: HttpAnswer | EngineError) -> None:
         self.answers = list(answers)
         self.asked = 0
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
-        is_whole: IsWhole | None = None,
-    ) -> WebAnswer:  # fmt: skip
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None,
+        timeout_s: float | None = None,
+        is_whole: IsWhole | None = None, is_read: bool = True,
+    ) -> HttpAnswer:  # fmt: skip
         self.asked += 1
         message = json.loads(body or b"")
         if message["method"] == "initialize":
             return reply(message["id"], {"protocolVersion": "2025-06-18"})
         if "id" not in message:
-            return WebAnswer(202, {}, b"")
+            return HttpAnswer(202, {}, b"")
         answer = self.answers.pop(0)
         if isinstance(answer, EngineError):
             raise answer
@@ -111,23 +111,23 @@ class Answers:
     async def close(self) -> None: ...
 
 
-def reply(identity: int, result: object) -> WebAnswer:
+def reply(identity: int, result: object) -> HttpAnswer:
     body = json.dumps({"jsonrpc": "2.0", "id": identity, "result": result}).encode()
-    return WebAnswer(200, {"content-type": "application/json"}, body)
+    return HttpAnswer(200, {"content-type": "application/json"}, body)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        WebAnswer(500, {}, b""),
-        WebAnswer(200, {}, b"<html>"),
-        WebAnswer(200, {}, b"[1]"),
-        WebAnswer(200, {"content-type": "text/event-stream"}, b"data: {}\n\n"),
-        WebAnswer(200, {}, b'{"jsonrpc": "2.0", "id": 2, "error": {"message": "no"}}'),
+        HttpAnswer(500, {}, b""),
+        HttpAnswer(200, {}, b"<html>"),
+        HttpAnswer(200, {}, b"[1]"),
+        HttpAnswer(200, {"content-type": "text/event-stream"}, b"data: {}\n\n"),
+        HttpAnswer(200, {}, b'{"jsonrpc": "2.0", "id": 2, "error": {"message": "no"}}'),
         EngineError("cannot connect", retryable=True),
     ],
 )
-async def test_a_server_that_does_not_say_what_it_has(answer: WebAnswer | EngineError) -> None:
+async def test_a_server_that_does_not_say_what_it_has(answer: HttpAnswer | EngineError) -> None:
     away = Answers(answer)
     server = McpServer(McpSettings(url="https://m.example", tools=("a",)), away)
     with pytest.raises(EngineError):
@@ -144,11 +144,12 @@ class Hanging:
     hangs = True
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
-        is_whole: IsWhole | None = None,
-    ) -> WebAnswer:  # fmt: skip
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None,
+        timeout_s: float | None = None,
+        is_whole: IsWhole | None = None, is_read: bool = True,
+    ) -> HttpAnswer:  # fmt: skip
         if self.hangs:
-            await asyncio.sleep(timeout_s)
+            await asyncio.sleep(timeout_s or 0.0)
             raise EngineError("no answer in time", retryable=True)
         tools = [{"name": f"t{n}", "inputSchema": {}} for n in range(3)]
         return reply(json.loads(body or b"").get("id", 0), {"tools": tools})
@@ -187,9 +188,10 @@ class Forgetful:
         self.revisions: set[str] = set()
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, timeout_s: float,
-        is_whole: IsWhole | None = None,
-    ) -> WebAnswer:  # fmt: skip
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None,
+        timeout_s: float | None = None,
+        is_whole: IsWhole | None = None, is_read: bool = True,
+    ) -> HttpAnswer:  # fmt: skip
         message = json.loads(body or b"")
         await asyncio.sleep(0.01)
         if message["method"] == "initialize":
@@ -199,9 +201,9 @@ class Forgetful:
             return replace(answer, headers={**answer.headers, "mcp-session-id": self.known[-1]})
         self.revisions.add(headers["MCP-Protocol-Version"])
         if headers.get("Mcp-Session-Id") not in self.known:
-            return WebAnswer(self.status, {}, b"{}")
+            return HttpAnswer(self.status, {}, b"{}")
         if "id" not in message:
-            return WebAnswer(202, {}, b"")
+            return HttpAnswer(202, {}, b"")
         if message["method"] == "tools/list":
             return reply(message["id"], {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]})
         return reply(message["id"], {"content": [{"type": "text", "text": "done"}]})
@@ -261,7 +263,7 @@ def sent(message: object) -> bytes:
 
 
 async def test_a_server_that_leaves_its_stream_open_behind_the_answer_is_not_waited_for(
-    client: ToolClient,
+    client: GuardedHttpClient,
 ) -> None:
     """It should close it, and may go on with pings instead."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
@@ -354,7 +356,7 @@ async def door() -> AsyncIterator[str]:
     """A server that has everything wrong with it, by path."""
 
     async def endless(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=b"x" * (LIMIT + 1))
+        return web.Response(body=b"x" * (ANSWER_LIMIT + 1))
 
     async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)
@@ -377,20 +379,20 @@ async def door() -> AsyncIterator[str]:
         yield url
 
 
-def tool(url: str, client: ToolClient) -> HttpTool:
+def tool(url: str, client: GuardedHttpClient) -> HttpTool:
     spec = ToolSpec(name="t", description="d", schema=Schema({}), timeout_s=0.5)
     return HttpTool(spec, HttpToolSettings(method="GET", url=url), client)
 
 
 @pytest.mark.parametrize("path", ["/endless", "/slow", "/moved", "/nowhere", "/packed"])
-async def test_a_tool_that_is_no_use_fails(client: ToolClient, door: str, path: str) -> None:
+async def test_a_tool_that_is_no_use_fails(client: GuardedHttpClient, door: str, path: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         await tool(door + path, client).call({}, {})
     assert "secret" not in str(caught.value)
 
 
 async def test_a_tool_behind_the_wall_is_not_reached(door: str) -> None:
-    client = ToolClient()
+    client = GuardedHttpClient()
     with pytest.raises(ToolFailed, match="not one that this server connects to"):
         await tool(f"{door}/secret", client).call({}, {})
     await client.close()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from mediaserver.errors import RequestFailed, TargetRefused
-from mediaserver.safe_http import ANSWER_LIMIT, SafeHttp
+from pipeline.errors import RequestFailed, TargetRefused
 from pipeline.net.egress import EgressPolicy
+from pipeline.net.http import ANSWER_LIMIT, GuardedHttpClient, HttpAnswer
 
 
 class Trap:
@@ -84,6 +85,16 @@ class Names(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing to close."""
+
+
+def client(networks: Iterable[str] = (), **options: Any) -> GuardedHttpClient:
+    return GuardedHttpClient(EgressPolicy(networks), **options)
+
+
+async def post(
+    http: GuardedHttpClient, url: str, body: bytes = b"{}", headers: Mapping[str, str] | None = None
+) -> HttpAnswer:
+    return await http.request("POST", url, headers=headers or {}, body=body)
 
 
 INNER = [
@@ -165,15 +176,15 @@ def test_the_table_is_long() -> None:
 
 @pytest.mark.parametrize("host", INNER)
 async def test_no_spelling_of_this_machine_is_connected_to(host: str) -> None:
-    async with trap() as inside, SafeHttp(timeout_s=2) as http:
+    async with trap() as inside, client(timeout_s=2) as http:
         with pytest.raises((TargetRefused, RequestFailed)):
-            await http.post(f"http://{host}:{inside.port}/", b"{}", {})
+            await post(http, f"http://{host}:{inside.port}/")
         assert inside.connections == 0
 
 
 async def test_the_trap_would_have_noticed() -> None:
-    async with trap() as inside, SafeHttp(["127.0.0.0/8"]) as http:
-        answer = await http.post(f"http://127.0.0.1:{inside.port}/", b"hello", {"x-test": "1"})
+    async with trap() as inside, client(["127.0.0.0/8"]) as http:
+        answer = await post(http, f"http://127.0.0.1:{inside.port}/", b"hello", {"x-test": "1"})
         assert (answer.status, answer.body) == (200, b"inside hello")
         assert inside.connections == 1
 
@@ -192,40 +203,40 @@ async def test_the_trap_would_have_noticed() -> None:
     ],
 )
 async def test_what_is_no_http_url_is_refused(url: str) -> None:
-    async with SafeHttp(["127.0.0.0/8"]) as http:
+    async with client(["127.0.0.0/8"]) as http:
         with pytest.raises((TargetRefused, RequestFailed)):
-            await http.post(url, b"", {})
+            await post(http, url)
 
 
 async def test_a_name_that_leads_inside_is_refused() -> None:
-    async with trap() as inside, SafeHttp(resolver=Names(["127.0.0.1"])) as http:
+    async with trap() as inside, client(resolver=Names(["127.0.0.1"])) as http:
         with pytest.raises(TargetRefused):
-            await http.post(f"http://hooks.example.com:{inside.port}/", b"", {})
+            await post(http, f"http://hooks.example.com:{inside.port}/")
         assert inside.connections == 0
 
 
 async def test_a_name_that_changes_its_mind_is_refused_when_it_does() -> None:
     """DNS rebinding: what counts is the address that is connected to, not one looked up before."""
     names = Names(["127.0.0.1"], ["127.0.0.2"])
-    async with trap() as inside, SafeHttp(["127.0.0.1/32"], resolver=names) as http:
-        answer = await http.post(f"http://hooks.example.com:{inside.port}/", b"", {})
+    async with trap() as inside, client(["127.0.0.1/32"], resolver=names) as http:
+        answer = await post(http, f"http://hooks.example.com:{inside.port}/")
         assert answer.status == 200
-        async with SafeHttp(["127.0.0.1/32"], resolver=names) as later:
+        async with client(["127.0.0.1/32"], resolver=names) as later:
             with pytest.raises(TargetRefused):
-                await later.post(f"http://hooks.example.com:{inside.port}/", b"", {})
+                await post(later, f"http://hooks.example.com:{inside.port}/")
         assert inside.connections == 1
 
 
 async def test_of_several_addresses_only_the_allowed_one_is_used() -> None:
     names = Names(["127.0.0.2", "127.0.0.1"])
-    async with trap() as inside, SafeHttp(["127.0.0.1/32"], resolver=names) as http:
-        answer = await http.post(f"http://hooks.example.com:{inside.port}/", b"", {})
+    async with trap() as inside, client(["127.0.0.1/32"], resolver=names) as http:
+        answer = await post(http, f"http://hooks.example.com:{inside.port}/")
         assert answer.status == 200
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with trap() as inside, SafeHttp(["127.0.0.0/8"]) as http:
-        answer = await http.post(f"http://127.0.0.1:{inside.port}/moved", b"", {})
+    async with trap() as inside, client(["127.0.0.0/8"]) as http:
+        answer = await post(http, f"http://127.0.0.1:{inside.port}/moved")
         assert answer.status == 302
         assert inside.connections == 1
 
@@ -234,26 +245,27 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     async with trap() as inside:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{inside.port}")
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{inside.port}")
-        async with SafeHttp(["127.0.0.0/8"]) as http:
+        async with client(["127.0.0.0/8"]) as http:
             with pytest.raises(RequestFailed, match="cannot connect"):
-                await http.post("http://127.0.0.1:1/", b"", {})
+                await post(http, "http://127.0.0.1:1/")
         assert inside.connections == 0
 
 
 async def test_answers_are_bounded_in_length_and_time() -> None:
-    async with trap() as inside, SafeHttp(["127.0.0.0/8"], timeout_s=0.3) as http:
+    async with trap() as inside, client(["127.0.0.0/8"], timeout_s=0.3) as http:
         base = f"http://127.0.0.1:{inside.port}"
-        assert len((await http.post(f"{base}/full", b"", {})).body) == ANSWER_LIMIT
-        with pytest.raises(RequestFailed, match="longer than 64 KiB"):
-            await http.post(f"{base}/long", b"", {})
+        assert len((await post(http, f"{base}/full")).body) == ANSWER_LIMIT
+        with pytest.raises(RequestFailed, match="longer than 256 KiB"):
+            await post(http, f"{base}/long")
         with pytest.raises(RequestFailed, match="in time"):
-            await http.post(f"{base}/late", b"", {})
+            await post(http, f"{base}/late")
 
 
 async def test_a_closed_client_says_so() -> None:
-    http = SafeHttp()
+    async with client() as http:
+        pass
     with pytest.raises(RequestFailed, match="closed"):
-        await http.post("http://example.com/", b"", {})
+        await post(http, "http://example.com/")
 
 
 @pytest.mark.parametrize(
