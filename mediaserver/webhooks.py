@@ -50,10 +50,10 @@ class Outbox(Protocol):
     outbox_filled: asyncio.Event
 
     async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
-        """See `Store.take_deliveries`."""
+        """See `outbox.take`."""
 
-    async def settle_delivery(self, delivery: Delivery, result: Result) -> None:
-        """See `Store.settle_delivery`."""
+    async def settle_delivery(self, delivery: Delivery, result: Result) -> bool:
+        """See `outbox.settle`."""
 
 
 class Poster(Protocol):
