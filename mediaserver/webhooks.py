@@ -24,6 +24,7 @@ from mediaserver.errors import RemoteError, StoreError
 from mediaserver.queue.outbox import Result
 from mediaserver.queue.records import Delivery
 from mediaserver.safe_http import HttpAnswer
+from pipeline.errors import boundary
 
 log = logging.getLogger(__name__)
 
@@ -124,16 +125,15 @@ class Webhooks:
 
     async def _deliver(self, delivery: Delivery) -> None:
         """One attempt, from signing to writing down how it went. A task of its own: nothing leaves it."""
-        try:
+        with boundary(log, "webhook failed", call_id=delivery.call_id):
             result = await self._attempt(delivery)
-            await self._outbox.settle_delivery(delivery, result)
-        except StoreError:
-            # Not written down: it is due again when its lease ends, which at least once allows.
-            log.exception("webhook result lost", extra={"call_id": delivery.call_id})
-        except Exception:
-            log.exception("webhook failed", extra={"call_id": delivery.call_id})
-        else:
-            self._told(delivery, result)
+            try:
+                await self._outbox.settle_delivery(delivery, result)
+            except StoreError:
+                # Not written down: it is due again when its lease ends, which at least once allows.
+                log.exception("webhook result lost", extra={"call_id": delivery.call_id})
+            else:
+                self._told(delivery, result)
 
     async def _attempt(self, delivery: Delivery) -> Result:
         signers = self._signers.get(delivery.subscription_id)

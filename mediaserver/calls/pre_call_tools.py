@@ -21,6 +21,7 @@ from mediaserver.queue.records import Claim
 from mediaserver.safe_http import HttpAnswer
 from mediaserver.settings import reveal
 from mediaserver.settings.tools import PreCallTool
+from pipeline.errors import boundary
 from pipeline.net.untrusted import NotJson, read_json
 
 log = logging.getLogger(__name__)
@@ -92,13 +93,12 @@ def _subject(claim: Claim, direction: str) -> dict[str, Any]:
 
 async def _outcome(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
     """The tool's variables, or why there are none. Of a stranger's answer anything may be wrong."""
-    try:
-        return await _ask(http, tool, body)
-    except ToolFailed as failure:
-        return failure
-    except Exception as error:
-        log.exception("pre-call tool broke", extra={"tool": tool.name})
-        return ToolFailed(type(error).__name__)
+    with boundary(log, "pre-call tool broke", tool=tool.name) as broken:
+        try:
+            return await _ask(http, tool, body)
+        except ToolFailed as failure:
+            return failure
+    return ToolFailed(broken.kind)
 
 
 async def _ask(http: Poster, tool: PreCallTool, body: bytes) -> dict[str, str]:
