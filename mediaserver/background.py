@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from mediaserver.errors import StoreError
+from pipeline.errors import boundary
 
 log = logging.getLogger(__name__)
 
@@ -17,10 +18,10 @@ RESTART_S = 1.0
 async def forever(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Runs a background loop of the server; one that fails is logged and run again."""
     while True:
-        try:
-            await run()
-        except StoreError as error:
-            log.error("background loop waits for the database", extra={"loop": name, "reason": str(error)})
-        except Exception:
-            log.exception("background loop failed", extra={"loop": name})
+        with boundary(log, "background loop failed", loop=name):
+            try:
+                await run()
+            except StoreError as error:
+                fields = {"loop": name, "reason": str(error)}
+                log.error("background loop waits for the database", extra=fields)
         await asyncio.sleep(RESTART_S)

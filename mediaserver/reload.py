@@ -17,9 +17,9 @@ from mediaserver import logging as logs
 from mediaserver.admin.directory import Directory
 from mediaserver.errors import LocalError
 from mediaserver.settings import Settings, TrunkSettings
-from mediaserver.settings.values import Table
 from mediaserver.store.store import Store
 from mediaserver.wiring import certificate_problem, trunk_settings
+from pipeline.engines.tables import Table
 from sip.errors import SipError
 
 log = logging.getLogger(__name__)

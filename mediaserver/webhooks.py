@@ -23,7 +23,7 @@ from standardwebhooks.webhooks import Webhook
 from mediaserver.errors import StoreError
 from mediaserver.queue.outbox import Result
 from mediaserver.queue.records import Delivery
-from pipeline.errors import RequestFailed
+from pipeline.errors import RequestFailed, boundary
 from pipeline.net.http import HttpClient
 
 log = logging.getLogger(__name__)
@@ -51,10 +51,10 @@ class Outbox(Protocol):
     outbox_filled: asyncio.Event
 
     async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
-        """See `Store.take_deliveries`."""
+        """See `outbox.take`."""
 
-    async def settle_delivery(self, delivery: Delivery, result: Result) -> None:
-        """See `Store.settle_delivery`."""
+    async def settle_delivery(self, delivery: Delivery, result: Result) -> bool:
+        """See `outbox.settle`."""
 
 
 class Webhooks:
@@ -118,16 +118,15 @@ class Webhooks:
 
     async def _deliver(self, delivery: Delivery) -> None:
         """One attempt, from signing to writing down how it went. A task of its own: nothing leaves it."""
-        try:
+        with boundary(log, "webhook failed", call_id=delivery.call_id):
             result = await self._attempt(delivery)
-            await self._outbox.settle_delivery(delivery, result)
-        except StoreError:
-            # Not written down: it is due again when its lease ends, which at least once allows.
-            log.exception("webhook result lost", extra={"call_id": delivery.call_id})
-        except Exception:
-            log.exception("webhook failed", extra={"call_id": delivery.call_id})
-        else:
-            self._told(delivery, result)
+            try:
+                await self._outbox.settle_delivery(delivery, result)
+            except StoreError:
+                # Not written down: it is due again when its lease ends, which at least once allows.
+                log.exception("webhook result lost", extra={"call_id": delivery.call_id})
+            else:
+                self._told(delivery, result)
 
     async def _attempt(self, delivery: Delivery) -> Result:
         signers = self._signers.get(delivery.subscription_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -142,9 +143,34 @@ def kind_of(error: BaseException) -> str:
     return type(error).__name__
 
 
+@dataclass(slots=True)
+class Failure:
+    """What a `boundary` stopped: `error`, None where its block ended in order."""
+
+    error: Exception | None = None
+
+    @property
+    def kind(self) -> str:
+        """What may be told of the error; "" for none."""
+        return kind_of(self.error) if self.error is not None else ""
+
+
 @contextmanager
-def contained(what: str) -> Iterator[None]:
-    """Within, everything but an `EngineError` becomes one. `what`: the engine, for people."""
+def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Iterator[Failure]:
+    """The boundary of a task, or to somebody else's code, where any exception may come: it is logged with its
+    trace and goes no further. What is expected is caught within."""
+    failure = Failure()
+    try:
+        yield failure
+    except Exception as error:
+        logger.error(message, extra=fields, exc_info=error, stacklevel=3)
+        failure.error = error
+
+
+@contextmanager
+def contained(what: str, **fields: object) -> Iterator[None]:
+    """Within, everything but an `EngineError` becomes one. `what`: the engine, for people; `fields`: of the
+    log."""
     try:
         yield
     except EngineError:
@@ -152,5 +178,5 @@ def contained(what: str) -> Iterator[None]:
     except TimeoutError:
         raise EngineTimeout(f"{what} did not answer in time") from None
     except Exception as error:
-        log.error("engine broke", extra={"engine": what}, exc_info=error)
+        log.error("engine broke", extra={"engine": what, **fields}, exc_info=error)
         raise EngineBroke(f"{what} broke ({kind_of(error)})") from error

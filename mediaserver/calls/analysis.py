@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pipeline.agent import Conversation, Debriefing
-from pipeline.errors import EngineError, kind_of
+from pipeline.errors import EngineError, contained
 from pipeline.net.untrusted import clean_text
 from pipeline.result import EngineFault, SessionResult, TurnRecord
 from pipeline.transcript import TranscriptEntry
@@ -153,13 +153,11 @@ async def debriefed(
     if result is None or not isinstance(agent, Debriefing):
         return result
     try:
-        async with asyncio.timeout(LIMIT_S):
-            return replace(result, report=await agent.debrief(result.transcript))
-    except (EngineError, TimeoutError) as error:
-        reason = str(error) or "not done in time"
+        with contained("the agent", **fields):
+            async with asyncio.timeout(LIMIT_S):
+                return replace(result, report=await agent.debrief(result.transcript))
+    except EngineError as error:
+        reason = str(error)
         log.warning("no debriefing", extra={**fields, "reason": reason})
-    except Exception as error:  # the boundary to somebody else's code
-        log.exception("debriefing broke", extra=dict(fields))
-        reason = f"the agent broke ({kind_of(error)})"
     fault = EngineFault("agent", f"no debriefing: {reason}", result.duration_ms)
     return replace(result, faults=(*result.faults, fault))

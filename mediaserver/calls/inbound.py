@@ -22,7 +22,7 @@ from mediaserver.queue.records import Claim, NewInboundCall
 from mediaserver.settings import AgentSettings
 from mediaserver.store.managed import Kind
 from mediaserver.store.store import Store
-from pipeline.errors import EngineMissing
+from pipeline.errors import EngineMissing, boundary
 from sip.call import Call
 from sip.endpoint import Endpoint
 from sip.errors import SipError
@@ -105,10 +105,9 @@ class Inbound:
                 del call  # it is not kept until the next one comes
 
     async def _admit(self, call: Call) -> None:
-        try:
+        with boundary(log, "inbound call lost", call_id=call.id) as failure:
             await self._put_through(call)
-        except Exception:
-            log.exception("inbound call lost", extra={"call_id": call.id})
+        if failure.error is not None:
             await self._turn_away(call, 500, "it failed")
 
     async def _put_through(self, call: Call) -> None:

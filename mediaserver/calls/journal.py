@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mediaserver.errors import StoreUnavailable
+from pipeline.errors import boundary
 
 log = logging.getLogger(__name__)
 
@@ -139,15 +140,14 @@ class Journal:
 
     async def _write(self, entry: Entry) -> bool:
         """Whether it was written, or given up for good; False: later."""
-        try:
-            await entry.write()
-        except StoreUnavailable:
-            if not self.failing:
-                log.exception("database away, call events wait", extra=self._fields(entry))
-            self.failing = True
-            return False
-        except Exception:
-            log.exception("call event lost", extra=self._fields(entry))
+        with boundary(log, "call event lost", **self._fields(entry)):
+            try:
+                await entry.write()
+            except StoreUnavailable:
+                if not self.failing:
+                    log.exception("database away, call events wait", extra=self._fields(entry))
+                self.failing = True
+                return False
         return True
 
     def _fields(self, entry: Entry) -> dict[str, object]:

@@ -27,6 +27,7 @@ from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
 from pipeline.agent import AgentContext, Conversation
 from pipeline.call_progress.answer_detection import LineStage
+from pipeline.errors import boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording, RecordingWriter
 from pipeline.net.http import HttpClient
@@ -140,11 +141,9 @@ class LiveConversation(SessionObserver):
     async def converse(self, leg: Leg) -> tuple[SessionResult | None, str]:
         """The conversation on `leg`, from its first word to its end; without a result, what went wrong. Never
         raises."""
-        try:
+        with boundary(log, "conversation failed", **self.fields()) as failure:
             return await self._conversation(leg), ""
-        except Exception as failure:
-            log.exception("conversation failed", extra=self.fields())
-            return None, f"{type(failure).__name__}: {failure}"
+        return None, f"{failure.kind}: {failure.error}"
 
     async def _conversation(self, leg: Leg) -> SessionResult:
         cast, claim = self.part.cast, self.claim

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from mediaserver.admin.directory import Directory
@@ -116,16 +117,15 @@ class OutboundLegs:
         if self._room() <= 0:
             raise LinesBusy("this server takes no more calls at the moment")
         leg = await self._place(route, leg_of)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._give_back, leg)
             call = await trunk.call(
                 route.dial_number,
                 caller_id=route.caller_id,
                 call_id=call_id,
                 ring_timeout_s=route.agent.transfer_ring_s,
             )
-        except BaseException:
-            self._give_back(leg)
-            raise
+            undo.pop_all()
         call.on_state(lambda call, state, now: self._moved(leg, state))
         if call.state is CallState.ENDED:
             self._give_back(leg)

@@ -19,7 +19,7 @@ from typing import Any
 from mediaserver.queue.records import Claim
 from mediaserver.settings import reveal
 from mediaserver.settings.tools import PreCallTool
-from pipeline.errors import RequestFailed
+from pipeline.errors import RequestFailed, boundary
 from pipeline.net.http import HttpClient
 from pipeline.net.untrusted import NotJson, read_json
 
@@ -83,13 +83,12 @@ def _subject(claim: Claim, direction: str) -> dict[str, Any]:
 
 async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
     """The tool's variables, or why there are none. Of a stranger's answer anything may be wrong."""
-    try:
-        return await _ask(http, tool, body)
-    except ToolFailed as failure:
-        return failure
-    except Exception as error:
-        log.exception("pre-call tool broke", extra={"tool": tool.name})
-        return ToolFailed(type(error).__name__)
+    with boundary(log, "pre-call tool broke", tool=tool.name) as broken:
+        try:
+            return await _ask(http, tool, body)
+        except ToolFailed as failure:
+            return failure
+    return ToolFailed(broken.kind)
 
 
 async def _ask(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str]:

@@ -14,7 +14,7 @@ from mediaserver.calls.transfer_bridge import TransferBridge, TransferResult, Vi
 from mediaserver.errors import StoreError
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
-from pipeline.errors import EngineError, RecordingError
+from pipeline.errors import EngineError, RecordingError, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.recording import Recording
 from pipeline.result import EndReason, SessionResult
@@ -39,10 +39,8 @@ async def transfer_call(live: LiveConversation, bridge: Bridge, result: SessionR
     lines = live.floor.lines
     if result is None or not was_transferred(result) or lines is None or live.stopped:
         return
-    try:
+    with boundary(log, "transfer failed", **live.fields()):
         await _Transfer(live, lines, result).run(bridge)
-    except Exception:
-        log.exception("transfer failed", extra=live.fields())
 
 
 class _Transfer:

@@ -31,11 +31,11 @@ from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
-from mediaserver.settings.llm import LlmFallback, LlmSettings
 from mediaserver.store.store import Store
 from mediaserver.wiring import agent_choice, speech_choices
 from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
+from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.audio import kernels
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi

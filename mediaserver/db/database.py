@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
@@ -77,11 +78,10 @@ async def open_database(url: str, data_dir: Path) -> Db:
         path = sqlite_path(url, data_dir)
         await asyncio.to_thread(_create, path)
         db = await Sqlite.open(path)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(db.close)
         await db.write(bring_up_to_date)
-    except BaseException:
-        await db.close()
-        raise
+        undo.pop_all()
     return db
 
 

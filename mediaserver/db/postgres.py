@@ -178,11 +178,10 @@ class Postgres:
         """Connects to the server at `url`. `clock` is what `{now}` says, None for the server's. Raises
         `StoreError`."""
         db = cls(url, clock=clock, connections=connections)
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(db.close)
             await db._on_thread(db._connect)
-        except BaseException:
-            await db.close()
-            raise
+            undo.pop_all()
         return db
 
     async def write(self, work: Callable[[PostgresTx], T]) -> T:

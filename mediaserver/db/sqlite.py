@@ -118,6 +118,10 @@ class _Work:
         self.result: Any = None
         self.error: Exception | None = None
 
+    def run(self, tx: SqliteTx) -> None:
+        """Does the work; its result waits for the commit."""
+        self.result = self.function(tx)
+
     def settle(self, error: Exception | None) -> None:
         """Tells who waits: `error` is the commit's, None when it went through."""
         error = error or self.error
@@ -139,6 +143,7 @@ class Sqlite:
         self._reader = ThreadPoolExecutor(1, "sqlite-reader")
         self._opened: Future[None] = Future()
         self._read_connection: sqlite3.Connection | None = None
+        self._write_connection: sqlite3.Connection | None = None
         self._closed = False
 
     @classmethod
@@ -148,12 +153,11 @@ class Sqlite:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
         db = cls(path, clock=clock, busy_ms=busy_ms)
         db._writer.start()
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(db.close)
             await asyncio.wrap_future(db._opened)
             await db._on_reader(db._open_reader)
-        except BaseException:
-            await db.close()
-            raise
+            undo.pop_all()
         return db
 
     async def write(self, work: Callable[[SqliteTx], T]) -> T:
@@ -187,35 +191,31 @@ class Sqlite:
     # On the writing thread ----------------------------------------------------------------------------------
 
     def _write_until_closed(self) -> None:
-        connection: sqlite3.Connection | None
-        try:
-            connection = self._connect()
-        except Exception as error:
-            self._opened.set_exception(self._translated(error))
+        failure = _failure_of(self._open_writer)
+        if failure is not None:
+            self._opened.set_exception(self._translated(failure))
             return
         self._opened.set_result(None)
         going = True
         while going:
             batch, going = self._next_batch()
             if batch:
-                connection = self._write(connection, batch)
-        if connection is not None:
-            connection.close()
+                self._write(batch)
+        if self._write_connection is not None:
+            self._write_connection.close()
 
-    def _write(self, connection: sqlite3.Connection | None, batch: list[_Work]) -> sqlite3.Connection | None:
-        """Commits a batch, and returns the connection for the next one: None where this one can say no more
-        than that it failed, and another must be made."""
-        failure: Exception | None = None
-        try:
-            if connection is None:
-                connection = self._connect_again()
-            self._commit_together(connection, batch)
-        except Exception as error:
-            failure = self._translated(error)
-            connection = _rolled_back(connection)
+    def _open_writer(self) -> None:
+        self._write_connection = self._connect()
+
+    def _write(self, batch: list[_Work]) -> None:
+        """Commits a batch. Without a connection afterwards where this one can say no more than that it
+        failed: another must be made."""
+        failure = _failure_of(lambda: self._commit_together(batch))
+        if failure is not None:
+            failure = self._translated(failure)
+            self._write_connection = _rolled_back(self._write_connection)
         for item in batch:
             item.settle(failure)
-        return connection
 
     def _next_batch(self) -> tuple[list[_Work], bool]:
         """What is waiting (at least one), and whether to go on after it."""
@@ -232,36 +232,36 @@ class Sqlite:
                 return batch, True
         return batch, False
 
-    def _commit_together(self, connection: sqlite3.Connection, batch: list[_Work]) -> None:
-        tx = SqliteTx(connection)
+    def _commit_together(self, batch: list[_Work]) -> None:
+        if self._write_connection is None:
+            self._write_connection = self._connect_again()
+        connection = self._write_connection
         connection.execute("BEGIN IMMEDIATE")
         for item in batch:
-            self._run_in_savepoint(connection, tx, item)
+            self._run_in_savepoint(connection, item)
         connection.execute("COMMIT")
 
-    def _run_in_savepoint(self, connection: sqlite3.Connection, tx: SqliteTx, item: _Work) -> None:
+    def _run_in_savepoint(self, connection: sqlite3.Connection, item: _Work) -> None:
         """Runs one piece of work. Its own mistakes undo only itself; the database's undo the whole batch."""
         connection.execute("SAVEPOINT work")
-        try:
-            item.result = item.function(tx)
-        except Exception as error:
+        error = _failure_of(lambda: item.run(SqliteTx(connection)))
+        if error is not None:
             if _code(error) in _TEMPORARY or _code(error) in _LASTING or not connection.in_transaction:
-                raise
+                raise error
             connection.execute("ROLLBACK TO work")
             item.error = self._translated(error)
         connection.execute("RELEASE work")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=self._busy_ms / 1000, isolation_level=None)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(connection.close)
             connection.row_factory = sqlite3.Row
             connection.create_function("now_ms", 0, self._clock)
             Database(connection, execute_plugins=False).enable_wal()
             for pragma in ("synchronous = FULL", "foreign_keys = ON"):
                 connection.execute(f"PRAGMA {pragma}")
-        except BaseException:
-            connection.close()
-            raise
+            undo.pop_all()
         return connection
 
     def _connect_again(self) -> sqlite3.Connection:
@@ -322,6 +322,16 @@ class Sqlite:
             raise self._translated(error) from error
         finally:
             self._read_connection = _rolled_back(connection)
+
+
+def _failure_of(run: Callable[[], None]) -> Exception | None:
+    """What `run` raises on the writing thread, which goes on; whoever waits for the work is told. None:
+    nothing."""
+    try:
+        run()
+    except Exception as error:
+        return error
+    return None
 
 
 def _rolled_back(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:

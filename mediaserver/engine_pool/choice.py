@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from mediaserver.settings.agent import AUTO
 from pipeline.call_progress.answer_detection import TALK_TO_ALL, LineSettings
+from pipeline.errors import boundary
 from pipeline.settings import SessionSettings
 
 log = logging.getLogger(__name__)
@@ -143,11 +144,10 @@ class AutoEngines:
         if self._chooser is None:
             return
         for each in wanted:
-            try:
+            with boundary(log, "engine not looked for", kind=each.kind) as failure:  # files, libraries
                 self._chosen[each.identity] = await self._chooser.choose(each, refused)
-            except Exception as error:  # the boundary to files and libraries of any kind
-                log.error("engine not looked for", extra={"kind": each.kind}, exc_info=error)
-                reason = f"nothing could be looked for ({type(error).__name__}): name an engine"
+            if failure.error is not None:
+                reason = f"nothing could be looked for ({failure.kind}): name an engine"
                 self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
 
     async def release(self) -> None:

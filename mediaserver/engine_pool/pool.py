@@ -27,7 +27,7 @@ from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.smart_turn import load as load_turn_model
 from pipeline.engines.guard import EngineHealth, ForFiles, Guard, Guarded, GuardedVoice, Queued, RemoteEngine
-from pipeline.errors import EngineError, EngineMissing, SettingsRefused
+from pipeline.errors import EngineError, EngineMissing, boundary
 from pipeline.latency import DecoderWaits
 from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.session.prompts import Phrases
@@ -277,25 +277,23 @@ class Engines:
 
     async def _start(self, choice: EngineChoice) -> None:
         engine: Startable | None = None
-        try:
-            with egress_policy(self._reach):
-                engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await engine.start()
-        except Exception as error:
-            expected = isinstance(error, EngineError | SettingsRefused | ValueError | TimeoutError)
-            reason = str(error) or f"not loaded after {START_TIMEOUT_S:.0f} s"
-            self._missing[choice.identity] = f"{choice.name}: {reason}"
-            log.error(
-                "engine missing",
-                extra={"engine": choice.name, "kind": choice.kind, "reason": reason},
-                exc_info=None if expected else error,
-            )
-            if engine is not None:
-                await _close(engine)
-        else:
+        fields = {"engine": choice.name, "kind": choice.kind}
+        with boundary(log, "engine missing", **fields) as failure:
+            try:
+                with egress_policy(self._reach):
+                    engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    await engine.start()
+            except (EngineError, ValueError, TimeoutError) as error:
+                failure.error = error
+                log.error("engine missing", extra={**fields, "reason": _why_missing(error)})
+        if failure.error is None and engine is not None:
             self._missing.pop(choice.identity, None)
             self._running[choice.identity] = engine
+            return
+        self._missing[choice.identity] = f"{choice.name}: {_why_missing(failure.error)}"
+        if engine is not None:
+            await _close(engine)
 
     async def _prepare(self, choice: AgentChoice) -> None:
         self._missing.pop(choice.agent_id, None)
@@ -394,7 +392,9 @@ def _patient(session: SessionSettings, patience: int) -> SessionSettings:
 
 
 async def _close(engine: Startable) -> None:
-    try:
+    with boundary(log, "engine did not close cleanly"):
         await engine.close()
-    except Exception as error:
-        log.error("engine did not close cleanly", exc_info=error)
+
+
+def _why_missing(error: Exception | None) -> str:
+    return str(error or "") or f"not loaded after {START_TIMEOUT_S:.0f} s"

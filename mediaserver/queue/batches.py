@@ -52,22 +52,23 @@ def insert(tx: Tx, **columns: Any) -> None:
     tx.run(_INSERT, **columns)
 
 
-def get(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
-    """See `Store.batch`."""
+def get(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
+    """A batch of this company, None if there is none."""
     row = tx.row(f"{_SELECT} AND id = :batch_id", company_id=company_id, batch_id=batch_id)
     return _batch(row) if row is not None else None
 
 
 def find(
     tx: Tx,
-    *,
     company_id: str,
-    status: BatchStatus | None,
-    cursor: str,
-    limit: int,
+    *,
+    status: BatchStatus | None = None,
+    cursor: str = "",
+    limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> BatchPage:
-    """See `Store.batches`."""
+    """The company's batches, newest first, of some `agents` or (none named) of all. Raises `LocalError` for a
+    cursor that is not ours."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):

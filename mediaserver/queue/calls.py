@@ -70,8 +70,8 @@ def call_row(row: Row) -> CallRow:
     return CallRow(**_columns(row))
 
 
-def fill_variables(tx: Tx, *, claim: Claim) -> bool:
-    """See `Store.fill_variables`."""
+def fill_variables(tx: Tx, claim: Claim) -> bool:
+    """Writes the variables that the claim has now. False: the call is not this claim's any more."""
     changed = tx.run(
         "UPDATE calls SET variables = :variables"
         " WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
@@ -82,8 +82,8 @@ def fill_variables(tx: Tx, *, claim: Claim) -> bool:
     return changed > 0
 
 
-def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
-    """See `Store.call`."""
+def call(tx: Tx, company_id: str, call_id: str) -> CallRecord | None:
+    """A call of this company with all that is known about it, None if there is none."""
     row = tx.row(
         "SELECT * FROM calls WHERE id = :call_id AND company_id = :company_id",
         call_id=call_id,
@@ -105,14 +105,15 @@ def call(tx: Tx, *, company_id: str, call_id: str) -> CallRecord | None:
 
 def calls(
     tx: Tx,
-    *,
     company_id: str,
-    status: CallStatus | None,
-    cursor: str,
-    limit: int,
+    *,
+    status: CallStatus | None = None,
+    cursor: str = "",
+    limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> CallPage:
-    """See `Store.calls`."""
+    """The company's calls, newest first, of some `agents` or (none named) of all. Raises `LocalError` for a
+    cursor that is not ours."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     before = _position(cursor)
@@ -154,7 +155,8 @@ def _attempt(row: Row) -> AttemptRow:
 
 
 def counts(tx: Tx) -> StoreCounts:
-    """See `Store.counts`. One question for each stage: that is how the partial indexes are used."""
+    """How much of everything there is, for metrics. One question for each stage: that is how the partial
+    indexes are used."""
     stages: dict[str, int] = {}
     statuses: Counter[str] = Counter()
     for stage in (Stage.QUEUED, Stage.HELD, Stage.CLAIMED, Stage.ARMED):

@@ -62,8 +62,9 @@ with the next start. One that was taken away over the API is gone."""
 _CANCELLED = Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local")
 
 
-def request_hangup(tx: Tx, *, company_id: str, call_id: str) -> Stopping | None:
-    """See `Store.request_hangup`."""
+def request_hangup(tx: Tx, company_id: str, call_id: str) -> Stopping | None:
+    """Ends a call: one not yet armed is CANCELLED and no INVITE will leave; for a live one the wish is noted
+    (`wishes` tells its owner) and the caller must hang up if it owns the call. None: no such call."""
     row = tx.row(_WISH, id=call_id, company_id=company_id)
     if row is None:
         return None
@@ -77,8 +78,11 @@ def request_hangup(tx: Tx, *, company_id: str, call_id: str) -> Stopping | None:
     return Stopping.CANCELLED
 
 
-def cancel_pending(tx: Tx, *, company_id: str, phone_number: str, agents: frozenset[str]) -> Cancelled | None:
-    """See `Store.cancel_pending`."""
+def cancel_pending(
+    tx: Tx, company_id: str, phone_number: str, *, agents: frozenset[str] = frozenset()
+) -> Cancelled | None:
+    """Cancels every PENDING call of the company (of `agents`, where some are named) to `phone_number`
+    (E.164): once this has returned, no INVITE leaves for any of them. None: there was none."""
     theirs, bound = among("agent_id", agents)
     pending = f"{_PENDING}{theirs} ORDER BY position {{lock}}"
     rows = tx.rows(pending, company_id=company_id, phone_number=phone_number, **bound)
@@ -95,8 +99,9 @@ def cancel_pending(tx: Tx, *, company_id: str, phone_number: str, agents: frozen
     )
 
 
-def pause_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
-    """See `Store.pause_batch`."""
+def pause_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
+    """Holds back what is not dialled yet; calls in progress go on. A batch that is over, or paused, stays as
+    it is. None: no such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status.final:
         return batch
@@ -108,8 +113,8 @@ def pause_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
     return batches.get(tx, company_id=company_id, batch_id=batch_id)
 
 
-def resume_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
-    """See `Store.resume_batch`."""
+def resume_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
+    """Lets a paused batch go on; another stays as it is. None: no such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status is not BatchStatus.PAUSED:
         return batch
@@ -119,8 +124,9 @@ def resume_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
     return batches.get(tx, company_id=company_id, batch_id=batch_id)
 
 
-def cancel_batch(tx: Tx, *, company_id: str, batch_id: str) -> BatchRow | None:
-    """See `Store.cancel_batch`."""
+def cancel_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
+    """Cancels what is not dialled yet; calls in progress go on. A batch that is over stays as it is. None: no
+    such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status.final:
         return batch

@@ -117,8 +117,10 @@ VALUES (:delivery_id, :number, {now}, :duration_ms, :status, :error, :response)
 """
 
 
-def find(tx: Tx, *, company_id: str, wanted: DeliveryFilter, cursor: str, limit: int) -> DeliveryPage:
-    """See `Store.deliveries`."""
+def find(
+    tx: Tx, company_id: str, *, wanted: DeliveryFilter, cursor: str = "", limit: int = 50
+) -> DeliveryPage:
+    """The company's deliveries, newest first. Raises `LocalError` for a cursor that is not ours."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     conditions, values = _conditions(wanted)
@@ -136,8 +138,8 @@ def find(tx: Tx, *, company_id: str, wanted: DeliveryFilter, cursor: str, limit:
     return DeliveryPage(tuple(_row(row) for row in page), following)
 
 
-def get(tx: Tx, *, company_id: str, delivery_id: int) -> DeliveryReport | None:
-    """See `Store.delivery`."""
+def get(tx: Tx, company_id: str, delivery_id: int) -> DeliveryReport | None:
+    """A delivery of this company with its log, None if there is none."""
     row = tx.row(f"{_SELECT} AND d.id = :delivery_id", company_id=company_id, delivery_id=delivery_id)
     if row is None:
         return None
@@ -148,8 +150,9 @@ def get(tx: Tx, *, company_id: str, delivery_id: int) -> DeliveryReport | None:
     return DeliveryReport(_row(row), row["body"], tuple(_attempt(attempt) for attempt in attempts))
 
 
-def replay(tx: Tx, *, company_id: str, wanted: DeliveryFilter) -> int:
-    """See `Store.replay_deliveries`."""
+def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
+    """Sends settled deliveries again, with a whole day of attempts each, and returns how many (at most
+    `deliveries.REPLAY_LIMIT`, oldest first)."""
     conditions, values = _conditions(wanted)
     return tx.run(
         f"{_REPLAY}{conditions} ORDER BY d.id LIMIT :limit)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mediaserver.db.database import Tx
 from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber, LocalError
@@ -16,15 +18,16 @@ VALUES (:company_id, :phone_number, :reason, {now}) ON CONFLICT (company_id, pho
 """
 
 
-def add(tx: Tx, *, company_id: str, numbers: tuple[str, ...], reason: str) -> int:
-    """See `Store.add_do_not_call`."""
+def add(tx: Tx, company_id: str, numbers: Sequence[str], *, reason: str = "") -> int:
+    """Puts E.164 numbers on the company's list; those on it stay. Calls in the queue end FAILED when their
+    turn comes. Returns how many were new."""
     return sum(
         tx.run(_ADD, company_id=company_id, phone_number=number, reason=reason) for number in sorted(numbers)
     )
 
 
-def bar(tx: Tx, *, company_id: str, phone_number: str, reason: str) -> bool:
-    """See `Store.bar`."""
+def bar(tx: Tx, company_id: str, phone_number: str, *, reason: str = "") -> bool:
+    """Puts a number on the company's list as a trunk gave it; False: it is none, or was there already."""
     company = tx.row("SELECT country FROM companies WHERE id = :company_id", company_id=company_id)
     try:
         number = normalise(phone_number, company["country"] or None if company is not None else None)
@@ -33,8 +36,8 @@ def bar(tx: Tx, *, company_id: str, phone_number: str, reason: str) -> bool:
     return add(tx, company_id=company_id, numbers=(number,), reason=reason) > 0
 
 
-def remove(tx: Tx, *, company_id: str, phone_number: str) -> bool:
-    """See `Store.remove_do_not_call`."""
+def remove(tx: Tx, company_id: str, phone_number: str) -> bool:
+    """Takes a number off the list; False: it was not on it."""
     return (
         tx.run(
             "DELETE FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
@@ -45,8 +48,8 @@ def remove(tx: Tx, *, company_id: str, phone_number: str) -> bool:
     )
 
 
-def listed(tx: Tx, *, company_id: str, phone_number: str) -> bool:
-    """See `Store.may_not_call`."""
+def listed(tx: Tx, company_id: str, phone_number: str) -> bool:
+    """Whether a number is on the company's list."""
     return bool(
         tx.rows(
             "SELECT 1 FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
@@ -56,8 +59,8 @@ def listed(tx: Tx, *, company_id: str, phone_number: str) -> bool:
     )
 
 
-def find(tx: Tx, *, company_id: str, cursor: str, limit: int) -> DoNotCallPage:
-    """See `Store.do_not_call`."""
+def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
+    """The company's list, by number."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     rows = tx.rows(

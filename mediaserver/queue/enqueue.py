@@ -52,8 +52,13 @@ class _Planned:
     result: ItemResult
 
 
-def enqueue(tx: Tx, *, call: NewCall, repeatable: Repeatable | None) -> CallRow:
-    """See `Store.enqueue`."""
+def enqueue(tx: Tx, call: NewCall, *, repeatable: Repeatable | None = None) -> CallRow:
+    """Writes a call to be made (PENDING) and its `call.queued` event. A number outside its calling window
+    waits for it.
+
+    With `repeatable`, a request that was answered before gets the same call and queues nothing. Raises
+    `RepeatedDifferently`, and `RuleBroken` for a call that no rule will ever let out.
+    """
     rules.lock_company(tx, call.company_id)
     if repeatable is not None:
         known = remembered(tx, company_id=call.company_id, repeatable=repeatable)
@@ -78,13 +83,14 @@ def _broken(tx: Tx, result: ItemResult) -> RuleBroken:
     return CalledTooRecently(result.reason, rule=rule, retry_after_s=wait_s)
 
 
-def dry_run_call(tx: Tx, *, call: NewCall) -> ItemResult:
-    """See `Store.dry_run_call`."""
+def dry_run_call(tx: Tx, call: NewCall) -> ItemResult:
+    """What would become of a single call now; queues nothing."""
     return next(_plans(tx, [call], call.company_id, spaced=True)).result
 
 
-def enqueue_batch(tx: Tx, *, batch: NewBatch, repeatable: Repeatable | None) -> BatchReceipt:
-    """See `Store.enqueue_batch`."""
+def enqueue_batch(tx: Tx, batch: NewBatch, *, repeatable: Repeatable | None = None) -> BatchReceipt:
+    """Queues the items that the rules let through, under the company's duplicate policy, all or (where the
+    database fails) none. `repeatable` as for `enqueue`."""
     rules.lock_company(tx, batch.company_id)
     if repeatable is not None:
         known = remembered(tx, company_id=batch.company_id, repeatable=repeatable)
@@ -99,8 +105,8 @@ def enqueue_batch(tx: Tx, *, batch: NewBatch, repeatable: Repeatable | None) -> 
     return receipt
 
 
-def dry_run(tx: Tx, *, batch: NewBatch) -> BatchReceipt:
-    """See `Store.dry_run`."""
+def dry_run(tx: Tx, batch: NewBatch) -> BatchReceipt:
+    """What `enqueue_batch` would answer now; queues nothing."""
     policy, plans = _planned(tx, batch)
     items = tuple(plan.result for plan in plans)
     return BatchReceipt(batch_id="", webhook_id=batch.webhook_id, policy=policy, items=items)
@@ -197,8 +203,9 @@ def _queued(tx: Tx, plan: _Planned, batch_id: str) -> ItemResult:
 # Requests that come again -----------------------------------------------------------------------------------
 
 
-def remembered(tx: Tx, *, company_id: str, repeatable: Repeatable) -> Remembered | None:
-    """See `Store.remembered`."""
+def remembered(tx: Tx, company_id: str, repeatable: Repeatable) -> Remembered | None:
+    """The answer to an earlier request with this key, None if there was none. To be asked before the request
+    is checked at all. Raises `RepeatedDifferently` where the body was another."""
     row = tx.row(
         "SELECT body_sha256, call_id, answer FROM repeatable"
         " WHERE company_id = :company_id AND request_key = :request_key AND created_at_ms > {now} - :kept_ms",

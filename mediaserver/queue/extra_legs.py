@@ -35,8 +35,9 @@ class NewLeg:
     phone_number: str
 
 
-def take(tx: Tx, *, leg: NewLeg) -> Verdict:
-    """See `Store.take_leg`."""
+def take(tx: Tx, leg: NewLeg) -> Verdict:
+    """A place for a telephone among its company's and its trunk's calls, as long as the call lasts;
+    `leave_leg` gives it back. A verdict with a rule: there is none, or the number may not be called."""
     rules.lock_company(tx, leg.company_id)
     tx.run(_SWEEP, company_id=leg.company_id)
     known = rules.facts(tx, company_id=leg.company_id, trunk_id=leg.trunk_id, agent_id=leg.agent_id)
@@ -48,8 +49,10 @@ def take(tx: Tx, *, leg: NewLeg) -> Verdict:
     return verdict
 
 
-def hold(tx: Tx, *, company_id: str, room: str) -> Verdict:
-    """See `Store.hold_place`."""
+def hold(tx: Tx, company_id: str, room: str) -> Verdict:
+    """Holds a place among its company's calls for a web call that is about to begin in `room`, until it is
+    written, `leave_leg` gives the place back, or two minutes are over. Again for the same room: the same
+    place. A verdict with a rule: there is none."""
     rules.lock_company(tx, company_id)
     tx.run(_SWEEP, company_id=company_id)
     if tx.row("SELECT id FROM legs WHERE id = :room", room=room) is not None:
@@ -60,11 +63,11 @@ def hold(tx: Tx, *, company_id: str, room: str) -> Verdict:
     return verdict
 
 
-def vacancy(tx: Tx, *, company_id: str) -> Verdict:
-    """See `Store.vacancy`."""
+def vacancy(tx: Tx, company_id: str) -> Verdict:
+    """Whether the company is below its limit of concurrent calls at this moment."""
     return rules.room(tx, rules.facts(tx, company_id=company_id, trunk_id="", agent_id=""))
 
 
-def leave(tx: Tx, *, leg_id: str) -> bool:
-    """See `Store.leave_leg`."""
+def leave(tx: Tx, leg_id: str) -> bool:
+    """The telephone is gone. Again: False."""
     return tx.run("DELETE FROM legs WHERE id = :id", id=leg_id) > 0

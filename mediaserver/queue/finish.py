@@ -71,8 +71,10 @@ def fence(held: Claim) -> dict[str, Any]:
     return {"id": held.call_id, "epoch": held.epoch, "node": held.node}
 
 
-def finish(tx: Tx, *, claim: Claim, outcome: Outcome) -> bool:
-    """See `Store.finish`. Raises `LocalError` for an outcome that cannot follow the call's status."""
+def finish(tx: Tx, claim: Claim, outcome: Outcome) -> bool:
+    """Ends an armed call, or one that failed before it was armed, with its events. False: the call is not
+    this claim's any more, and nothing was written. Raises `LocalError` for an outcome that cannot follow the
+    call's status."""
     row = tx.row(HOLD, **fence(claim))
     if row is None:
         return False

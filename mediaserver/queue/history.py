@@ -165,7 +165,7 @@ def _doubtful(tx: Tx) -> str:
 
 
 def standing(tx: Tx) -> Standing:
-    """See `History.standing`."""
+    """What the database says of itself."""
     row = _one(tx.row(_STANDING))
     return Standing(row["generation"], row["identity"], row["found"])
 
@@ -175,23 +175,23 @@ def behind(tx: Tx) -> list[str]:
     return [row["id"] for row in tx.rows(_BEHIND)]
 
 
-def holds(tx: Tx, *, witness: Witness) -> bool:
-    """See `History.holds`."""
+def holds(tx: Tx, witness: Witness) -> bool:
+    """Whether something that was in the database is still there."""
     sql = "SELECT event_id FROM outbox WHERE position = :position"
     row = tx.row(sql, position=witness.position)
     return row is not None and row["event_id"] == witness.event_id
 
 
-def forgotten(tx: Tx, *, notes: Sequence[Note]) -> list[Note]:
-    """See `History.forgotten`."""
+def forgotten(tx: Tx, notes: Sequence[Note]) -> list[Note]:
+    """Those of which the database has no attempt."""
     named, bound = among("call_id", {note.call_id for note in notes})
     rows = tx.rows(f"SELECT call_id, epoch, node FROM attempts WHERE 1 = 1{named}", **bound) if notes else ()
     known = {(row["call_id"], row["epoch"], row["node"]) for row in rows}
     return [note for note in notes if (note.call_id, note.epoch, note.node) not in known]
 
 
-def recall(tx: Tx, *, notes: Sequence[Note]) -> Recalled:
-    """See `History.recall`."""
+def recall(tx: Tx, notes: Sequence[Note]) -> Recalled:
+    """Writes down attempts that the database has forgotten. A call that is not over is UNKNOWN."""
     marked, gone = [], []
     for note in sorted(forgotten(tx, notes=notes), key=lambda note: (note.call_id, note.epoch)):
         row = tx.row(_CALL, id=note.call_id)
@@ -221,8 +221,10 @@ def _mark(tx: Tx, note: Note, call: Row) -> None:
         end(tx, note.call_id, Outcome(status=CallStatus.UNKNOWN, cause=RESTORED))
 
 
-def join(tx: Tx, *, node_id: str, compared: Standing, lost: bool, others: Collection[str]) -> bool:
-    """See `History.join`."""
+def join(tx: Tx, node_id: str, *, compared: Standing, lost: bool, others: Collection[str]) -> bool:
+    """Lists a node that has compared its notes with the database as it was at `compared`. False: it is
+    another by now. `lost`: something was missing, so that nodes that it may have lost, the `others` that this
+    one knows among them, have to compare theirs."""
     tx.rows("SELECT id FROM history WHERE id = 1 {lock}")
     now = standing(tx)
     if now != compared:
@@ -243,8 +245,8 @@ def join(tx: Tx, *, node_id: str, compared: Standing, lost: bool, others: Collec
     return True
 
 
-def look(tx: Tx, *, node_id: str) -> Present:
-    """See `History.look`."""
+def look(tx: Tx, node_id: str) -> Present:
+    """Says that a node is there, and what it should remember of the database."""
     listed = tx.run(_SEEN, id=node_id) > 0
     tx.run(_FORGET_GONE, gone_ms=GONE_MS)
     nodes = tuple(row["id"] for row in tx.rows("SELECT id FROM nodes ORDER BY id"))
@@ -253,13 +255,13 @@ def look(tx: Tx, *, node_id: str) -> Present:
     return Present(listed, nodes, witness)
 
 
-def leave(tx: Tx, *, node_id: str) -> None:
-    """See `History.leave`."""
+def leave(tx: Tx, node_id: str) -> None:
+    """Takes a node off the list that ends in order: all that it dialled is written."""
     tx.run(_LEAVE, id=node_id)
 
 
 def doubt(tx: Tx, *, limit: int) -> int:
-    """See `History.doubt`."""
+    """Ends up to `limit` calls for `mediaserver.store.store.Store.doubt`; 0 when there is none left."""
     statements = (_DUE, _PAUSED, _CLAIMED, _ARMED)
     rows = list(chain.from_iterable(tx.rows(statement, limit=limit) for statement in statements))
     for row in rows:

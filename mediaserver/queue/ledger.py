@@ -164,9 +164,14 @@ ON CONFLICT (id) DO NOTHING RETURNING *
 """
 
 
-def claim(tx: Tx, *, node: str, limit: int, ttl_ms: int) -> list[Claim]:
-    """See `Store.claim`. One call of each trunk in turn: a company with a hundred thousand calls in the queue
-    delays nobody else's."""
+def claim(tx: Tx, node: str, limit: int, ttl_ms: int) -> list[Claim]:
+    """Takes up to `limit` calls that are due, fairly between companies and within their concurrency. Raises
+    `HistoryChanged` while the database may have forgotten what nodes did.
+
+    `node` names one run of one process (a restarted process is another node). The lease ends after `ttl_ms`
+    unless renewed. One call of each trunk in turn: a company with a hundred thousand calls in the queue
+    delays nobody else's.
+    """
     if limit <= 0:
         return []
     history.check(tx)
@@ -220,8 +225,11 @@ def claim_of(row: Row) -> Claim:
     )
 
 
-def arm(tx: Tx, *, claim: Claim, ttl_ms: int, sip_call_id: str) -> bool:
-    """See `Store.arm`."""
+def arm(tx: Tx, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
+    """Commits the attempt: only after True may the INVITE leave. The call is then DIALING (`call.dialing` is
+    written). False: leave it alone; it was cancelled, lost to another node, or a rule stands against it (then
+    it has ended, or is back in the queue for later, and the call tells why). Where this raises, nobody knows
+    whether it was committed: `release` the claim, and do not dial."""
     rules.lock_company(tx, claim.company_id)
     held = tx.row(_MINE, **fence(claim))
     if held is None:
@@ -269,8 +277,10 @@ def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
     tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=verdict.until_ms)
 
 
-def release(tx: Tx, *, claim: Claim, pause_ms: int = 0) -> bool:
-    """See `Store.release`."""
+def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:
+    """Gives a claim back to the queue that was *not dialled*: not armed (a node that drains, or lacks what it
+    takes), or armed without an INVITE having left. Nobody takes an unarmed one within `pause_ms`. False: it
+    is not this claim's any more."""
     if tx.run(_RELEASE, **fence(claim), pause_ms=pause_ms):
         return True
     row = tx.row(HOLD, **fence(claim))
@@ -286,8 +296,9 @@ def release(tx: Tx, *, claim: Claim, pause_ms: int = 0) -> bool:
     return True
 
 
-def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
-    """See `Store.progress`."""
+def progress(tx: Tx, claim: Claim, status: CallStatus, at_ms: int) -> bool:
+    """DIALING, RINGING or ANSWERED at `at_ms`, with its event. A state that the call has already reached or
+    passed changes nothing. False: the call is not this claim's any more."""
     column = _PROGRESS_COLUMN.get(status)
     if column is None:
         raise LocalError(f"{status} is not progress")
@@ -305,14 +316,15 @@ def progress(tx: Tx, *, claim: Claim, status: CallStatus, at_ms: int) -> bool:
     return True
 
 
-def held(tx: Tx, *, node: str) -> list[str]:
-    """See `Store.held`."""
+def held(tx: Tx, node: str) -> list[str]:
+    """The calls that are claimed by `node`, or live on it, as far as the database knows."""
     return [row["id"] for row in tx.rows(_HELD, node=node)]
 
 
-def renew(tx: Tx, *, node: str, ttl_ms: int, unheld: frozenset[str]) -> list[Renewal]:
-    """See `Store.renew`. A lease that ran out while the database was away is extended as well: whoever still
-    has the row holds the call, whatever the time."""
+def renew(tx: Tx, node: str, ttl_ms: int, *, unheld: frozenset[str] = frozenset()) -> list[Renewal]:
+    """Extends the leases of `node`, but for those `unheld`: claims of which it never heard, because the
+    database's answer was lost. They run out. A lease that ran out while the database was away is extended as
+    well: whoever still has the row holds the call, whatever the time."""
     leases = [row for call_id in sorted(unheld) for row in tx.rows(_LEASE, id=call_id, node=node)]
     rows = tx.rows(_RENEW, node=node, ttl_ms=ttl_ms)
     for lease in leases:
@@ -324,13 +336,13 @@ def renew(tx: Tx, *, node: str, ttl_ms: int, unheld: frozenset[str]) -> list[Ren
     ]
 
 
-def pending_hangups(tx: Tx, *, node: str) -> list[str]:
-    """See `Store.wishes`."""
+def pending_hangups(tx: Tx, node: str) -> list[str]:
+    """The live calls of `node` whose end somebody asked for."""
     return [row["id"] for row in tx.rows(_WISHES, node=node)]
 
 
 def reap_expired(tx: Tx) -> Reaped:
-    """See `Store.reap`."""
+    """Deals with expired leases: never armed, back to the queue; armed, UNKNOWN for ever. Renew first."""
     # Whether a claim was armed is not known while the database may have forgotten it.
     expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []
     requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
@@ -340,8 +352,10 @@ def reap_expired(tx: Tx) -> Reaped:
     return Reaped(requeued, unknown, cancel_orphans(tx, limit=REAP_LIMIT))
 
 
-def record_inbound(tx: Tx, *, call: NewInboundCall, node: str, ttl_ms: int, is_up: bool = False) -> Claim:
-    """See `Store.record_inbound`."""
+def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_up: bool = False) -> Claim:
+    """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`. Again:
+    nothing. `is_up`: the call was taken while the database was away, and is written whatever the limits say.
+    Raises `RuleBroken` where its company or its trunk is at the limit of concurrent calls."""
     if not is_up:
         rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
     row = tx.row(

@@ -106,8 +106,9 @@ class Result:
         return "DEAD" if self.retry_ms is None else "PENDING"
 
 
-def write_once(tx: Tx, *, event_id: str, call_id: str, kind: str, data: Mapping[str, Any]) -> None:
-    """Writes an event that may have been written before: the database's answer may have been lost."""
+def write_once(tx: Tx, call_id: str, kind: str, data: Mapping[str, Any], *, event_id: str = "") -> None:
+    """Writes an event of a call (`turn.completed`, ...). One with an `event_id` that is there already is not
+    written again: the database's answer may have been lost. Raises `LocalError` for an unknown call."""
     if tx.row("SELECT position FROM outbox WHERE event_id = :event_id", event_id=event_id) is None:
         write_event(tx, call_id=call_id, kind=kind, data=data, event_id=event_id)
 
@@ -187,8 +188,9 @@ def iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def take(tx: Tx, *, room: Mapping[str, int], lease_ms: int) -> list[Delivery]:
-    """See `Store.take_deliveries`."""
+def take(tx: Tx, room: Mapping[str, int], *, lease_ms: int) -> list[Delivery]:
+    """Deliveries that are due, at most `room[subscription]` for each; of one call only the oldest that is not
+    done. Those not settled within `lease_ms` are due again."""
     taken = []
     for subscription_id, free in room.items():
         for row in tx.rows(_DUE, subscription_id=subscription_id, room=free) if free > 0 else ():
@@ -211,8 +213,9 @@ def _delivery(row: Row) -> Delivery:
     )
 
 
-def settle(tx: Tx, *, delivery: Delivery, result: Result) -> bool:
-    """See `Store.settle_delivery`. False: it was taken again since, and this result says nothing."""
+def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:
+    """Writes down how a delivery went: done, to be tried again, or given up. False: it was taken again since,
+    and this result says nothing."""
     changed = tx.run(
         _SETTLE,
         id=delivery.id,
@@ -238,5 +241,5 @@ def settle(tx: Tx, *, delivery: Delivery, result: Result) -> bool:
 
 
 def subscriptions(tx: Tx) -> Sequence[str]:
-    """The ids of all enabled subscriptions."""
+    """The ids of all enabled webhook subscriptions."""
     return [row["id"] for row in tx.rows("SELECT id FROM subscriptions WHERE enabled = 1 ORDER BY id")]

@@ -21,8 +21,9 @@ RETURNING *
 """
 
 
-def record(tx: Tx, *, call: NewWebCall, node: str, ttl_ms: int) -> Claim:
-    """See `Store.record_web_call`."""
+def record(tx: Tx, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
+    """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`. It takes
+    the place that was held for it, if one was. Raises `RuleBroken` where its company is full."""
     extra_legs.leave(tx, leg_id=call.call_id)  # the place that was held for it becomes its own
     rules.take_place(tx, company_id=call.company_id)
     row = tx.row(

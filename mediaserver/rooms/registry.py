@@ -38,7 +38,7 @@ from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from mediaserver.rooms.webrtc.opus import RATE_HZ
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from mediaserver.settings import reveal, split_ports
-from pipeline.errors import EngineMissing
+from pipeline.errors import EngineMissing, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.net.egress import EgressPolicy
@@ -278,14 +278,13 @@ class RoomRegistry:
 
     async def _run(self, opened: OpenRoom) -> None:
         """One web call, from the first person's media to the outcome."""
-        try:
-            opened.call = await self._start(opened)
-            await opened.call.run()
-        except (StoreError, EngineMissing, RuleBroken) as error:
-            log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
-            give_place_back(self._floor, opened)
-        except Exception:
-            log.exception("web call failed", extra={"call_id": opened.room.name})
+        with boundary(log, "web call failed", call_id=opened.room.name):
+            try:
+                opened.call = await self._start(opened)
+                await opened.call.run()
+            except (StoreError, EngineMissing, RuleBroken) as error:
+                log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
+                give_place_back(self._floor, opened)
         opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
         await opened.remove_participant(LeaveReason.ROOM_CLOSED, self._loop.time())

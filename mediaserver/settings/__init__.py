@@ -10,8 +10,7 @@ from mediaserver.settings.company import (
     TrunkTerms,
     WebhookSettings,
 )
-from mediaserver.settings.document import Settings, defaults_document, problem_of
-from mediaserver.settings.llm import LlmSettings
+from mediaserver.settings.document import Settings, defaults_document
 from mediaserver.settings.load import load
 from mediaserver.settings.server import (
     OverloadSettings,
@@ -23,6 +22,8 @@ from mediaserver.settings.server import (
     revealed,
 )
 from mediaserver.settings.values import split_address, split_ports
+from pipeline.agents.llm.table import LlmSettings
+from pipeline.engines.tables import problem_of
 
 __all__ = [
     "AgentSettings",

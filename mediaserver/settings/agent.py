@@ -9,10 +9,11 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from mediaserver.settings.llm import LlmSettings
 from mediaserver.settings.tools import PreCallTool
-from mediaserver.settings.values import E164, CallingWindow, Name, Options, Table, resolve_env
+from mediaserver.settings.values import E164, CallingWindow, Name
 from pipeline import settings
+from pipeline.agents.llm.table import LlmSettings
+from pipeline.engines.tables import Options, Table, resolve_env
 from pipeline.text.word_lists import EXTENSIBLE
 
 AUTO: Final = "auto"

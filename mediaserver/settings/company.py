@@ -13,16 +13,14 @@ from mediaserver.settings.values import (
     E164,
     CallingWindow,
     Country,
-    HttpUrl,
     Name,
     Network,
     NumberFormat,
     Prefix,
     Regex,
-    Secret,
     SipUri,
-    Table,
 )
+from pipeline.engines.tables import HttpUrl, Secret, Table
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, Field
-from pydantic_core import ErrorDetails, PydanticUndefined
+from pydantic_core import PydanticUndefined
 
 from mediaserver.settings.agent import (
     AgentSettings,
@@ -22,7 +22,7 @@ from mediaserver.settings.server import (
     SipSettings,
     SpeechSettings,
 )
-from mediaserver.settings.values import Table
+from pipeline.engines.tables import Table
 
 REQUIRED = object()
 """In `defaults_document`: the key has no default and must be given."""
@@ -51,35 +51,6 @@ class Settings(Table):
     def agent(self, agent_id: str) -> AgentSettings | None:
         """The agent of that id."""
         return next((agent for agent in self.agents if agent.id == agent_id), None)
-
-
-_REASONS = {
-    "extra_forbidden": "unknown key",
-    "missing": "missing",
-    "model_type": "must be a table",
-    "dict_type": "must be a table",
-    "tuple_type": "must be a list",
-}
-
-
-def problem_of(detail: ErrorDetails) -> tuple[str, str]:
-    """The key path of an error and its reason. A rule over several keys names its key at the front of its
-    text."""
-    key = _key_path(detail["loc"])
-    reason = _REASONS.get(detail["type"], detail["msg"])
-    if detail["type"] == "value_error":
-        reason = str(detail["ctx"]["error"])
-        own, colon, rest = reason.partition(": ")
-        if colon and own.replace("_", "").replace(".", "").isalnum() and own.islower():
-            return f"{key}.{own}" if key else own, rest
-    return key, reason[:1].lower() + reason[1:]
-
-
-def _key_path(location: Iterable[str | int]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
-    return path
 
 
 def defaults_document() -> dict[str, Any]:

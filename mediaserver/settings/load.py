@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from mediaserver.errors import SettingsError
 from mediaserver.settings.checks import broken_rules
-from mediaserver.settings.document import Settings, problem_of
+from mediaserver.settings.document import Settings
+from pipeline.engines.tables import problem_of
 
 Check = Callable[[Settings], Iterable[tuple[str, str]]]
 """Looks at settings that are right by themselves and yields (key, reason) for what an engine cannot do."""

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.settings.agent import EngineChain
-from mediaserver.settings.values import Address, Host, HttpUrl, IceServerText, Network, Ports, Secret, Table
+from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports
+from pipeline.engines.tables import HttpUrl, Secret, Table
 
 ADMIN_KEY_LENGTH = 24
 """Characters: who has this key has every company's."""

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mediaserver.settings.values import HttpUrl, Name, Secret, Table
-
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
-_RESERVED = frozenset(
-    {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
-)
-"""Headers that say how the request is framed: ours."""
-
-
-def _header_name(value: str) -> str:
-    if _HEADER.fullmatch(value) is None or value.lower() in _RESERVED:
-        raise ValueError(f"{value!r} is not a header that can be set")
-    return value
+from mediaserver.settings.values import Name
+from pipeline.engines.tables import HeaderName, HttpUrl, Secret, Table, Variable
 
 
 def _path(value: str) -> str:
@@ -28,9 +16,7 @@ def _path(value: str) -> str:
     return value
 
 
-HeaderName = Annotated[str, AfterValidator(_header_name)]
 Path = Annotated[str, AfterValidator(_path)]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 class PreCallTool(Table):

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
-from datetime import date, datetime, time
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import phonenumbers
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo
+from pydantic import AfterValidator
 
 from mediaserver.calling_windows import parse_window
 from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
 from mediaserver.settings.ice_servers import IceServer
-
-_ENV = "env:"
-
-
-class Table(BaseModel):
-    """A table of the file: unknown keys are errors, values do not change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
-
-
-def resolve_env(value: Any, info: ValidationInfo) -> Any:
-    """`"env:NAME"` to what the environment holds; anything else stays as it is."""
-    if not isinstance(value, str) or not value.startswith(_ENV):
-        return value
-    name = value.removeprefix(_ENV)
-    environment: Mapping[str, str] = (info.context or {}).get("environment", {})
-    if name not in environment:
-        raise ValueError(f"the environment variable {name} is not set")
-    if not environment[name]:
-        raise ValueError(f"the environment variable {name} is empty")
-    return environment[name]
 
 
 def split_address(value: str) -> tuple[str, int]:
@@ -84,17 +61,6 @@ def _network(value: str) -> str:
         return str(ipaddress.ip_network(value))
     except ValueError as error:
         raise ValueError(f'must be a network such as "10.0.0.0/8": {error}') from error
-
-
-def _http_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be a URL that begins with http:// or https://")
-    if parts.username is not None:
-        raise ValueError("must not carry a user name or password")
-    if parts.port == 0:
-        raise ValueError("the port must not be 0")
-    return value.rstrip("/")
 
 
 _SIP_URI = re.compile(
@@ -155,42 +121,17 @@ def _name(value: str) -> str:
     return value
 
 
-def _plain(value: Any, key: str) -> Any:
-    """`value` as JSON would have it. Raises ValueError for TOML's dates and times."""
-    if isinstance(value, datetime | date | time):
-        raise ValueError(f"{key}: dates and times must be written as strings")
-    if isinstance(value, Mapping):
-        return {name: _plain(inner, f"{key}.{name}") for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner, f"{key}[{place}]") for place, inner in enumerate(value)]
-    return value
-
-
-def _options(value: Any, info: ValidationInfo) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    plain: dict[str, Any] = {}
-    for key, inner in value.items():
-        try:
-            plain[key] = _plain(resolve_env(inner, info), key)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}" if inner.__class__ is str else str(error)) from error
-    return plain
-
-
 def _ice_server(value: str) -> str:
     IceServer.parse(value)
     return value
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
 Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
 Network = Annotated[str, AfterValidator(_network)]
 IceServerText = Annotated[str, AfterValidator(_ice_server)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]
 Regex = Annotated[str, AfterValidator(_regex)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
@@ -198,5 +139,3 @@ Country = Annotated[str, AfterValidator(_country)]
 E164 = Annotated[str, AfterValidator(_e164)]
 NumberFormat = Annotated[str, AfterValidator(check_number_format)]
 CallingWindow = Annotated[str, AfterValidator(_calling_window)]
-Options = Annotated[dict[str, Any], BeforeValidator(_options)]
-"""A mapping that somebody else checks; `env:` values in it are resolved."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, get_args
 
 from mediaserver.db.database import Tx
@@ -49,8 +49,8 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def find_key(tx: Tx, *, key: str) -> KeyRow | None:
-    """See `Store.find_key`."""
+def find_key(tx: Tx, key: str) -> KeyRow | None:
+    """The API key `key`, None if there is none."""
     row = tx.row(_FIND, key_sha256=digest(key))
     if row is None:
         return None
@@ -58,10 +58,9 @@ def find_key(tx: Tx, *, key: str) -> KeyRow | None:
     return KeyRow(row["id"], row["company_id"], row["name"], scopes, agents)
 
 
-def create_key(tx: Tx, *, company_id: str, scopes: frozenset[str]) -> str:
-    """See `Store.create_key`."""
-    unknown = scopes - SCOPES
-    if unknown or not scopes:
+def create_key(tx: Tx, company_id: str, scopes: Collection[str]) -> str:
+    """A new API key, which cannot be shown again. Raises `LocalError` for an unknown company or scope."""
+    if not scopes or not SCOPES.issuperset(scopes):
         raise LocalError(f"scopes must be of {', '.join(sorted(SCOPES))}")
     if tx.row("SELECT id FROM companies WHERE id = :id AND enabled = 1", id=company_id) is None:
         raise LocalError(f"there is no company {company_id!r}")
@@ -70,14 +69,14 @@ def create_key(tx: Tx, *, company_id: str, scopes: frozenset[str]) -> str:
     return key
 
 
-def _put_key(tx: Tx, *, company_id: str, key: str, scopes: frozenset[str], from_file: bool) -> None:
+def _put_key(tx: Tx, *, company_id: str, key: str, scopes: Collection[str], from_file: bool) -> None:
     key_sha256 = digest(key)
     tx.run(
         _KEY,
         id=f"key_{key_sha256[:16]}",
         company_id=company_id,
         key_sha256=key_sha256,
-        scopes=json.dumps(sorted(scopes)),
+        scopes=json.dumps(sorted(set(scopes))),
         from_file=int(from_file),
     )
 
@@ -87,8 +86,10 @@ def subscription_id(company_id: str, url: str) -> str:
     return f"sub_{hashlib.sha256(f'{company_id} {url}'.encode()).hexdigest()[:16]}"
 
 
-def sync_file(tx: Tx, *, settings: Settings) -> None:
-    """See `Store.sync_file`."""
+def sync_file(tx: Tx, settings: Settings) -> None:
+    """Writes the file's companies, keys, trunks, agents and webhooks, marked as managed by the file, and
+    disables (keys: deletes) those that came from an earlier file and are not in this one. No secret of the
+    file is written, keys only as SHA-256."""
     for table in ("companies", "trunks", "agents", "subscriptions"):
         tx.run(f"UPDATE {table} SET enabled = 0 WHERE from_file = 1")
     for table, row in _rows(settings):

@@ -119,7 +119,7 @@ FORGOTTEN_AT_ONCE = 100
 
 
 def revision(tx: Tx) -> int:
-    """See `Managed.revision`."""
+    """Goes up with every change of what is managed over the API, by whichever node."""
     row = tx.row("SELECT number FROM revisions WHERE id = 1")
     return row["number"] if row is not None else 0
 
@@ -129,7 +129,7 @@ def _raise_revision(tx: Tx) -> None:
 
 
 def snapshot(tx: Tx) -> Snapshot:
-    """See `Managed.managed`."""
+    """Everything that is managed over the API."""
     rows: list[ManagedRow] = []
     for kind in Kind:
         owner = "id" if kind is Kind.COMPANY else "company_id"
@@ -143,8 +143,9 @@ def snapshot(tx: Tx) -> Snapshot:
     return Snapshot(revision(tx), tuple(rows))
 
 
-def put(tx: Tx, *, kind: Kind, row: Mapping[str, Any], document: str, new: bool) -> None:
-    """See `Managed.put`."""
+def put(tx: Tx, kind: Kind, row: Mapping[str, Any], document: str, *, new: bool) -> None:
+    """Writes one thing: `row` are its table's columns, `document` all of it, sealed. Raises `Conflict` where
+    the file manages it, or `new` and there is one of that id."""
     before = tx.row(f"SELECT from_file, enabled FROM {kind.value} WHERE id = :id", id=row["id"])
     if before is not None and before["from_file"] and before["enabled"]:
         raise Conflict(BY_FILE)
@@ -154,8 +155,8 @@ def put(tx: Tx, *, kind: Kind, row: Mapping[str, Any], document: str, new: bool)
     _raise_revision(tx)
 
 
-def remove(tx: Tx, *, kind: Kind, thing_id: str) -> bool:
-    """See `Managed.remove`."""
+def remove(tx: Tx, kind: Kind, thing_id: str) -> bool:
+    """Takes one thing away; False: there was none. Raises `Conflict` where the file manages it."""
     row = tx.row(f"SELECT from_file FROM {kind.value} WHERE id = :id AND enabled = 1", id=thing_id)
     if row is None:
         return False
@@ -169,8 +170,8 @@ def remove(tx: Tx, *, kind: Kind, thing_id: str) -> bool:
     return True
 
 
-def keys(tx: Tx, *, company_id: str, cursor: str, limit: int) -> KeyPage:
-    """See `Managed.keys`."""
+def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> KeyPage:
+    """The company's API keys, by id."""
     rows = tx.rows(
         "SELECT * FROM api_keys WHERE company_id = :company_id AND id > :after ORDER BY id LIMIT :limit",
         company_id=company_id,
@@ -181,16 +182,17 @@ def keys(tx: Tx, *, company_id: str, cursor: str, limit: int) -> KeyPage:
     return KeyPage(tuple(_key(row) for row in page), page[-1]["id"] if len(rows) > limit else "")
 
 
-def key(tx: Tx, *, company_id: str, key_id: str) -> KeyInfo | None:
-    """See `Managed.key`."""
+def key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
+    """A key of this company, None if there is none."""
     row = tx.row(
         "SELECT * FROM api_keys WHERE id = :id AND company_id = :company_id", id=key_id, company_id=company_id
     )
     return _key(row) if row is not None else None
 
 
-def make_key(tx: Tx, *, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
-    """See `Managed.make_key`."""
+def make_key(tx: Tx, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
+    """A new API key and what it says, which cannot be shown again. Raises `Conflict` where there are too
+    many."""
     tx.run(_FORGET_KEYS, company_id=company_id, kept_ms=KEPT_MS)
     count = tx.row(
         "SELECT COUNT(*) AS many FROM api_keys WHERE company_id = :company_id", company_id=company_id
@@ -215,8 +217,9 @@ def make_key(tx: Tx, *, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
     return made, secret
 
 
-def rotate_key(tx: Tx, *, company_id: str, key_id: str, overlap_ms: int) -> tuple[KeyInfo, str] | None:
-    """See `Managed.rotate_key`."""
+def rotate_key(tx: Tx, company_id: str, key_id: str, *, overlap_ms: int) -> tuple[KeyInfo, str] | None:
+    """A new key like `key_id`, which itself expires after `overlap_ms`. None: no such key. Raises `Conflict`
+    where the file manages it."""
     before = _own_key(tx, company_id, key_id)
     if before is None:
         return None
@@ -229,8 +232,8 @@ def rotate_key(tx: Tx, *, company_id: str, key_id: str, overlap_ms: int) -> tupl
     return make_key(tx, company_id=company_id, new=NewKey(before.scopes, before.agents, before.name))
 
 
-def revoke_key(tx: Tx, *, company_id: str, key_id: str) -> bool:
-    """See `Managed.revoke_key`."""
+def revoke_key(tx: Tx, company_id: str, key_id: str) -> bool:
+    """Ends a key now; False: there was none. Raises `Conflict` where the file manages it."""
     if _own_key(tx, company_id, key_id) is None:
         return False
     return tx.run("DELETE FROM api_keys WHERE id = :id", id=key_id) > 0
@@ -243,8 +246,8 @@ def _own_key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
     return found
 
 
-def keys_used(tx: Tx, *, key_ids: Iterable[str]) -> None:
-    """See `Managed.keys_used`."""
+def keys_used(tx: Tx, key_ids: Iterable[str]) -> None:
+    """Notes that these keys were used just now."""
     for key_id in key_ids:
         tx.run("UPDATE api_keys SET last_used_at_ms = {now} WHERE id = :id", id=key_id)
 
@@ -264,8 +267,8 @@ def _key(row: Row) -> KeyInfo:
     )
 
 
-def open_room(tx: Tx, *, room: NewWebRoom) -> None:
-    """See `Managed.open_room`."""
+def open_room(tx: Tx, room: NewWebRoom) -> None:
+    """Writes down a browser session that somebody may join, and forgets those long over."""
     tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
     tx.run(
         _ROOM,

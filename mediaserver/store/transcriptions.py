@@ -30,16 +30,16 @@ class FinishedJob:
     confidence: float
 
 
-def find_job(tx: Tx, *, company_id: str, job_id: str) -> FinishedJob | None:
-    """See `Store.transcription`."""
+def find_job(tx: Tx, company_id: str, job_id: str) -> FinishedJob | None:
+    """What a job of the last day came to, None for an unknown one."""
     row = tx.row(_FIND, company_id=company_id, job_id=job_id, kept_ms=KEPT_MS)
     if row is None:
         return None
     return FinishedJob(row["file_sha256"], row["transcription"], float(row["confidence"]))
 
 
-def keep_job(tx: Tx, *, company_id: str, job_id: str, job: FinishedJob) -> None:
-    """See `Store.keep_transcription`."""
+def keep_job(tx: Tx, company_id: str, job_id: str, job: FinishedJob) -> None:
+    """Keeps what a job came to, for a day; one that is known stays as it was."""
     tx.run("DELETE FROM transcriptions WHERE created_at_ms <= {now} - :kept_ms", kept_ms=KEPT_MS)
     tx.run(
         _KEEP,

@@ -10,6 +10,7 @@ onnxruntime comes with the extra `whisper`."""
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,12 +22,14 @@ import numpy.typing as npt
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.endpointing.policy import EVIDENCE_S, TurnEvidence
-from pipeline.errors import EngineError, EngineMissing, kind_of
+from pipeline.errors import EngineError, EngineMissing, boundary, contained
 
 MODEL_RATE_HZ: Final = 16000
 SAMPLES: Final = int(EVIDENCE_S * MODEL_RATE_HZ)
 MELS, FRAMES = 80, 800
 _FFT, _HOP = 400, 160
+
+log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]
 
@@ -45,11 +48,9 @@ class SmartTurn:
         """From 0 (more comes) to 1 (done). Raises `EngineError` when the model fails."""
         audio = model_audio(evidence.audio, evidence.rate_hz, self._length)
         given = log_mel(audio)[np.newaxis] if self._features else normalised(audio)[np.newaxis]
-        try:
+        with contained("the turn model"):
             answer = self._session.run(None, {self._input: given})
             value = float(np.asarray(answer[0]).reshape(-1)[-1])
-        except Exception as error:  # onnxruntime raises its own, and anything; the boundary to its threads
-            raise EngineError(f"turn model broke ({kind_of(error)})", retryable=False) from error
         if not math.isfinite(value):
             raise EngineError("turn model: its answer is not a number", retryable=False)
         return value if 0.0 <= value <= 1.0 else 1.0 / (1.0 + math.exp(-max(-60.0, min(value, 60.0))))
@@ -66,10 +67,10 @@ def load(path: str) -> SmartTurn:
         raise EngineMissing("turn model: onnxruntime is missing; install the extra whisper") from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # as many at a time as there are threads
-    try:
+    with boundary(log, "turn model not loaded", path=path) as failure:  # a class for each status code
         session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a class for each status code
-        raise EngineMissing(f"turn model {path}: {error}") from error
+    if failure.error is not None:
+        raise EngineMissing(f"turn model {path}: {failure.error}") from failure.error
     return _fitting(path, session)
 
 

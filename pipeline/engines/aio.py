@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NoReturn, TypeVar
 
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, boundary
 
 log = logging.getLogger(__name__)
 
@@ -33,20 +33,21 @@ async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]
     finally:
         aclose: Any = getattr(stream, "aclose", None)
         if aclose is not None:
-            try:
-                async with asyncio.timeout(CLOSE_LIMIT_S):
-                    await aclose()
-            except TimeoutError:
-                log.warning("engine did not stop when told to")
-            except Exception as error:  # the boundary to somebody else's code
-                log.error("engine did not stop cleanly", exc_info=error)
+            with boundary(log, "engine did not stop cleanly"):
+                try:
+                    async with asyncio.timeout(CLOSE_LIMIT_S):
+                        await aclose()
+                except TimeoutError:
+                    log.warning("engine did not stop when told to")
 
 
 async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
     """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
     athrow: Any = getattr(stream, "athrow", None)
     if athrow is not None:
-        with suppress(Exception):  # it is `error`, or what the engine makes of it
+        # `error` comes back, or what the engine makes of it.
+        expected = suppress(EngineError, StopAsyncIteration, TimeoutError)
+        with boundary(log, "engine did not stop cleanly"), expected:
             async with asyncio.timeout(CLOSE_LIMIT_S):
                 await athrow(error)
     raise error

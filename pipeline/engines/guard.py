@@ -17,8 +17,8 @@ from pipeline.errors import (
     EngineError,
     EngineRefused,
     EngineTimeout,
+    boundary,
     contained,
-    kind_of,
 )
 from pipeline.latency import DecoderWaits
 from pipeline.speech import SpeechChunk, SpeechToText, TextToSpeech, speaking
@@ -145,10 +145,10 @@ class Guard:
         return False
 
     async def _look(self, check: Check) -> None:
-        try:
+        reason = ""
+        with boundary(log, "engine check broke", kind=self.kind, engine=self.name) as failure:
             reason = await check()
-        except Exception as error:  # a task's boundary, around somebody else's code
-            reason = kind_of(error)
+        reason = reason or failure.kind
         self._checking = None
         if not reason:
             self._checked = True

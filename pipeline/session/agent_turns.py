@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from pipeline.agent import CallOpened, HangUp, Transfer, UserKeyed, UserSaid, UserSilent
-from pipeline.errors import EngineError, kind_of
+from pipeline.errors import EngineError, contained
 from pipeline.latency import TurnClock
 from pipeline.media.playout import Playout
 from pipeline.media.utterance import Utterance
@@ -147,12 +147,10 @@ class AgentTurns:
 
     async def _answer(self, reply: Reply) -> None:
         try:
-            await reply.run(self._cast.agent)
+            with contained("the agent", call_id=self._minutes.call_id):
+                await reply.run(self._cast.agent)
         except EngineError as error:
             await self._failed(reply, str(error))
-        except Exception as error:  # a task's boundary, around somebody else's code
-            log.exception("agent broke", extra={"call_id": self._minutes.call_id})
-            await self._failed(reply, f"the agent broke ({kind_of(error)})")
         else:
             reply.under_way = False
             if self._playout.current is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
-from pipeline.errors import EngineError, kind_of
+from pipeline.errors import EngineError, contained
 from pipeline.session.audio_input import AudioInput
 from pipeline.session.turn_log import TurnLog
 from pipeline.speech import Expected, Hypothesis
@@ -179,15 +179,13 @@ class Recognition:
         self._hypothesis = Hypothesis("")
         words = FinalTranscript(turn, "", failed=True)
         try:
-            self._hypothesis = await self._ears.decode()
-            said = self._hypothesis
-            p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
-            words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot)
+            with contained("the recogniser", call_id=self._minutes.call_id):
+                self._hypothesis = await self._ears.decode()
+                said = self._hypothesis
+                p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
+                words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot)
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
-        except Exception as error:  # a task's boundary, around somebody else's code
-            log.exception("recogniser broke", extra={"call_id": self._minutes.call_id})
-            self._minutes.fault("stt", f"the recogniser broke ({kind_of(error)})", self._loop.time())
         self._task = None
         self.words_known = self._loop.time()
         self._minutes.understood(words.text, self.words_known)

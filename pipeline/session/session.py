@@ -23,7 +23,7 @@ from pipeline.audio.levels import is_audible
 from pipeline.call_progress.answer_detection import LineAgent, LineStage, Verdict
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S
-from pipeline.errors import RecordingError, kind_of
+from pipeline.errors import RecordingError, boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.net.untrusted import clean_text
@@ -218,12 +218,10 @@ class Session:
         return line.found if line is not None and line.verdict is Verdict.HANG_UP else ""
 
     def _report(self) -> AgentReport:
-        try:
+        with boundary(log, "agent could not report", call_id=self._call_id) as failure:
             return self._agent.report()
-        except Exception as error:  # the boundary to somebody else's code
-            log.exception("agent could not report", extra={"call_id": self._call_id})
-            self._minutes.fault_now("agent", f"the agent could not report ({kind_of(error)})")
-            return AgentReport()
+        self._minutes.fault_now("agent", f"the agent could not report ({failure.kind})")
+        return AgentReport()
 
     async def _close_recording(self) -> Path | None:
         if self._recording is None:

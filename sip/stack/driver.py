@@ -6,8 +6,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from pipeline.errors import boundary
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import parse_hostport
 from sip.stack.admission import AdmissionControl
@@ -84,7 +86,8 @@ class Driver:
     async def open(self) -> None:
         """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
         settings = self._settings
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.transport.close)
             if settings.udp is not None:
                 await self.transport.listen_udp(*_address(settings.udp))
             if settings.tcp is not None:
@@ -93,9 +96,7 @@ class Driver:
                 if settings.tls_server is None:
                     raise LocalError("tls: needs a certificate")
                 await self.transport.listen_stream("tls", *_address(settings.tls), tls=settings.tls_server)
-        except BaseException:
-            await self.transport.close()
-            raise
+            undo.pop_all()
         self.transport.use_tls(settings.tls_client or ssl.create_default_context())
 
     async def settle(self, limit_s: float, pending: Collection[object]) -> None:
@@ -130,11 +131,10 @@ class Driver:
             self._arm()
 
     def _tell(self, event: StackEvent) -> None:
-        try:
+        sip_call_id = event.dialog_set.call_id
+        # The boundary to the application's callbacks: other calls go on.
+        with boundary(logger, "event of a call was not taken", sip_call_id=sip_call_id):
             self._take(event, self.loop.time())
-        except Exception:  # the boundary to the application's callbacks: other calls go on
-            sip_call_id = event.dialog_set.call_id
-            logger.exception("event of a call was not taken", extra={"sip_call_id": sip_call_id})
 
     def _arm(self) -> None:
         at = self.stack.timer_at()

@@ -107,7 +107,7 @@ async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
         async with client.delete(url) as answer:
             assert answer.status == 404
     assert call["endedBy"] == "remote"
-    rows = await server._open()._db.read(
+    rows = await server._open().db.read(
         lambda tx: [row["kind"] for row in tx.rows("SELECT kind FROM outbox ORDER BY position")]
     )
     assert rows[0] == "webcall.started"

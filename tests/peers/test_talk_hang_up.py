@@ -116,7 +116,7 @@ async def test_a_call_that_is_hung_up_while_it_is_set_up_is_over(site: Web, page
         await nothing_lives_on(server, page, step)
         assert await page.run(BUTTON) == "Start talking", step
         assert await page.run(PROBLEM) == "", step
-    rows = await server._open()._db.read(lambda tx: tx.rows("SELECT kind FROM outbox"))
+    rows = await server._open().db.read(lambda tx: tx.rows("SELECT kind FROM outbox"))
     assert list(rows) == []  # no call ever began
     assert page.log == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -11,7 +13,7 @@ from pipeline.agent import HangUp, Say
 from pipeline.agents.llm.chat import Chat, ChatModel, ChatSettings
 from pipeline.agents.llm.completion import Completion
 from pipeline.engines.guard import Guard, GuardedVoice
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, boundary
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
@@ -197,3 +199,22 @@ def test_a_recogniser_without_a_guard_is_contained_too() -> None:
     result = play(scene)
     assert "hunter2" not in repr(result)
     assert "stt" in {fault.role for fault in result.faults}
+
+
+def test_a_boundary_logs_once_in_the_name_of_its_user_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("a.task")
+    with boundary(log, "task failed", call_id="call-7") as failure:
+        raise LookupError(SECRET)
+    assert (failure.kind, str(failure.error)) == ("LookupError", SECRET)
+    (record,) = caplog.records
+    assert (record.name, record.message, record.__dict__["call_id"]) == ("a.task", "task failed", "call-7")
+    assert (record.exc_info or (None,))[0] is LookupError
+    assert record.pathname == __file__
+
+
+def test_a_boundary_lets_a_cancelled_task_end() -> None:
+    with pytest.raises(asyncio.CancelledError), boundary(logging.getLogger("a.task"), "task failed"):
+        raise asyncio.CancelledError
+    with boundary(logging.getLogger("a.task"), "task failed") as failure:
+        pass
+    assert (failure.kind, failure.error) == ("", None)

@@ -23,6 +23,7 @@ from pipeline.agents.llm.markup import tidy
 from pipeline.agents.llm.schema import Misfit
 from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
+from pipeline.errors import EngineError, boundary, contained
 from pipeline.speech import Expected
 from pipeline.text.normalise import verbalize
 from pipeline.text.sentences import Segmenter
@@ -140,12 +141,13 @@ class Answer:
 
     async def run(self) -> None:
         """Until the answer is complete or has failed."""
-        end: Exception | None = None
+        end: EngineError | None = None
         try:
-            await self._answer()
+            with contained("the agent", call_id=self._state.call_id):
+                await self._answer()
         except SaidNothing as failure:  # after words it is their end
             end = None if self._spoke else failure
-        except Exception as failure:  # a task's boundary: whoever reads the acts raises it
+        except EngineError as failure:  # whoever reads the acts raises it
             end = failure
         await self._acts.put(end)
 
@@ -331,17 +333,16 @@ class Answer:
         """The tool's answer into the round, as data. Never raises."""
         spec, loop = tool.spec, asyncio.get_running_loop()
         began = loop.time()
-        try:
-            async with asyncio.timeout(spec.timeout_s):
-                text = await tool.call(arguments, {**self._state.variables, **self._state.given})
-            result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
-        except TimeoutError:
-            result = _error("no answer in time; whether it was done is not known")
-        except ToolFailed as failure:
-            result = _error(self._bare(str(failure))[:MAX_FAILURE])
-        except Exception:  # the boundary to somebody else's code
-            log.exception("tool broke", extra={"call_id": self._state.call_id, "tool": spec.name})
-            result = _error("the tool is broken")
+        result = _error("the tool is broken")
+        with boundary(log, "tool broke", call_id=self._state.call_id, tool=spec.name):
+            try:
+                async with asyncio.timeout(spec.timeout_s):
+                    text = await tool.call(arguments, {**self._state.variables, **self._state.given})
+                result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
+            except TimeoutError:
+                result = _error("no answer in time; whether it was done is not known")
+            except ToolFailed as failure:
+                result = _error(self._bare(str(failure))[:MAX_FAILURE])
         each.results[call_id] = result
         self._state.budget.took(loop.time() - began)
         log.info(

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, UndefinedTypeCheck, UnknownType, best_match
 from jsonschema.validators import extend
 from pydantic import StringConstraints, TypeAdapter
 from pydantic import ValidationError as PatternMissed
 from pydantic_core import SchemaError as PatternRefused
 from referencing import Registry
+from referencing.exceptions import CannotDetermineSpecification, Unresolvable
 
 from pipeline.errors import kind_of
 from pipeline.net.untrusted import NotJson, cleaned, read_json
@@ -40,6 +41,22 @@ class Misfit(ValueError):
 
 class _TooManySteps(Exception):
     pass
+
+
+UNCHECKABLE: Final = (
+    _TooManySteps,
+    Unresolvable,  # a reference to nothing
+    RecursionError,  # a reference to itself
+    UnknownType,  # and the rest: a reference to what is no schema
+    UndefinedTypeCheck,
+    CannotDetermineSpecification,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+)
+"""What jsonschema raises where a schema that is valid in form cannot be applied."""
 
 
 class Schema:
@@ -92,7 +109,7 @@ class Schema:
         self._steps = 0
         try:
             error = best_match(self._validator.iter_errors(value))
-        except Exception as error:  # a reference to nothing, to itself, to what is no schema, too many steps
+        except UNCHECKABLE as error:
             raise Misfit(f"cannot be checked ({kind_of(error)})") from None
         if error is not None:
             place = ".".join(str(part) for part in error.absolute_path)[:200] or "the object"

@@ -1,27 +1,29 @@
-"""Reading the table `[agent.llm]`: everything that is wrong with it at once."""
+"""From the table `[agent.llm]` (`pipeline.agents.llm.table`) to what the agent works by."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
 
 from pipeline.agents.llm.builtin_tools import DEFAULT, Policy
 from pipeline.agents.llm.chat import ChatSettings
 from pipeline.agents.llm.digits import Ask
 from pipeline.agents.llm.extraction import ExtractSettings
-from pipeline.agents.llm.http_tool import IN_QUERY, METHODS, HttpToolSettings, url_problems
+from pipeline.agents.llm.http_tool import IN_QUERY, HttpToolSettings, url_problems
 from pipeline.agents.llm.mcp import McpSettings
 from pipeline.agents.llm.schema import Schema
-from pipeline.agents.llm.tool_names import NAMES
+from pipeline.agents.llm.table import LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
 from pipeline.agents.llm.tools import Limits, ToolSpec
-from pipeline.engines.options import Options
+from pipeline.engines.options import IGNORED
+from pipeline.engines.tables import RESOLVED, problem_of
+from pipeline.errors import SettingsRefused
 from pipeline.text.templates import placeholders
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-
-_ANYTHING: Final = Schema({})
+Problems = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,205 +55,147 @@ class LlmPlan:
 
 
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
-    """The agent in `settings`. Raises `SettingsRefused` with every problem."""
-    options = Options("llm", settings)
-    models = (_read_model(options), *map(_read_fallback, options.tables("fallback")))
-    prompt = options.text("prompt")
-    if not prompt.strip():
-        options.wrong("prompt", "an agent needs a prompt")
-    policy = _read_policy(options)
-    tools = tuple(_read_tool(table, policy.asks) for table in options.tables("tool"))
-    mcp = tuple(_read_mcp(table) for table in options.tables("mcp"))
-    _check_names(options, policy, [spec.name for spec, _ in tools], mcp)
+    """The agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused` with
+    every problem of a value or, where each value is right, of the table as a whole."""
+    table = {key: value for key, value in settings.items() if key not in IGNORED | {"transfer_targets"}}
+    try:
+        llm = LlmSettings.model_validate(table, context=RESOLVED)
+    except ValidationError as error:
+        raise SettingsRefused("llm", [problem_of(detail) for detail in error.errors()]) from None
+    problems: Problems = []
+    if not llm.prompt.strip():
+        problems.append(("prompt", "an agent needs a prompt"))
+    policy = _policy(llm, tuple(settings.get("transfer_targets", ())), problems)
     plan = LlmPlan(
-        models=models,
-        prompt=prompt,
-        chat=_read_chat(options),
+        models=(_model(llm), *map(_model, llm.fallback)),
+        prompt=llm.prompt,
+        chat=ChatSettings(
+            temperature=llm.temperature,
+            max_tokens=llm.max_tokens,
+            timeout_s=llm.timeout_s,
+            stall_s=llm.stall_s,
+        ),
         policy=policy,
-        limits=_read_limits(options.table("budget")),
-        history_turns=options.integer("history_turns", 40, low=1, high=1000),
-        history_tokens=options.integer("history_tokens", 6000, low=200, high=1_000_000),
-        tools=tools,
-        mcp=mcp,
-        extract=_read_extract(options.table("extract")) if options.has("extract") else None,
+        limits=Limits(**llm.budget.model_dump()),
+        history_turns=llm.history_turns,
+        history_tokens=llm.history_tokens,
+        tools=tuple(_tool(f"tool[{n}].", each, policy.asks, problems) for n, each in enumerate(llm.tools)),
+        mcp=tuple(_mcp(f"mcp[{n}].", each, problems) for n, each in enumerate(llm.mcp)),
+        extract=_extract(llm.extract, problems) if llm.extract is not None else None,
     )
-    options.table("extract")
-    options.finish()
+    _check_names(plan, problems)
+    if problems:
+        raise SettingsRefused("llm", problems)
     return plan
 
 
-def _read_model(table: Options) -> ModelSettings:
-    model = ModelSettings(
-        base_url=table.text("base_url"), model=table.text("model"), api_key=table.text("api_key")
-    )
-    if not model.base_url.startswith(("http://", "https://")):
-        table.wrong("base_url", "must be a URL that begins with http:// or https://")
-    if not model.model:
-        table.wrong("model", "missing")
-    return model
+def _model(model: LlmSettings | LlmFallback) -> ModelSettings:
+    key = model.api_key.get_secret_value() if model.api_key is not None else ""
+    return ModelSettings(base_url=model.base_url, model=model.model, api_key=key)
 
 
-def _read_fallback(table: Options) -> ModelSettings:
-    model = _read_model(table)
-    table.check_unknown()
-    return model
-
-
-def _read_chat(options: Options) -> ChatSettings:
-    return ChatSettings(
-        temperature=options.number("temperature", 0, low=0, high=2) if options.has("temperature") else None,
-        max_tokens=(
-            options.integer("max_tokens", 1, low=1, high=1_000_000) if options.has("max_tokens") else None
-        ),
-        timeout_s=options.number("timeout_s", 6.0, low=0.1, high=120),
-        stall_s=options.number("stall_s", 4.0, low=0.1, high=60),
-    )
-
-
-def _read_policy(options: Options) -> Policy:
-    asks = [_read_ask(table) for table in options.tables("ask")]
-    builtin = options.texts("builtin", choices=NAMES) if options.has("builtin") else DEFAULT
-    if asks and "ask_digits" not in builtin:
-        options.wrong("ask", 'builtin does not name "ask_digits"')
-    for name in sorted({ask.name for ask in asks if [each.name for each in asks].count(ask.name) > 1}):
-        options.wrong("ask", f"{name!r} names more than one number")
+def _policy(llm: LlmSettings, targets: tuple[str, ...], problems: Problems) -> Policy:
+    builtin = llm.builtin if llm.builtin is not None else DEFAULT
+    if llm.asks and "ask_digits" not in builtin:
+        problems.append(("ask", 'builtin does not name "ask_digits"'))
+    for name in _repeated(ask.name for ask in llm.asks):
+        problems.append(("ask", f"{name!r} names more than one number"))
     return Policy(
         builtin=builtin,
-        asks={ask.name: ask for ask in asks},
-        transfer_targets=options.texts("transfer_targets"),
-        languages=options.texts("languages"),
-        dispositions=options.texts("dispositions"),
-        max_digits=options.integer("max_digits", 32, low=1, high=64),
+        asks={ask.name: Ask(**ask.model_dump()) for ask in llm.asks},
+        transfer_targets=targets,
+        languages=llm.languages,
+        dispositions=llm.dispositions,
+        max_digits=llm.max_digits,
     )
 
 
-def _read_ask(table: Options) -> Ask:
-    ask = Ask(
-        name=table.text("name"),
-        description=table.text("description"),
-        digits=table.integer("digits", 0, low=0, high=64),
-        terminator=table.text("terminator", "#", choices=("", "#", "*")),
-        key_timeout_s=table.number("key_timeout_s", 0.0, low=0.0, high=60.0),
-        mask=table.flag("mask"),
-    )
-    if NAME.fullmatch(ask.name) is None:
-        table.wrong("name", "must be letters, digits and underscores")
-    table.check_unknown()
-    return ask
-
-
-def _read_limits(table: Options) -> Limits:
-    limits = Limits(
-        calls=table.integer("calls", 30, low=0, high=1000),
-        calls_a_turn=table.integer("calls_a_turn", 6, low=1, high=50),
-        rounds=table.integer("rounds", 5, low=1, high=20),
-        seconds=table.number("seconds", 60.0, low=0, high=3600),
-    )
-    table.check_unknown()
-    return limits
-
-
-def _read_tool(table: Options, asks: Mapping[str, Ask]) -> tuple[ToolSpec, HttpToolSettings]:
-    name, description = table.text("name"), table.text("description")
-    method = table.text("method", "POST", choices=METHODS)
-    schema, fixed = _read_schema(table, "parameters"), _texts(table, "fixed")
-    needs = frozenset(each for text in fixed.values() for each in placeholders(text)) & asks.keys()
+def _tool(
+    path: str, tool: LlmTool, asks: Mapping[str, Ask], problems: Problems
+) -> tuple[ToolSpec, HttpToolSettings]:
+    schema = _schema(f"{path}parameters", tool.parameters, problems)
+    needs = frozenset(each for text in tool.fixed.values() for each in placeholders(text)) & asks.keys()
     spec = ToolSpec(
-        name=name,
-        description=description,
+        name=tool.name,
+        description=tool.description,
         schema=schema,
-        acts=table.flag("acts", method != "GET"),
-        asks=_read_question(table, description, schema),
-        timeout_s=table.number("timeout_s", 8.0, low=0.1, high=60),
-        max_calls=table.integer("max_calls", 5, low=1, high=100),
-        filler=table.text("filler"),
+        acts=tool.acts if tool.acts is not None else tool.method != "GET",
+        asks=_question(tool, schema),
+        timeout_s=tool.timeout_s,
+        max_calls=tool.max_calls,
+        filler=tool.filler,
         needs=needs,
     )
     settings = HttpToolSettings(
-        method=method, url=table.text("url"), headers=_texts(table, "headers"), fixed=fixed
+        method=tool.method, url=tool.url, headers=_headers(tool.headers), fixed=tool.fixed
     )
-    for each in sorted(each for each in needs if asks[each].mask and method in IN_QUERY):
-        table.wrong("fixed", f"{each!r} is masked: it would stand in the address")
-    for problem in url_problems(settings.url, spec):
-        table.wrong("url", problem)
-    for clash in sorted(set(settings.fixed) & set(schema.properties)):
-        table.wrong(f"fixed.{clash}", "is a parameter too: the model would choose it")
-    table.check_unknown()
+    for each in sorted(each for each in needs if asks[each].mask and tool.method in IN_QUERY):
+        problems.append((f"{path}fixed", f"{each!r} is masked: it would stand in the address"))
+    problems += [(f"{path}url", problem) for problem in url_problems(tool.url, spec)]
+    for clash in sorted(set(tool.fixed) & set(schema.properties)):
+        problems.append((f"{path}fixed.{clash}", "is a parameter too: the model would choose it"))
     return spec, settings
 
 
-def _read_question(table: Options, description: str, schema: Schema) -> str:
+def _question(tool: LlmTool, schema: Schema) -> str:
     """What the caller is asked: `confirm` is true for a question made of the tool itself, or the question."""
-    if not table.has("confirm") or table.value("confirm") is False:
+    if isinstance(tool.confirm, str):
+        return tool.confirm
+    if not tool.confirm:
         return ""
-    if table.value("confirm") is True:
-        details = ", ".join(f"{name.replace('_', ' ')}: {{{{{name}}}}}" for name in schema.properties)
-        return f"May I do this: {description.rstrip('.')}{', with ' if details else ''}{details}? Yes or no?"
-    return table.text("confirm")
+    details = ", ".join(f"{name.replace('_', ' ')}: {{{{{name}}}}}" for name in schema.properties)
+    return f"May I do this: {tool.description.rstrip('.')}{', with ' if details else ''}{details}? Yes or no?"
 
 
-def _read_mcp(table: Options) -> McpSettings:
-    settings = McpSettings(
-        url=table.text("url"),
-        headers=_texts(table, "headers"),
-        tools=table.texts("tools"),
-        reads=table.texts("reads"),
-        asks=_texts(table, "confirm"),
-        timeout_s=table.number("timeout_s", 8.0, low=0.1, high=60),
-        max_calls=table.integer("max_calls", 5, low=1, high=100),
+def _mcp(path: str, server: LlmMcp, problems: Problems) -> McpSettings:
+    for key, names in (("reads", server.reads), ("confirm", tuple(server.confirm))):
+        for name in sorted(set(names) - set(server.tools)):
+            problems.append((f"{path}{key}", f"{name!r} is not among tools"))
+    return McpSettings(
+        url=server.url,
+        headers=_headers(server.headers),
+        tools=server.tools,
+        reads=server.reads,
+        asks=server.confirm,
+        timeout_s=server.timeout_s,
+        max_calls=server.max_calls,
     )
-    if not settings.url.startswith(("http://", "https://")):
-        table.wrong("url", "must be a URL that begins with http:// or https://")
-    if not settings.tools:
-        table.wrong("tools", "name the tools that the agent may use")
-    for key, names in (("reads", settings.reads), ("confirm", tuple(settings.asks))):
-        for name in sorted(set(names) - set(settings.tools)):
-            table.wrong(key, f"{name!r} is not among tools")
-    table.check_unknown()
-    return settings
 
 
-def _read_extract(table: Options) -> ExtractSettings:
-    schema = _read_schema(table, "schema")
-    settings = ExtractSettings(
-        schema=schema,
-        goal=table.text("goal"),
-        disposition=table.text("disposition"),
-        summary=table.text("summary"),
-        timeout_s=table.number("timeout_s", 10.0, low=1, high=60),
-    )
+def _extract(extract: LlmExtract, problems: Problems) -> ExtractSettings:
+    schema = _schema("extract.schema", extract.schema_, problems)
     for key, wanted in (("goal", "boolean"), ("disposition", "string"), ("summary", "string")):
-        name = getattr(settings, key)
+        name = getattr(extract, key)
         field = schema.properties.get(name)
         if name and (not isinstance(field, Mapping) or field.get("type") != wanted):
-            table.wrong(key, f"{name!r} is no {wanted} of the schema")
-    table.check_unknown()
-    return settings
+            problems.append((f"extract.{key}", f"{name!r} is no {wanted} of the schema"))
+    return ExtractSettings(
+        schema=schema,
+        goal=extract.goal,
+        disposition=extract.disposition,
+        summary=extract.summary,
+        timeout_s=extract.timeout_s,
+    )
 
 
-def _read_schema(table: Options, key: str) -> Schema:
-    document = table.value(key)
-    if document is None:
-        return _ANYTHING
-    if not isinstance(document, Mapping):
-        table.wrong(key, "must be a table")
-        return _ANYTHING
+def _schema(key: str, document: Mapping[str, Any], problems: Problems) -> Schema:
     try:
         return Schema(document)
     except (ValueError, TypeError) as error:
-        table.wrong(key, str(error))
-        return _ANYTHING
+        problems.append((key, str(error)))
+        return Schema({})
 
 
-def _texts(table: Options, key: str) -> dict[str, str]:
-    inner = table.table(key)
-    return {name: inner.text(name) for name in inner.names()}
+def _headers(headers: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in headers.items()}
 
 
-def _check_names(options: Options, policy: Policy, tools: list[str], mcp: tuple[McpSettings, ...]) -> None:
+def _check_names(plan: LlmPlan, problems: Problems) -> None:
     """Every tool has a name of its own."""
-    names = [*policy.builtin, *tools, *(name for server in mcp for name in server.tools)]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        options.wrong("tool", f"{name!r} names more than one tool")
-    if "" in tools:
-        options.wrong("tool", "a tool needs a name")
+    tools = [spec.name for spec, _ in plan.tools]
+    for name in _repeated((*plan.policy.builtin, *tools, *(n for server in plan.mcp for n in server.tools))):
+        problems.append(("tool", f"{name!r} names more than one tool"))
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -42,13 +42,13 @@ async def node(store: Store, folder: Path) -> Recollection:
 async def forget(store: Store, claim: Claim) -> None:
     """The database of before the claim, as a copy of it that is put back."""
     sql = "UPDATE calls SET stage = 'QUEUED', status = 'PENDING', owner = '', epoch = 0 WHERE id = :id"
-    await store._db.write(lambda tx: tx.run("DELETE FROM attempts WHERE call_id = :id", id=claim.call_id))
-    await store._db.write(lambda tx: tx.run(sql, id=claim.call_id))
+    await store.db.write(lambda tx: tx.run("DELETE FROM attempts WHERE call_id = :id", id=claim.call_id))
+    await store.db.write(lambda tx: tx.run(sql, id=claim.call_id))
 
 
 async def elsewhere(store: Store) -> None:
     """The database is in another engine now than when it was last looked at."""
-    await store._db.write(lambda tx: tx.run("UPDATE history SET identity = 'another'"))
+    await store.db.write(lambda tx: tx.run("UPDATE history SET identity = 'another'"))
 
 
 def empty(tx: Tx, table: str) -> None:
@@ -156,7 +156,7 @@ async def test_a_node_that_dialled_nothing_knows_by_what_it_has_seen(tmp_path: P
         await queued(store, 1)
         await two.look()
         for table in ("deliveries", "outbox", "nodes"):
-            await store._db.write(partial(empty, table=table))
+            await store.db.write(partial(empty, table=table))
         await two.compare()
         with pytest.raises(HistoryChanged, match="waits for"):
             await store.claim("two", 5, TTL_MS)

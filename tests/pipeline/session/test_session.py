@@ -825,7 +825,7 @@ def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixtur
     assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
     assert result.reason is EndReason.ENGINE_ERROR
     assert longest_silence(leg, 3.5) < 2.5
-    assert [record.message for record in caplog.records] == ["agent broke"]
+    assert [record.message for record in caplog.records] == ["engine broke"]
     assert caplog.records[0].call_id == "call-7"  # type: ignore[attr-defined]
 
 

@@ -116,7 +116,7 @@ async def events_of(server: Server) -> list[str]:
     def read(tx: Any) -> list[str]:
         return [row["kind"] for row in tx.rows("SELECT kind FROM outbox ORDER BY position")]
 
-    return await server.store._db.read(read)
+    return await server.store.db.read(read)
 
 
 async def test_keys_reach_whoever_the_caller_was_handed_to(tmp_path: Path) -> None:

@@ -710,7 +710,12 @@ async def test_without_a_form_there_is_nothing_to_ask() -> None:
         ({"fallback": [{"base_url": "http://spare.example"}]}, "fallback[0].model"),
         ({"fallback": [{"model": "m", "base_url": "spare", "key": "x"}]}, "fallback[0].key"),
         ({"base_url": "ftp://x"}, "base_url"),
-        ({"builtin": ["format_disk"]}, "builtin"),
+        ({"builtin": ["format_disk"]}, "builtin[0]"),
+        ({"timeout_s": 0.05}, "timeout_s"),
+        ({"stall_s": 0.05}, "stall_s"),
+        ({"max_tokens": 1_000_001}, "max_tokens"),
+        ({"languages": ["English"]}, "languages[0]"),
+        ({"fallback": SPARE * 4}, "fallback"),
         ({"tool": [{**BOOK, "url": "https://crm.example/{where}"}]}, "tool[0].url"),
         ({"tool": [{**BOOK, "url": "https://{day}.example/"}]}, "tool[0].url"),
         ({"tool": [{**BOOK, "url": "https://crm.example/?q={day}"}]}, "tool[0].url"),
@@ -728,6 +733,11 @@ def test_mistakes_in_the_table_are_named(change: dict[str, Any], key: str) -> No
     with pytest.raises(SettingsRefused) as caught:
         read_settings({**BASE, **change})
     assert key in [name for name, _ in caught.value.problems]
+
+
+def test_a_key_that_reads_like_a_reference_is_not_looked_up_again() -> None:
+    (model,) = read_settings({**BASE, "api_key": "env:NOWHERE"}).models
+    assert model.api_key == "env:NOWHERE"
 
 
 def test_the_key_does_not_show() -> None:

@@ -4,6 +4,7 @@ interruption."""
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -383,3 +384,32 @@ def nested(depth: int) -> dict[str, Any]:
 def test_schemas_that_would_do_harm_are_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         Schema(schema)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"type": "foo"},
+        {"type": 3},
+        {"type": ["string", 3]},
+        {"minLength": "a"},
+        {"multipleOf": 0},
+        {"required": 3},
+        {"properties": 3},
+        {"pattern": "("},
+        {"$ref": "#/nowhere"},
+        {"$ref": 3},
+        {"$ref": "#/x-rule"},
+        {"$dynamicRef": "#nowhere"},
+        3,
+        None,
+    ],
+)
+def test_a_reference_to_what_is_no_schema_refuses_the_value(rule: object) -> None:
+    try:
+        schema = Schema({"properties": {"a": {"$ref": "#/x-rule"}}, "x-rule": rule})
+    except ValueError:
+        return  # found when the schema was read
+    for value in ('{"a": 1}', '{"a": "x"}', '{"a": {"b": 1}}', '{"a": [1, 1]}'):
+        with suppress(Misfit):
+            schema.read(value)

@@ -1,6 +1,7 @@
 """The table [agent.llm]: a language model, what it may do, and what is asked of it when the call is over.
 
-Whether a tool's schema, address and name make sense is the agent's to say (`pipeline.agents.llm.settings`).
+Its one declaration, for the configuration file and for the agent. Whether a tool's schema, address and name
+make sense is said by `pipeline.agents.llm.settings`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mediaserver.settings.tools import HeaderName, Variable
-from mediaserver.settings.values import HttpUrl, Options, Secret, Table
 from pipeline.agents.llm.tool_names import BuiltinName
+from pipeline.engines.tables import HeaderName, HttpUrl, Options, Secret, Table, Variable
 
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
@@ -99,9 +99,9 @@ class LlmSettings(Table):
     api_key: Secret | None = None
     prompt: str = Field(min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
-    max_tokens: int | None = Field(default=None, ge=1)
-    timeout_s: float = Field(default=6.0, gt=0, le=120)
-    stall_s: float = Field(default=4.0, gt=0, le=60)
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
+    timeout_s: float = Field(default=6.0, ge=0.1, le=120)
+    stall_s: float = Field(default=4.0, ge=0.1, le=60)
     history_turns: int = Field(default=40, ge=1, le=1000)
     history_tokens: int = Field(default=6000, ge=200, le=1_000_000)
     builtin: tuple[BuiltinName, ...] | None = None

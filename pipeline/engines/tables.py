@@ -1,0 +1,130 @@
+"""Tables that are declared with pydantic, for the configuration file and for the engine or the agent that a
+table is about: their values, and what is wrong with one as key and reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+)
+from pydantic_core import ErrorDetails
+
+_ENV = "env:"
+
+RESOLVED: Final[Mapping[str, Any]] = {"resolved": True}
+"""The context in which a table is validated whose `env:` values were resolved before."""
+
+
+class Table(BaseModel):
+    """A table of the file: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+
+
+def resolve_env(value: Any, info: ValidationInfo) -> Any:
+    """`"env:NAME"` to what the environment holds; anything else stays as it is, and in a table that was
+    `RESOLVED` everything."""
+    context = info.context or {}
+    if not isinstance(value, str) or not value.startswith(_ENV) or context is RESOLVED:
+        return value
+    name = value.removeprefix(_ENV)
+    environment: Mapping[str, str] = context.get("environment", {})
+    if name not in environment:
+        raise ValueError(f"the environment variable {name} is not set")
+    if not environment[name]:
+        raise ValueError(f"the environment variable {name} is empty")
+    return environment[name]
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL that begins with http:// or https://")
+    if parts.username is not None:
+        raise ValueError("must not carry a user name or password")
+    if parts.port == 0:
+        raise ValueError("the port must not be 0")
+    return value.rstrip("/")
+
+
+def _plain(value: Any, key: str) -> Any:
+    """`value` as JSON would have it. Raises ValueError for TOML's dates and times."""
+    if isinstance(value, datetime | date | time):
+        raise ValueError(f"{key}: dates and times must be written as strings")
+    if isinstance(value, Mapping):
+        return {name: _plain(inner, f"{key}.{name}") for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner, f"{key}[{place}]") for place, inner in enumerate(value)]
+    return value
+
+
+def _options(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    plain: dict[str, Any] = {}
+    for key, inner in value.items():
+        try:
+            plain[key] = _plain(resolve_env(inner, info), key)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}" if inner.__class__ is str else str(error)) from error
+    return plain
+
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_RESERVED = frozenset(
+    {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+)
+"""Headers that say how the request is framed: ours."""
+
+
+def _header_name(value: str) -> str:
+    if _HEADER.fullmatch(value) is None or value.lower() in _RESERVED:
+        raise ValueError(f"{value!r} is not a header that can be set")
+    return value
+
+
+HeaderName = Annotated[str, AfterValidator(_header_name)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Options = Annotated[dict[str, Any], BeforeValidator(_options)]
+"""A mapping that somebody else checks; `env:` values in it are resolved."""
+
+_REASONS = {
+    "extra_forbidden": "unknown key",
+    "missing": "missing",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+}
+
+
+def problem_of(detail: ErrorDetails) -> tuple[str, str]:
+    """The key path of an error and its reason. A rule over several keys names its key at the front of its
+    text."""
+    key = _key_path(detail["loc"])
+    reason = _REASONS.get(detail["type"], detail["msg"])
+    if detail["type"] == "value_error":
+        reason = str(detail["ctx"]["error"])
+        own, colon, rest = reason.partition(": ")
+        if colon and own.replace("_", "").replace(".", "").isalnum() and own.islower():
+            return f"{key}.{own}" if key else own, rest
+    return key, reason[:1].lower() + reason[1:]
+
+
+def _key_path(location: Iterable[str | int]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
