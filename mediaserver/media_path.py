@@ -215,7 +215,12 @@ def answered(made: MadeOf) -> Iterator[Stage]:
         ),
     )
     filler = timing("a filler is heard after", "dead_air_ms")
-    yield Stage(AgentTurns.start, f"the agent ({choice.agent.name}) is asked for its reply", 0, (filler,))
+    yield Stage(
+        AgentTurns.start,
+        f"the agent ({choice.agent.name}) is asked for its reply",
+        0,
+        (*_model(made), filler),
+    )
 
 
 # A frame out ------------------------------------------------------------------------------------------------
@@ -315,6 +320,17 @@ def _deadline(made: MadeOf) -> tuple[Figure, ...]:
         return ()
     return (
         Figure("then the next engine is asked, after", made.ears.deadline_s, "s", "agent.stt.deadline_s"),
+    )
+
+
+def _model(made: MadeOf) -> tuple[Figure, ...]:
+    """How long a language model is waited for, where the agent has one."""
+    llm = made.agent.llm
+    if llm is None:
+        return ()
+    return (
+        Figure("the model's first words are waited for, at most", llm.timeout_s, "s", "agent.llm.timeout_s"),
+        Figure("its next words, at most", llm.stall_s, "s", "agent.llm.stall_s"),
     )
 
 

@@ -128,6 +128,8 @@ def unlisted(calls: Sequence[CodeType], stages: Sequence[Stage]) -> set[str]:
 
 
 PARTS = {
+    "pipeline/audio/levels.py",  # whether a frame can be heard, for the watch over dead air
+    "pipeline/session/session.py",  # its tap on the playout, which calls EchoGate and Recording
     "pipeline/audio/kernels.py",  # what stages compute with
     "pipeline/call_progress/classifier.py",  # LineStage's
 }
@@ -138,6 +140,12 @@ def assert_is_the_path(visits: Visits, inbound: Sequence[Stage], outbound: Seque
     assert skipped(first_of_voice, inbound) == []
     assert unlisted(first_of_voice, inbound) == set()
     assert skipped(visits.calls, outbound) == []
+    said = visits.calls[visits.calls.index(outbound[0].enters.__code__) :]
+    wake = next(place for place, stage in enumerate(outbound) if stage.name == "Pace.wake")
+    first = said.index(outbound[wake].enters.__code__)
+    last = said.index(outbound[-1].enters.__code__, first)  # the first frame leaves within one call
+    assert skipped(said[first : last + 1], outbound[wake:]) == []
+    assert unlisted(said[first : last + 1], outbound) == set()
 
 
 # Calls ------------------------------------------------------------------------------------------------------
