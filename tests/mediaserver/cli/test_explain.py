@@ -155,6 +155,22 @@ async def test_settings_change_what_is_printed(demo: Path, other: Path) -> None:
     assert (figures(before)[lowered], figures(after)[lowered]) == (240, 300)
 
 
+@pytest.fixture
+def led_by_a_model(demo: Path, tmp_path: Path) -> Path:
+    """The same with a language model in the place of the first agent's script."""
+    before, _, rest = demo.read_text().partition("[agent.script]")
+    model = 'base_url = "http://127.0.0.1:9100/v1"\nmodel = "any"\nprompt = "Be kind."\ntimeout_s = 3.5'
+    path = tmp_path / "model.toml"
+    path.write_text(f"{before}[agent.llm]\n{model}\n[[agent]]{rest.partition('[[agent]]')[2]}")
+    return path
+
+
+async def test_the_deadline_of_a_language_model_is_printed(led_by_a_model: Path) -> None:
+    report = await reported(led_by_a_model)
+    assert report["engines"]["agent"] == "llm"
+    assert figures(report)["the model's first words are waited for, at most"] == 3.5
+
+
 def test_a_voice_that_is_not_here(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
     kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
