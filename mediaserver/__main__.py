@@ -1,4 +1,4 @@
-"""The command line: `mediaserver serve | check | doctor | call | keys | restore | models | demo`.
+"""The command line: `mediaserver serve | check | doctor | explain | call | keys | restore | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
     "check": "mediaserver.cli.admin:check",
     "doctor": "mediaserver.cli.doctor:doctor",
+    "explain": "mediaserver.cli.explain:explain",
     "call": "mediaserver.cli.admin:place",
     "keys": "mediaserver.cli.admin:keys",
     "restore": "mediaserver.cli.admin:restore",

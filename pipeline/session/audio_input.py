@@ -32,6 +32,8 @@ TONE_MS: Final = 160
 """A keyed tone goes on for about this long after its digit was recognised: RFC 4733 senders that leave the
 tone in the audio, and in-band tones, which are recognised after 40 ms."""
 
+VAD: Final = VadSettings(hang_ms=100)
+"""How a caller's voice is detected: it ends sooner than by default, since turn-taking waits by itself."""
 
 OWN_FRAMES: Final = 4
 
@@ -74,7 +76,7 @@ class AudioInput:
         self.voiced_samples = 0  # of the whole call
         self._stt = stt
         self._n = frame_samples(rate_hz)
-        self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=100))
+        self._vad = EnergyVad(rate_hz, VAD)
         self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
         self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which of them are background
         self._silence = np.zeros(self._n, np.int16)

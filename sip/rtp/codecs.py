@@ -47,6 +47,10 @@ class Encoder(Protocol):
 class Decoder(Protocol):
     """Decodes RTP payloads to PCM; one instance for one stream."""
 
+    @property
+    def delay_samples(self) -> int:
+        """By how many samples at the codec's `rate_hz` its own resampler makes the audio late."""
+
     def decode(self, payload: Payload) -> Pcm:
         """The payload's audio at the codec's `rate_hz`, whatever its duration; valid until the next call.
         Raises `BadPayload`."""
@@ -117,6 +121,7 @@ class _G711Encoder:
 
 class _G711Decoder:
     __slots__ = ("_frame", "_kernel", "_samples")
+    delay_samples = 0
 
     def __init__(self, kernel: _Companding) -> None:
         self._kernel = kernel
@@ -184,6 +189,11 @@ class _AvDecoder:
         context.open()
         self._context = context
         self._resampler = Resampler(decoded_hz, rate_hz) if decoded_hz != rate_hz else None
+
+    @property
+    def delay_samples(self) -> int:
+        """See `Decoder`."""
+        return 0 if self._resampler is None else self._resampler.delay_samples
 
     def decode(self, payload: Payload) -> Pcm:
         if not 0 < len(payload) <= MAX_PAYLOAD_BYTES:

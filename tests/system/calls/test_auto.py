@@ -56,7 +56,7 @@ def one_agent(tmp_path: Path, more: str = "") -> Site:
 
 
 def mediaserver(
-    command: str, site: Site, *, shadows: Path | None = None, memory_mb: int = 0
+    command: str, site: Site, *more: str, shadows: Path | None = None, memory_mb: int = 0
 ) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(shadows or ""), os.environ.get("PYTHONPATH"))))
 
@@ -65,7 +65,7 @@ def mediaserver(
             resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
 
     return subprocess.run(
-        [sys.executable, "-m", "mediaserver", command, "--config", str(site.path)],
+        [sys.executable, "-m", "mediaserver", command, "--config", str(site.path), *more],
         capture_output=True,
         text=True,
         timeout=150,
@@ -136,6 +136,20 @@ def test_a_doctor_says_what_was_chosen_why_and_how_many_calls_a_core_carries(tmp
     assert re.search(r"a core carries \d+ such calls at once", told)
     assert f"weights of Whisper tiny.en: by pip, {examined(WHISPER).directory}" in done.stdout
     assert "no other language" in done.stdout
+
+
+@pytest.mark.nightly("ci")
+def test_explain_says_what_was_chosen_and_the_rate_of_that_voice(tmp_path: Path) -> None:
+    needs(WHISPER)
+    needs(PIPER)
+    done = mediaserver("explain", one_agent(tmp_path), "--agent", "Reminder")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, hears, speaks, *path = done.stdout.splitlines()
+    engines = re.fullmatch(r"Reminder \(\S+\): script, hears with (\S+), speaks with (\S+)", first)
+    assert engines is not None
+    assert hears.startswith(f"auto: ears for en: {engines[1]}, ")
+    assert speaks.startswith(f"auto: voice for en: {engines[2]}, ")
+    assert any(re.match(rf"  GuardedVoice.speak_ahead +2\d+ Hz  {engines[2]}\b", line) for line in path)
 
 
 @pytest.mark.nightly("ci")

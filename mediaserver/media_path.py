@@ -1,0 +1,338 @@
+"""The path of a frame through the server, in and out, with the rates and delays that it has for one agent.
+
+```
+phone  MediaStream ► RtpReceiver ► Reorder ► Decoder ► FrameAssembly ┐
+web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
+       Session ► Recording, LineStage, EchoGate, AudioInput (VAD, Foreground, recogniser) ► Dialogue ► Turns
+                                                                             agent ◄───────────────────┘
+       Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
+phone  RtpSender ► Encoder ► socket                 each frame that left: EchoGate, Recording
+web    OpusSender ► OpusEncoder ► SecureLink
+```
+
+A frame passes by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
+names the function that the frame enters; a test sends frames through real legs and a real `Session`, and
+compares the functions visited with these lists. Figures are read from the constants and settings in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+from mediaserver.engine_pool.choice import AgentChoice
+from mediaserver.rooms.webrtc import opus
+from mediaserver.rooms.webrtc import receiver as room_receiver
+from mediaserver.rooms.webrtc.audio_track import SecureLink
+from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
+from mediaserver.rooms.webrtc.receiver import OpusReceiver
+from mediaserver.rooms.webrtc.sender import OpusSender
+from mediaserver.settings import AgentSettings, TrunkSettings
+from pipeline.audio import FRAME_MS, echo_gate, frames
+from pipeline.audio.background_speech import Foreground
+from pipeline.audio.dtmf import DtmfDetector
+from pipeline.audio.echo_gate import EchoGate
+from pipeline.audio.plc import Concealment
+from pipeline.audio.resample import Resampler
+from pipeline.audio.vad import EnergyVad
+from pipeline.call_progress.answer_detection import LineStage
+from pipeline.endpointing import detector, policy
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.engines.guard import GuardedVoice, RemoteEngine
+from pipeline.media import bridge, pacer
+from pipeline.media.bridge import Bridge
+from pipeline.media.pacer import Pace
+from pipeline.media.playout import Playout
+from pipeline.media.recording import Recording
+from pipeline.media.reorder import Reorder
+from pipeline.session import audio_input, synthesis
+from pipeline.session.agent_turns import AgentTurns
+from pipeline.session.audio_input import AudioInput
+from pipeline.session.dialogue import Dialogue
+from pipeline.session.session import Session
+from pipeline.session.synthesis import Synthesis
+from pipeline.speech import SpeechToText
+from pipeline.stt import faster_whisper, openai
+from pipeline.stt.fallback import FallbackListening
+from pipeline.stt.sphinx import decoder as sphinx
+from pipeline.text.normalise import verbalize
+from pipeline.turns.machine import Turns
+from sip.rtp import frame_assembly
+from sip.rtp import receiver as rtp_receiver
+from sip.rtp.codecs import decoder, encoder
+from sip.rtp.frame_assembly import FrameAssembly
+from sip.rtp.media_stream import MediaStream
+from sip.rtp.receiver import RtpReceiver
+from sip.rtp.sender import RtpSender
+from sip.sdp.media_plan import Codec
+
+_UNITS: Final = {"MS": "ms", "S": "s", "HZ": "Hz", "FRAMES": "frames"}
+
+_HEARD_AT: Final = {
+    "faster-whisper": (faster_whisper, "MODEL_RATE_HZ"),
+    "openai": (openai, "MODEL_RATE_HZ"),
+    "pocketsphinx": (sphinx, "RATE_HZ"),
+}
+"""Where each built-in recogniser has the rate that it resamples to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that a stage works with. `source`: the constant or the key of the configuration."""
+
+    meaning: str
+    value: float
+    unit: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.meaning}: {self.value:g} {self.unit}".rstrip() + f" ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`enters`: the function that a frame enters. `rate_hz`: of the audio that leaves it, or of the RTP clock
+    for packets; 0 for text and events. `delay_ms`: by which it makes every frame late. `when`: for which
+    frames, "" for all."""
+
+    enters: Callable[..., Any]
+    does: str
+    rate_hz: int = 0
+    figures: tuple[Figure, ...] = ()
+    delay_ms: float = 0.0
+    when: str = ""
+
+    @property
+    def name(self) -> str:
+        """Class and method."""
+        return self.enters.__qualname__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOf:
+    """An agent with its engines. `voice_hz`: the rate of its voice. None: the engine is not usable here."""
+
+    agent: AgentSettings
+    choice: AgentChoice
+    ears: SpeechToText | None
+    voice_hz: int | None
+
+
+# A frame in -------------------------------------------------------------------------------------------------
+
+
+def phone_in(codec: Codec, trunk: TrunkSettings, made: MadeOf) -> Iterator[Stage]:
+    """From the socket of a call to turn-taking."""
+    clock_hz, rate_hz, decoding = codec.clock_rate_hz, codec.rate_hz, decoder(codec)
+    late_ms = decoding.delay_samples * 1000 / rate_hz
+    missing = constant("a missing packet is waited for, at most", rtp_receiver, "PATIENCE_MS")
+    digits = "" if trunk.inband_dtmf else "telephone-event is not agreed"
+    yield Stage(MediaStream._readable, "a datagram, from the far end's address alone", clock_hz)
+    yield Stage(RtpReceiver.datagram, "header, payload type, source", clock_hz)
+    yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
+    yield Stage(type(decoding).decode, f"{codec.name} to PCM", rate_hz, delay_ms=late_ms)
+    yield from assembled(rate_hz, digits)
+    yield from heard(rate_hz, made, placed=made.agent.direction == "outbound")
+
+
+def web_in(made: MadeOf) -> Iterator[Stage]:
+    """From a participant's connection to turn-taking."""
+    clock_hz, rate_hz = opus.CLOCK_HZ, opus.RATE_HZ
+    missing = constant("a missing packet is waited for, at most", room_receiver, "PATIENCE_MS")
+    kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
+    yield Stage(SecureLink.opened, "SRTP decrypted", clock_hz)
+    yield Stage(OpusReceiver.packet, "header, payload type, source", clock_hz)
+    yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
+    yield Stage(OpusDecoder.decode, "Opus to PCM, decoded at this rate", rate_hz)
+    yield from assembled(rate_hz, None)
+    yield Stage(Bridge.place, "one person straight through, several mixed", rate_hz, (kept,))
+    yield from heard(rate_hz, made, placed=False)
+
+
+def assembled(rate_hz: int, digits: str | None) -> Iterator[Stage]:
+    """What both legs share. `digits`: when tones are looked for, None for never."""
+    length = constant("length", frames, "FRAME_MS")
+    most = constant("made up for one hole, at most", frame_assembly, "MAX_CONCEALED", unit="frames")
+    yield Stage(FrameAssembly.audio, "frames on the far end's clock", rate_hz, (length,))
+    yield Stage(Concealment.good, "losses concealed, a good frame as it is", rate_hz, (most,))
+    if digits is not None:
+        yield Stage(DtmfDetector.push, "keys as tones in the audio", rate_hz, when=digits)
+
+
+def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
+    """What a conversation does with a frame. `placed`: the server placed the call."""
+    timing = Timing(made)
+    vad = audio_input.VAD
+    yield Stage(Session.audio_received, "a 20 ms frame of the leg", rate_hz)
+    if made.agent.session.recording:
+        yield Stage(Recording.caller, "left channel, written by a thread", rate_hz)
+    if placed:
+        yield Stage(LineStage.push, "answering machine, hold music, tones", rate_hz)
+    tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
+    yield Stage(EchoGate.is_echo, "the agent's own voice coming back", rate_hz, (tail,))
+    preroll = constant("kept for the recogniser from before the voice", audio_input, "PREROLL_MS")
+    yield Stage(AudioInput.push, "pre-roll, silence on the media clock", rate_hz, (preroll,))
+    begins = Figure("voice begins after", vad.min_on_ms, "ms", f"{audio_input.__name__}.VAD.min_on_ms")
+    ends = Figure("voice ends after", vad.hang_ms, "ms", f"{audio_input.__name__}.VAD.hang_ms")
+    yield Stage(EnergyVad.push, "voice activity", rate_hz, (begins, ends))
+    yield Stage(Foreground.is_background, "a voice behind the caller's", rate_hz)
+    changed = "the voice begins, lasts or ends"
+    lowered = (timing("agent lowered after", "duck_ms"), timing("agent silenced after", "barge_in_ms"))
+    yield Stage(Dialogue.heard, "what changed", 0, lowered, when=changed)
+    names = behind(made.choice.stt.name, made.choice.stt_fallback)
+    yield Stage(FallbackListening.push, names, rate_hz, _heard_at(made), when="the caller speaks")
+    yield Stage(Turns.receive, "turn-taking: an event in, actions out", when=changed)
+
+
+# From the caller's last word to the agent's first -----------------------------------------------------------
+
+
+def answered(made: MadeOf) -> Iterator[Stage]:
+    """How a turn ends and is answered: events and tasks, no frames."""
+    timing, choice = Timing(made), made.choice
+    late = timing("waited for after the end-point, at most", "stt_deadline_ms")
+    yield Stage(
+        FallbackListening.result,
+        f"{choice.stt.name} is asked for the words",
+        0,
+        (timing("asked after a silence of", "speculate_ms"), *_deadline(made), late),
+    )
+    judge = f"the model {choice.turn_model}" if choice.turn_model else "the built-in judge"
+    limit = (
+        (constant("the model is waited for, at most", detector, "DEADLINE_S"),) if choice.turn_model else ()
+    )
+    evidence = constant("of voice judged", policy, "EVIDENCE_S")
+    yield Stage(EndOfTurnDetector.p_eot, f"{judge} says whether the turn is over", 0, (*limit, evidence))
+    yield Stage(
+        Turns.handle_timer,
+        "the end-point",
+        0,
+        (
+            timing("taken for over from a probability of", "eot_threshold"),
+            timing("a turn that seems over ends after", "eot_action_delay_ms", by="endpoint_ms"),
+            timing("any turn ends after", "eot_timeout_ms", by="endpoint_ms"),
+        ),
+    )
+    filler = timing("a filler is heard after", "dead_air_ms")
+    yield Stage(
+        AgentTurns.start,
+        f"the agent ({choice.agent.name}) is asked for its reply",
+        0,
+        (*_model(made), filler),
+    )
+
+
+# A frame out ------------------------------------------------------------------------------------------------
+
+
+def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
+    """From the agent's words to the socket of a call."""
+    rate_hz = codec.rate_hz
+    yield from spoken(rate_hz, made)
+    yield from paced()
+    yield Stage(RtpSender.tick, "a packet each tick, of silence too", rate_hz, _every())
+    yield Stage(Playout.read, "the next frame, at the volume of the moment", rate_hz)
+    yield Stage(type(encoder(codec)).encode, f"PCM to {codec.name}, then the socket", codec.clock_rate_hz)
+    yield from left(rate_hz, made)
+
+
+def web_out(made: MadeOf) -> Iterator[Stage]:
+    """From the agent's words to a participant's connection."""
+    rate_hz = opus.RATE_HZ
+    yield from spoken(rate_hz, made)
+    yield from paced()
+    yield Stage(OpusSender.tick, "a packet each tick, none of silence", rate_hz, _every())
+    yield Stage(Playout.read, "the next frame, at the volume of the moment", rate_hz)
+    yield Stage(OpusEncoder.encode, "PCM to Opus, with FEC", opus.CLOCK_HZ)
+    yield Stage(SecureLink.send, "SRTP encrypted, then the shared UDP port", opus.CLOCK_HZ)
+    yield from left(rate_hz, made)
+
+
+def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
+    """From text to frames that wait to be pulled."""
+    timing, choice = Timing(made), made.choice
+    ahead = constant("the next sentence is made when so much is left", synthesis, "AHEAD_S")
+    yield Stage(Synthesis.say, "sentence by sentence", 0, (ahead,))
+    yield Stage(verbalize, "figures and signs in words")
+    names, voice_hz = behind(choice.tts.name, choice.tts_fallback), made.voice_hz or 0
+    stall = timing("a voice that stalls is given up after", "tts_stall_ms")
+    yield Stage(GuardedVoice.speak_ahead, names, voice_hz, (stall,))
+    late_ms = Resampler(voice_hz, rate_hz).delay_samples * 1000 / rate_hz if voice_hz else 0.0
+    yield Stage(Resampler.__call__, "to the leg's rate", rate_hz, delay_ms=late_ms)
+    yield Stage(Playout.write, "frames wait for the clock, none is kept back", rate_hz)
+
+
+def paced() -> Iterator[Stage]:
+    """What makes a leg pull a frame."""
+    lead = Figure("ahead of its clock, at most", pacer.PERIOD_S, "s", f"{pacer.__name__}.PERIOD_S")
+    yield Stage(Pace.wake, "sent at once", 0, (lead,), when="audio comes after silence")
+
+
+def left(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
+    """Who is given each frame that was handed to the wire."""
+    yield Stage(Playout.sent, "what was heard, to the sample", rate_hz)
+    yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
+    if made.agent.session.recording:
+        yield Stage(Recording.agent, "right channel, written by a thread", rate_hz)
+
+
+# Where figures come from ------------------------------------------------------------------------------------
+
+
+def constant(meaning: str, module: ModuleType, name: str, *, unit: str | None = None) -> Figure:
+    """The constant `name` of `module`; its unit is the end of its name unless `unit` says so."""
+    unit = _UNITS[name.rpartition("_")[2]] if unit is None else unit
+    return Figure(meaning, getattr(module, name), unit, f"{module.__name__}.{name}")
+
+
+class Timing:
+    """Reads the timing of an agent's conversations."""
+
+    def __init__(self, made: MadeOf) -> None:
+        self._written = made.agent.session
+        self._used = made.choice.session
+
+    def __call__(self, meaning: str, name: str, *, by: str = "") -> Figure:
+        """The setting `name`, as a conversation gets it. `by`: the key that it follows where it is 0."""
+        written = getattr(self._written, name, None)
+        key = by if by and not written else name
+        known = key in type(self._written).model_fields
+        source = f"agent.session.{key}" if known else f"{type(self._used).__module__}.SessionSettings.{key}"
+        return Figure(
+            meaning, getattr(self._used, name), _UNITS.get(name.rpartition("_")[2].upper(), ""), source
+        )
+
+
+def behind(first: str, fallback: tuple[Any, ...]) -> str:
+    """The names of engines in the order in which they are asked."""
+    return ", then ".join((first, *(each.name for each in fallback)))
+
+
+def _heard_at(made: MadeOf) -> tuple[Figure, ...]:
+    place = _HEARD_AT.get(made.choice.stt.name)
+    return () if place is None else (constant("resampled for the model to", *place),)
+
+
+def _deadline(made: MadeOf) -> tuple[Figure, ...]:
+    """How long a recogniser behind a network is waited for, where another can be asked in its place."""
+    if not made.choice.stt_fallback or not isinstance(made.ears, RemoteEngine):
+        return ()
+    return (
+        Figure("then the next engine is asked, after", made.ears.deadline_s, "s", "agent.stt.deadline_s"),
+    )
+
+
+def _model(made: MadeOf) -> tuple[Figure, ...]:
+    """How long a language model is waited for, where the agent has one."""
+    llm = made.agent.llm
+    if llm is None:
+        return ()
+    return (
+        Figure("the model's first words are waited for, at most", llm.timeout_s, "s", "agent.llm.timeout_s"),
+        Figure("its next words, at most", llm.stall_s, "s", "agent.llm.stall_s"),
+    )
+
+
+def _every() -> tuple[Figure, ...]:
+    return (Figure("every", FRAME_MS, "ms", f"{frames.__name__}.FRAME_MS"),)

@@ -1,0 +1,265 @@
+"""The stages that `mediaserver explain` prints are those that real frames visit, in that order."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
+from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
+from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, OpusEncoder
+from mediaserver.settings import AgentSettings, TrunkSettings, load
+from mediaserver.wiring import agent_choice
+from pipeline.agent import HangUp, Say
+from pipeline.audio import Pcm, frame_samples
+from pipeline.call_progress.answer_detection import LineSettings, LineStage
+from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.engines.guard import Guard, GuardedVoice
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.bridge import Bridge
+from pipeline.media.pacer import Pacer
+from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.session.session import Session
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
+from sip.rtp.codecs import MAX_PAYLOAD_BYTES, encoder
+from sip.rtp.media_stream import MediaStream
+from sip.rtp.packet import RtpPacket
+from sip.rtp.ports import PortRange
+from sip.sdp.media_plan import CODECS, Codec
+from tests.support.paths import ROOT
+from tests.support.speech.conversation import FakeAgent, FakeStt, FakeTts, voice
+from tests.support.speech.media import plan
+
+HOST = "127.0.0.1"
+OURS = tuple(f"{ROOT}/{package}/" for package in ("pipeline", "sip", "mediaserver"))
+AGENT, TRUNK = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11", "carrier"
+
+
+def demo_agent() -> AgentSettings:
+    agent = load(ROOT / "config" / "demo.toml").agent(AGENT)
+    assert agent is not None
+    return agent
+
+
+def demo_trunk(**changes: Any) -> TrunkSettings:
+    trunk = load(ROOT / "config" / "demo.toml").trunk(TRUNK)
+    assert trunk is not None
+    return trunk.model_copy(update=changes)
+
+
+def made() -> MadeOf:
+    agent = demo_agent()
+    return MadeOf(agent=agent, choice=agent_choice(agent), ears=None, voice_hz=FakeTts.rate_hz)
+
+
+# What is visited --------------------------------------------------------------------------------------------
+
+
+class Visits:
+    """Every function of ours that was called, in order. Those that `entry` and its caller called are one
+    frame's."""
+
+    def __init__(self, entry: Stage) -> None:
+        self.calls: list[CodeType] = []
+        self.frames: list[list[CodeType]] = []
+        self._entry = entry.enters.__code__
+        self._around: FrameType | None = None
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "return" and frame is self._around:
+            self._around = None
+        if event != "call" or not code.co_filename.startswith(OURS):
+            return
+        if code is self._entry:
+            self._around = frame.f_back
+            self.frames.append([])
+        self.calls.append(code)
+        if self._around is not None:
+            self.frames[-1].append(code)
+
+
+@contextmanager
+def watched(entry: Stage) -> Iterator[Visits]:
+    visits = Visits(entry)
+    sys.setprofile(visits)
+    try:
+        yield visits
+    finally:
+        sys.setprofile(None)
+
+
+def skipped(calls: Sequence[CodeType], stages: Sequence[Stage]) -> list[str]:
+    """Those of `stages` that are not among `calls` after the one before them."""
+    names, at = [], 0
+    for stage in stages:
+        code = stage.enters.__code__
+        if code in calls[at:]:
+            at = calls.index(code, at)
+        else:
+            names.append(stage.name)
+    return names
+
+
+def takes_audio(code: CodeType) -> bool:
+    """Whether the function has a parameter that is a frame."""
+    modules = (
+        each for each in tuple(sys.modules.values()) if getattr(each, "__file__", "") == code.co_filename
+    )
+    found: Any = next(modules, None)
+    for part in code.co_qualname.split("."):
+        found = getattr(found, part, None)
+    hints = getattr(found, "__annotations__", {})
+    return any("Pcm" in str(hint) for name, hint in hints.items() if name != "return")
+
+
+def unlisted(calls: Sequence[CodeType], stages: Sequence[Stage]) -> set[str]:
+    """The files whose functions take a frame and that no stage is in."""
+    listed = {stage.enters.__code__.co_filename for stage in stages}
+    files = {code.co_filename for code in calls if takes_audio(code)} - listed
+    return {Path(file).relative_to(ROOT).as_posix() for file in files} - PARTS
+
+
+PARTS = {
+    "pipeline/audio/levels.py",  # whether a frame can be heard, for the watch over dead air
+    "pipeline/session/session.py",  # its tap on the playout, which calls EchoGate and Recording
+    "pipeline/audio/kernels.py",  # what stages compute with
+    "pipeline/call_progress/classifier.py",  # LineStage's
+}
+
+
+def assert_is_the_path(visits: Visits, inbound: Sequence[Stage], outbound: Sequence[Stage]) -> None:
+    first_of_voice = min(visits.frames, key=lambda calls: len(skipped(calls, inbound)))
+    assert skipped(first_of_voice, inbound) == []
+    assert unlisted(first_of_voice, inbound) == set()
+    assert skipped(visits.calls, outbound) == []
+    said = visits.calls[visits.calls.index(outbound[0].enters.__code__) :]
+    wake = next(place for place, stage in enumerate(outbound) if stage.name == "Pace.wake")
+    first = said.index(outbound[wake].enters.__code__)
+    last = said.index(outbound[-1].enters.__code__, first)  # the first frame leaves within one call
+    assert skipped(said[first : last + 1], outbound[wake:]) == []
+    assert unlisted(said[first : last + 1], outbound) == set()
+
+
+# Calls ------------------------------------------------------------------------------------------------------
+
+
+class OverStream:
+    """A leg over a phone call's stream."""
+
+    held = False
+
+    def __init__(self, stream: MediaStream | RoomAudio) -> None:
+        self._stream = stream
+        self.rate_hz = stream.rate_hz
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        self._stream.attach(listener, source)
+
+    async def hang_up(self) -> None: ...
+
+    async def send_dtmf(self, digits: str) -> None: ...
+
+
+def session(leg: Any, recording: Recording | None, *, line: LineStage | None) -> Session:
+    return Session(
+        leg=leg,
+        agent=FakeAgent([Say("hello")], [Say("goodbye"), HangUp()]),
+        stt=FallbackRecognizer([GuardedRecognizer(FakeStt("yes"), Guard("stt", "fake"))]),
+        tts=GuardedVoice(FakeTts(), Guard("tts", "fake"), last=True),
+        recording=recording,
+        line=line,
+        judge=EndOfTurnDetector(),
+    )
+
+
+async def conversed(talk: Session, send: Callable[[Pcm], None], rate_hz: int, entry: Stage) -> Visits:
+    """Runs the conversation with a caller who is silent for a second and speaks for half of one."""
+    said = np.concatenate((np.zeros(rate_hz, np.int16), voice(0.5, rate_hz=rate_hz)))
+    size, over = frame_samples(rate_hz), asyncio.create_task(talk.run())
+    with watched(entry) as visits:
+        for place in range(0, 10 * rate_hz, size):
+            if over.done():
+                break
+            send(said[place : place + size] if place < len(said) else np.zeros(size, np.int16))
+            await asyncio.sleep(0.02)
+    await over
+    return visits
+
+
+@asynccontextmanager
+async def recording_to(folder: Path, rate_hz: int) -> AsyncIterator[Recording]:
+    writer = RecordingWriter()
+    writer.start()
+    try:
+        yield writer.open(folder / "call.wav", rate_hz=rate_hz, now=asyncio.get_running_loop().time())
+    finally:
+        await writer.close()
+
+
+async def phone_call(codec: Codec, folder: Path, entry: Stage) -> Visits:
+    loop, ports = asyncio.get_running_loop(), PortRange(24000, 39999)
+    encoding, into, sent = encoder(codec), np.zeros(MAX_PAYLOAD_BYTES, np.uint8), 0
+    with ExitStack() as cleanup:
+        far, _ = map(cleanup.enter_context, ports.bind(HOST))
+        stream = MediaStream.open(ports, Pacer(loop), host=HOST, loop=loop)
+        cleanup.callback(stream.close)
+        agreed = plan(far.getsockname()[1], codec)
+        stream.configure(agreed, symmetric=False, media_timeout_s=30.0, inband_dtmf=True)
+
+        def send(frame: Pcm) -> None:
+            nonlocal sent
+            size = encoding.encode(frame, into)
+            stamp, sent = sent * codec.clock_rate_hz // 50, sent + 1
+            packet = RtpPacket(codec.payload_type, sent, stamp, 1, into[:size].tobytes())
+            far.sendto(packet.to_bytes(), (HOST, stream.local_port))
+
+        async with recording_to(folder, stream.rate_hz) as recording:
+            talk = session(OverStream(stream), recording, line=LineStage(LineSettings()))
+            return await conversed(talk, send, codec.rate_hz, entry)
+
+
+async def web_call(folder: Path, entry: Stage) -> Visits:
+    """Over a link whose SRTP changes nothing."""
+    loop, sent = asyncio.get_running_loop(), 0
+    audio, path = RoomAudio(Pacer(loop), loop=loop), SimpleNamespace(media=None, send=lambda data: True)
+    plain = SimpleNamespace(protect=bytes, unprotect=bytes, protect_rtcp=bytes, unprotect_rtcp=bytes)
+    dtls: Any = SimpleNamespace(_tx_srtp=plain, _rx_srtp=plain)
+    link, encoding = SecureLink(dtls, cast(Any, path)), OpusEncoder()
+    bridge = Bridge(Pacer(loop), rate_hz=RATE_HZ)
+    bridge.add(OverStream(audio))
+
+    def send(frame: Pcm) -> None:
+        nonlocal sent
+        sent += 1
+        packet = RtpPacket(111, sent, sent * CLOCK_HZ // 50, 1, encoding.encode(frame))
+        path.media(packet.to_bytes(), loop.time())
+
+    audio.hear_on(link, frozenset({111}))
+    audio.speak_on(link, payload_type=111, ssrc=7)
+    try:
+        async with recording_to(folder, RATE_HZ) as recording:
+            return await conversed(session(bridge, recording, line=None), send, RATE_HZ, entry)
+    finally:
+        audio.close()
+
+
+async def test_a_frame_of_a_phone_call_takes_the_path_that_is_printed(tmp_path: Path) -> None:
+    codec = CODECS["pcmu"]
+    inbound = tuple(phone_in(codec, demo_trunk(inband_dtmf=True), made()))
+    visits = await phone_call(codec, tmp_path, inbound[0])
+    assert_is_the_path(visits, inbound, tuple(phone_out(codec, made())))
+    assert skipped(visits.calls, tuple(answered(made()))) == []
+
+
+async def test_a_frame_of_a_web_call_takes_the_path_that_is_printed(tmp_path: Path) -> None:
+    inbound = tuple(web_in(made()))
+    visits = await web_call(tmp_path, inbound[0])
+    assert_is_the_path(visits, inbound, tuple(web_out(made())))
