@@ -1,9 +1,10 @@
-"""The agent's voice: text in, audio into the playout, whatever the engines behind it do.
+"""The agent's voice: text in, audio into the playout, through every failure of an engine.
 
-An engine that fails or stalls is asked once more if that may help, then the next one is; the last one is
-asked until the session's patience with a voice is over. Each goes on where the last broke off, at the word.
-Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead, since
-an interruption throws away what was made."""
+An engine that fails or stalls is asked once more if that may help, then the next engine is; the last one is
+asked until the session's patience with a voice is over. Each goes on where the one before broke off, at the
+word. Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead,
+since an interruption throws away what was made.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ _ABBREVIATED: Final = 8  # characters of the longest of them
 
 
 def sentences(text: str) -> list[str]:
-    """`text` in pieces that can be synthesised one by one, without those that have nothing to be said in
-    them."""
+    """Cuts `text` into pieces that can be synthesised one by one, without pieces that have no letter or
+    digit."""
     pieces: list[str] = []
     for part in _SENTENCE_END.split(" ".join(text.split())):
         end = len(pieces[-1]) if pieces else 0
@@ -63,8 +64,8 @@ def sentences(text: str) -> list[str]:
 
 
 class Synthesis:
-    """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure, not of
-    a language that is left to the next of them."""
+    """Speaks into one playout with the first of `engines` that succeeds. `on_fault` is called with every
+    failure, but not for a language that is left to the next engine."""
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class Synthesis:
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
-        """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
-        `EngineError` when no engine can say it; what they could say is then still heard."""
+        """Says `text`, figures spelled out in words, and returns when all its audio is in the playout. Raises
+        `EngineError` when every engine failed; audio made before the failure is still heard."""
         pieces = sentences(verbalize(text, self.language))
         if not pieces:
             return

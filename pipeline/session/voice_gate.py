@@ -1,4 +1,4 @@
-"""Is it the caller who is heard? What a change in the sound of the line means, as far as sound can tell."""
+"""Decides by sound whether a change of the line's audio is the caller's voice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ gone by without a word, only a word."""
 
 
 class VoiceGate:
-    """Of one conversation."""
+    """Decides for one conversation which sounds of the line count as the caller's voice."""
 
     __slots__ = ("_ears", "_settings")
 
@@ -28,14 +28,15 @@ class VoiceGate:
         self._settings = settings
 
     def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
-        """What `sound` is to be taken for; None: for nothing."""
+        """Gives the change that `sound` counts as; None: no change of the caller's voice."""
         if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.is_noisy(now):
             return None if sound is Sound.MURMURED else sound
         lasts = sound is not Sound.MURMURED and self._ears.run_ms >= BURST_MS and not turns.cried_wolf
         return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
 
     def is_long(self, state: State) -> bool:
-        """It has lasted long enough to silence the agent: less if it has a pitch, which no cough has."""
+        """Whether the voice has lasted long enough to interrupt the agent: `barge_in_ms`, or `hush_ms` with a
+        pitch, which no cough has."""
         ears, settings = self._ears, self._settings
         if ears.voiced_ms >= settings.barge_in_ms:
             return True
