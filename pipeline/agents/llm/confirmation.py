@@ -14,8 +14,8 @@ from pipeline.agents.llm.tools import Tool
 from pipeline.text.fold import folded, plain_words
 
 MAX_VALUE: Final = 200
-"""Characters of one argument that are read to the caller. One that is longer is refused: nobody agrees to
-what they have not heard."""
+"""Most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to what
+they have not heard."""
 _YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
 
 
@@ -79,7 +79,7 @@ class Pending:
 
 
 def question(template: str, arguments: Mapping[str, Any]) -> str:
-    """What the caller is asked: `{{name}}` in the template is an argument."""
+    """Gives the question to the caller: `{{name}}` in the template is replaced by the argument."""
     return _PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
 
 

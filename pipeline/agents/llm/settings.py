@@ -1,4 +1,4 @@
-"""Reading the table `[agent.llm]`: everything that is wrong with it at once."""
+"""Reads the table `[agent.llm]` and collects every problem of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANYTHING: Final = Schema({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """A model and where it is."""
+    """A model and its server."""
 
     base_url: str
     model: str
@@ -35,7 +35,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """A whole table, valid. `models`: in the order in which they are asked."""
+    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
 
     models: tuple[ModelSettings, ...]
     prompt: str
