@@ -33,18 +33,18 @@ VALUE_LIMIT = 4000
 
 
 class Poster(Protocol):
-    """What asking needs of `mediaserver.safe_http.SafeHttp`."""
+    """The method of `mediaserver.safe_http.SafeHttp` that tools are posted with."""
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
     ) -> HttpAnswer:
-        """See `SafeHttp.post`."""
+        """Posts `body` to `url`. Raises `TargetRefused` and `RequestFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What the tools of a call came to: the variables that it has now, and why it must not be dialled ("":
-    it may)."""
+    """The result of the tools: the call's variables, and the reason for which the call must not be dialled
+    ("": none)."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     objection: str = ""
