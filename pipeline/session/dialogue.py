@@ -120,8 +120,7 @@ class Dialogue:
             self.over.set_result(reason)
 
     def wind_up(self, now: float) -> None:
-        """Stops timer, recognition and reply after `over`, and writes the words heard so far to the
-        transcript."""
+        """Stops timer, recognition and reply after `over`; adds the words heard to the transcript."""
         if self._timer is not None:
             self._timer.cancel()
         self._hearing.cancel()
@@ -165,8 +164,7 @@ class Dialogue:
         self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
-        """Takes a key of the caller's; during words that nothing interrupts the key is kept until the words
-        end."""
+        """Takes a key of the caller's, kept for later during words that nothing interrupts."""
         self._ears.mask()
         behind = self._turns.is_trailing_key(digit, now)
         if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
@@ -175,8 +173,7 @@ class Dialogue:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
-        """Takes a text message of the caller's; during words that nothing interrupts the message is kept
-        until the words end."""
+        """Takes a text message of the caller's, kept for later during words that nothing interrupts."""
         if self._turns.state is State.OPENING or self.answering.is_protected:
             self._type_ahead.write(text)
         else:
@@ -317,7 +314,7 @@ class Dialogue:
         if at is not None and not self.over.done():
             self._timer = self._loop.call_at(at, self._timer_due, at)
 
-    # Actions of the turn machine of the turn machine ----------------------------------------------------
+    # Actions of the turn machine ------------------------------------------------------------------------
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
