@@ -1,7 +1,7 @@
-"""What an agent is: something that is told what happened and says what to do next.
+"""The interface of agents: an agent is told events of the call and answers each with acts.
 
-The conversation (`pipeline.session.session`) owns time, audio and interruption; the agent owns content. An
-agent is created per call and is used from one task at a time.
+The conversation (`pipeline.session.session`) owns time, audio and interruption; the agent owns content. A
+`Conversation` is made per call and is used from one task at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from pipeline.speech import Expected
 from pipeline.transcript import TranscriptEntry
 
-# What happened ----------------------------------------------------------------------------------------------
+# Events: what the agent is told -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class UserSilent:
 AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent
 
 
-# What to do next --------------------------------------------------------------------------------------------
+# Acts: what the agent answers -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,11 @@ class SendDigits:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """End the call when everything said so far has been heard. `disposition` goes to the analysis. Who says
-    more than goodbye to those words keeps the call, and the next event tells what they said; `final`:
-    whatever they say."""
+    """Hangs up when everything said so far has been heard. `disposition` goes to the analysis.
+
+    A caller who answers those words with more than a goodbye keeps the call, and the next event has what they
+    said; with `final` the call ends whatever the caller says.
+    """
 
     disposition: str = "completed"
     final: bool = False
@@ -106,8 +108,8 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Hand the caller to `target` (a number of the company or a room) when the words have been heard, unless
-    they say something to them."""
+    """Transfers the caller to `target` (a number of the company or a room) when the words have been heard,
+    unless the caller answers those words."""
 
     target: str
 
@@ -133,16 +135,16 @@ class SwitchLanguage:
 
 @dataclass(frozen=True, slots=True)
 class DoNotCall:
-    """The called person asked not to be called again. Their number, and no other, goes on the company's
-    list; the server does it, whatever becomes of the conversation."""
+    """Puts the called person's number, and no other, on the company's do-not-call list, at the person's
+    request; the server does so however the conversation ends."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something went wrong and was got over; it stands among the call's faults, and the caller hears nothing
-    of it."""
+    """Notes a fault that the agent recovered from among the call's faults; the caller hears nothing of the
+    fault."""
 
     message: str
 
@@ -152,7 +154,7 @@ AgentAct = Say | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What the agent knows at the end. `reached_goal` is None for an agent without a notion of one."""
+    """The agent's report at the end of a call. `reached_goal` is None for an agent without a goal."""
 
     disposition: str = ""
     reached_goal: bool | None = None
@@ -164,9 +166,9 @@ class AgentReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """What an agent is born with. `variables` are the promptVariables. `metadata` is the call's own: for
-    code, and for tools that name a field of it. `prompt_metadata` is what of the metadata a model may be
-    told: a web call's, and nothing of a phone call's."""
+    """The call that an agent's conversation is made for. `variables` are the promptVariables. `metadata` is
+    the call's own: for code, and for tools that name a field of it. `prompt_metadata` is the part of the
+    metadata that a model may be told: all of a web call's, nothing of a phone call's."""
 
     call_id: str
     language: str
@@ -180,30 +182,30 @@ class Conversation(Protocol):
     """One agent in one call."""
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """What to do about `event`. The iterator is closed in the middle when the caller interrupts; the next
-        event then says what was heard. Raises `EngineError`."""
+        """Answers `event` with acts, in order. The iterator is closed in the middle when the caller
+        interrupts; the next event then says what was heard. Raises `EngineError`."""
 
     def report(self) -> AgentReport:
-        """What came of it; may be asked at any time."""
+        """Reports the conversation's result so far; may be called at any time."""
 
 
 @runtime_checkable
 class Debriefing(Protocol):
-    """What a conversation may have beside: something to think over when the call has ended."""
+    """A conversation that also works on its report after the call has ended."""
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
-        """The report, with what follows from everything that was said and heard. Asked once, when nobody is
-        waiting on the line any more. Raises `EngineError`; then `report` is what there is."""
+        """Reports the call's result with everything that was said and heard. Called once, after the hang-up.
+        Raises `EngineError`; then `report` is the result."""
 
 
 class Agent(Protocol):
     """An agent's definition, shared by its calls; made by `from_settings(mapping)`."""
 
     async def start(self) -> None:
-        """Checks and warms what it needs. Raises `EngineMissing`."""
+        """Checks and warms the agent's engines. Raises `EngineMissing`."""
 
     def join(self, context: AgentContext) -> Conversation:
-        """A conversation for one call."""
+        """Makes the conversation of one call."""
 
     async def close(self) -> None:
-        """Frees what it holds."""
+        """Closes the agent's connections and frees its memory."""

@@ -1,4 +1,4 @@
-"""What can go wrong in the pipeline, as one tree."""
+"""The exceptions of the pipeline, as one tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PipelineError(Exception):
 
 
 class LocalError(PipelineError):
-    """We used the pipeline wrongly: a bug on this side, never the caller's or an engine's fault."""
+    """The server used the pipeline wrongly: a bug of the server, never the caller's or an engine's fault."""
 
 
 class EngineError(PipelineError):
@@ -51,7 +51,8 @@ class EngineBroke(EngineError):
 
 
 class EngineBusy(EngineError):
-    """The engine has too much to do. `retry_after_s`: when it says to come again; 0: it does not say."""
+    """The engine is overloaded. `retry_after_s`: the pause that the engine asks for, in seconds; 0 where it
+    names none."""
 
     def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(message, retryable=True)
@@ -59,21 +60,21 @@ class EngineBusy(EngineError):
 
 
 class EngineSilent(EngineError):
-    """The voice makes what cannot be heard."""
+    """The voice makes audio without any audible sound."""
 
     def __init__(self) -> None:
         super().__init__("the voice is silent", retryable=False)
 
 
 class EngineEndless(EngineError):
-    """The voice goes on beyond anything that its text can take."""
+    """The voice makes more audio than its text can take."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=False)
 
 
 class EngineCircuitOpen(EngineError):
-    """The engine failed a moment ago and is left alone for a while: it was not asked."""
+    """The engine was not asked: its circuit breaker is open after a failure."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=False)
@@ -104,11 +105,11 @@ class TargetRefused(RequestFailed):
 
 
 class LanguageRefused(EngineRefused):
-    """A voice does not speak the language that it was asked for: no fault, where another voice does."""
+    """A voice does not speak the language of the text: no fault, where another voice does."""
 
 
 def passes(error: EngineError) -> bool:
-    """Whether to ask the same engine again at once."""
+    """Says whether to ask the same engine again at once: not after a timeout or a refusal for load."""
     return error.retryable and not isinstance(error, EngineBusy | EngineTimeout)
 
 
@@ -126,8 +127,8 @@ class SettingsRefused(PipelineError, ValueError):
 
 
 class RecordingError(PipelineError):
-    """The disk refused some of a recording. `name` is the file's; `path` holds what could be written, None
-    where there is none of it."""
+    """The disk refused a part of a recording. `name` is the file's; `path` holds the part that was written,
+    None where nothing was."""
 
     def __init__(self, name: str, reason: str, path: Path | None = None) -> None:
         super().__init__(f"recording {name}: {reason}")
@@ -139,7 +140,7 @@ log = logging.getLogger(__name__)
 
 
 def kind_of(error: BaseException) -> str:
-    """What may be told of a foreign exception."""
+    """Names the type of a foreign exception: all of it that may be logged or told."""
     return type(error).__name__
 
 

@@ -1,9 +1,10 @@
-"""How long the caller waited: the media clock, and the parts of one turn's latency.
+"""The media clock, and the parts of one turn's latency as the caller hears it.
 
 A frame's arrival time says when a packet got through, not when it was spoken: jitter, reordering and a busy
-loop move it. Its position on the far end's media clock is exact but counts from an unknown moment. The
-network can only delay, so the least of (arrival - position/rate) over many frames is the mapping between
-the two (the filter of NTP, RFC 5905 section 10, and of RTP playout, Ramjee et al. 1994)."""
+loop move it. The frame's position on the far end's media clock is exact but counts from an unknown moment.
+The network can only delay, so the least of (arrival - position/rate) over many frames is the mapping between
+the two (the filter of NTP, RFC 5905 section 10, and of RTP playout, Ramjee et al. 1994).
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ class MediaClock:
         self._base = self._current = self._previous = float("inf")
 
     def observe(self, position: int, now: float) -> None:
-        """What was spoken up to `position` had arrived by `now`: of a frame, the position after its last
-        sample. Counted from its first, every end-point would come 20 ms late."""
+        """Notes that audio up to `position` had arrived by `now`. `position` is that after a frame's last
+        sample: counted from the first sample, every end-point would come 20 ms late."""
         offset = now - position * self._period
         if position >= self._window_end:
             self._previous, self._current = self._current, offset
@@ -44,7 +45,8 @@ class MediaClock:
             self._base = self._current = self._previous = offset
 
     def time_of(self, position: int) -> float:
-        """When `position` arrived, or would have without jitter. Before any frame: infinity."""
+        """Gives the loop time at which `position` arrived, or would have without jitter; infinity before any
+        frame."""
         return self._base + position * self._period
 
 
@@ -68,8 +70,8 @@ class TurnLatency:
 @dataclass(slots=True)
 class TurnClock:
     """The moments of one turn, in loop time, as they happen; durations of the engines in seconds.
-    `agent_asked`: when the agent was, which may be before the end-point; 0: as soon as turn and words were
-    there."""
+    `agent_asked`: when the agent was asked, which may be before the end-point; 0: as soon as turn and words
+    were there."""
 
     voice_ended: float
     endpoint_due: float

@@ -1,8 +1,8 @@
-"""The seam between a conversation and whatever carries it: a SIP call, a room participant, a test.
+"""The interface between a conversation and its transport: a SIP call, a room participant, a test.
 
-A leg pushes what it hears by direct call (no queue, no task, no thread) and pulls what is to be said on its
-own clock. Both directions are frames of 20 ms at the leg's `rate_hz`, which never changes during its life:
-a leg whose codec changes resamples.
+A leg pushes received audio by direct call (no queue, no task, no thread) and pulls the agent's audio on its
+own clock. Both directions are frames of 20 ms at the leg's `rate_hz`, which never changes during its life: a
+leg whose codec changes resamples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pipeline.audio import Pcm
 
 
 class LegListener(Protocol):
-    """What a leg calls. Every method returns at once and never raises; all run on the event loop's thread."""
+    """The receiver of a leg's audio and events. Every method returns at once and never raises; all run on the
+    event loop's thread."""
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """One frame of the far end.
@@ -26,25 +27,25 @@ class LegListener(Protocol):
         """
 
     def digit_received(self, digit: str, now: float) -> None:
-        """One DTMF digit (0-9, *, #, A-D), however it was sent (RFC 4733, in-band, SIP INFO)."""
+        """Takes one DTMF digit (0-9, *, #, A-D), whether sent by RFC 4733, in-band or by SIP INFO."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """The leg is gone; called exactly once, nothing follows it."""
+        """Takes the end of the leg; called exactly once, and no other method is called after."""
 
 
 class AudioSource(Protocol):
-    """What a leg pulls from, every 20 ms of its own clock (`pipeline.media.playout.Playout` is the usual
-    one)."""
+    """The source of a leg's outgoing audio, read every 20 ms of the leg's clock (usually
+    `pipeline.media.playout.Playout`)."""
 
     def read(self) -> Pcm | None:
-        """The next frame to be heard (20 ms at the leg's rate), or None: nothing to say now."""
+        """Gives the next frame to be sent (20 ms at the leg's rate), or None for nothing to send."""
 
     def sent(self, now: float) -> None:
         """The frame last read was handed to the wire at `now`; not called after a `read` that gave None."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """`wake` is called when audio arrives after a `read` that gave None, so that the leg may send the
-        first frame at once instead of at its next tick."""
+        """Sets `wake`, called when audio arrives after a `read` that gave None, so that the leg may send the
+        first frame at once instead of at its next tick. None unsets `wake`."""
 
 
 class Leg(Protocol):
@@ -56,13 +57,13 @@ class Leg(Protocol):
 
     @property
     def held(self) -> bool:
-        """The far end does not listen for now: what comes from it is music on hold, not the caller."""
+        """Whether the far end has put the call on hold: its audio is then music on hold, not the caller."""
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; audio that arrived before is not kept. None disconnects."""
 
     async def hang_up(self) -> None:
-        """Ends the leg for good. Calling it again, or after the far end ended it, does nothing."""
+        """Ends the leg for good. A leg that has ended stays so, without an error."""
 
     async def send_dtmf(self, digits: str) -> None:
         """Sends digits, returns when the last has been sent. Raises ValueError for anything but 0-9*#A-D."""

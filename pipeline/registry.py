@@ -29,7 +29,7 @@ _registered: dict[tuple[str, str], Factory] = {}
 
 
 def register(kind: str, name: str, factory: Factory) -> None:
-    """Makes `factory` known as `name`; it goes before an installed engine of that name. Raises
+    """Makes the engine `factory` known as `name`, in preference to an installed engine of that name. Raises
     `LocalError`."""
     _group(kind)
     _registered[kind, name] = factory

@@ -1,4 +1,4 @@
-"""What a conversation leaves behind, and who is told while it goes on."""
+"""The result of a conversation, and the interface of its observers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.transcript import TranscriptEntry
 
 
 class EndReason(StrEnum):
-    """Why a conversation ended."""
+    """The reason for which a conversation ended, as records and webhooks name it."""
 
     AGENT = "agent"  # the agent hung up, its words heard
     FAR_END = "far_end"  # the leg ended: the caller hung up, or the media died
@@ -34,11 +34,13 @@ class EngineFault:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """More than 2 s in which the caller heard nothing, and it was not their turn. `ms`: how much of it was
-    ours. `cause`: what most of that was spent on: "endpointing", "stt_late", "agent_late", "agent_silent" (it
-    answered with nothing), "tts_late", "keying", "waiting" (the agent said so), "interrupted" (a noise had
-    stopped it), "noise" (it was taken for the caller), "held" (the far end took no sound), "tts_silent" (what
-    the voice made is silence), "closing"."""
+    """A silence of more than 2 s in the agent's turn. `ms`: the part that the server caused.
+
+    `cause`: what most of that part was spent on: "endpointing", "stt_late", "agent_late", "agent_silent" (the
+    agent's answer was empty), "tts_late", "keying", "waiting" (the agent announced a wait), "interrupted" (a
+    noise had stopped the agent), "noise" (a noise was taken for the caller), "held" (the far end took no
+    sound), "tts_silent" (the voice made silence), "closing".
+    """
 
     start_ms: int
     ms: int
@@ -47,11 +49,9 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One exchange: what the caller said (or keyed, or did not say) and what they heard for it.
-
-    `interrupted`: the caller cut the agent's words short. `latency` is None where the caller had not
-    spoken; with `fillers` above 0 it ends at the filler, which is what the caller heard first.
-    """
+    """One exchange: the caller's words, keys or silence, and the agent's answer as far as it was heard.
+    `interrupted`: the caller cut the agent's words short. `latency` is None where the caller had not spoken;
+    with `fillers` above 0 the latency ends at the filler, the first sound that the caller heard."""
 
     number: int
     user_text: str
@@ -68,7 +68,7 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """Everything known at the end. Times are on the call's media clock, 0 where the session began."""
+    """The result of a conversation. Times are on the call's media clock, 0 where the session began."""
 
     reason: EndReason
     disposition: str
@@ -86,27 +86,30 @@ class SessionResult:
     line: str = ""
     silences: tuple[Silence, ...] = ()
     do_not_call: str | None = None
-    """The caller does not want to be called again, and why; None: they did not say so."""
+    """The reason for which the caller does not want to be called again; None: the caller did not ask for
+    that."""
 
 
 class SessionObserver:
-    """Told at once, on the event loop: methods return immediately and never raise. Subclass it; these do
-    nothing."""
+    """The observer of a conversation, called at once on the event loop: methods return immediately and never
+    raise. The methods of this base class do nothing."""
 
     def turn_completed(self, turn: TurnRecord) -> None:
-        """An exchange is over: heard to its end, or interrupted."""
+        """Takes an exchange that is over: heard to its end, or interrupted."""
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
-        """Somebody said something and is done with it."""
+        """Takes a completed entry of the transcript, the caller's or the agent's."""
 
     def words_heard(self, text: str, now: float) -> None:
-        """What the caller has said so far, as understood so far; `transcript_added` says what stands."""
+        """Takes the interim transcript of the caller's turn; `transcript_added` has the final one."""
 
     def agent_speaking(self, text: str, now: float) -> None:
-        """The caller begins to hear these words of the agent; more may follow them."""
+        """Takes words of the agent as the caller begins to hear them; more words of the utterance may
+        follow."""
 
     def do_not_call(self, reason: str, now: float) -> None:
-        """The caller does not want to be called again: their number goes on the company's list."""
+        """Takes the caller's request not to be called again: the number goes on the company's do-not-call
+        list."""
 
     def state_changed(self, state: str, now: float) -> None:
         """Turn-taking moved to `state` (a name of `turns.State` in lower case)."""

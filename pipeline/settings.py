@@ -1,4 +1,4 @@
-"""How one conversation behaves: the few numbers that an operator tunes per agent."""
+"""The settings of a conversation: the times and phrases that an operator tunes per agent."""
 
 from __future__ import annotations
 

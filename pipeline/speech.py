@@ -1,6 +1,6 @@
-"""What a speech engine is: protocols of one or two methods, found by name through entry points.
+"""The interfaces of speech engines: protocols of one or two methods, found by name through entry points.
 
-Somebody else's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in
+A third party's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in
 the entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see `pipeline.registry`).
 """
 
@@ -15,13 +15,13 @@ from pipeline.audio import Pcm
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the agent's question can be answered with; engines that can bias towards it do.
+    """The answers that the agent's question allows; an engine that can bias its recognition does so with
+    them.
 
     `phrases`: whole answers, lower-case words. `kinds`: built-in shapes, any of "yes_no", "digits", "date",
     "time", "name", "number", "free". `digits`: how many digits make the answer complete; 0: not known.
-    `choices`: keyed answers that are whole ("1" for sales).
-    Keyed answers also end with the key `terminator` ("": none does), or `key_timeout_s` after the last key
-    (0: the session's own).
+    `choices`: keyed answers that are whole ("1" for sales). Keyed answers also end with the key `terminator`
+    ("": none does), or `key_timeout_s` after the last key (0: the session's own).
     """
 
     phrases: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ class HeardWord:
 
 
 LONGEST_TEXT: Final = 4000
-"""Characters of one utterance: more than anybody says in its 45 seconds."""
+"""Most characters of one utterance: more than anybody says in its 45 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What an engine understood. `text` is lower case without punctuation and "" for no speech;
+    """The recognised text of an utterance. `text` is lower case without punctuation and "" for no speech;
     `confidence` is 0 to 1 and comparable only within one engine."""
 
     text: str
@@ -57,14 +57,14 @@ class Hypothesis:
 
 
 class Listening(Protocol):
-    """One utterance being listened to."""
+    """The recognition of one utterance, from its first sample to `close`."""
 
     def push(self, samples: Pcm) -> None:
-        """More audio, in order, at the rate given to `listen`. On the media path: returns within 0.2 ms,
-        copies what it keeps, never raises."""
+        """Takes more audio, in order, at the rate given to `listen`. On the media path: returns within 0.2
+        ms, copies what is kept, never raises."""
 
     def partial(self) -> str:
-        """The stable text so far; "" where the engine has none."""
+        """Gives the stable interim text; "" where the engine has none."""
 
     async def result(self) -> Hypothesis:
         """Decodes everything pushed so far. May be called again after more `push`es (a pause that was not
@@ -126,16 +126,17 @@ class TextToSpeech(Protocol):
 
 @runtime_checkable
 class SharedVoice(Protocol):
-    """A voice that makes first what is to be heard first, whoever asked for it."""
+    """A voice that schedules requests of all its callers by the time at which their sound is needed."""
 
     def speak_ahead(self, text: str, *, language: str, ahead_s: float) -> AsyncIterator[SpeechChunk]:
-        """As `TextToSpeech.speak`, for a listener who has `ahead_s` seconds to hear before."""
+        """Synthesises like `TextToSpeech.speak`, for a listener who still has `ahead_s` seconds of audio
+        queued."""
 
 
 def speaking(
     voice: TextToSpeech, text: str, *, language: str, ahead_s: float = 0.0
 ) -> AsyncIterator[SpeechChunk]:
-    """What `voice` says, asked for so much ahead where it can make use of that."""
+    """Gives the chunks of `text` from `voice`, by `speak_ahead` where the voice has that method."""
     if isinstance(voice, SharedVoice):
         return voice.speak_ahead(text, language=language, ahead_s=ahead_s)
     return voice.speak(text, language=language)

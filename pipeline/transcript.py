@@ -1,6 +1,6 @@
-"""Who said what and when: the caller as recognised, the agent as far as it was heard.
+"""The transcript of a call: the caller's words as recognised, the agent's as far as the caller heard them.
 
-Times are milliseconds on the call's media clock, which the recording shares: an entry can be found in it.
+Times are milliseconds on the call's media clock, which the recording shares: an entry can be found there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SLOWEST_CHARACTERS_PER_S: Final = 11.0
 
 
 class Role(StrEnum):
-    """Who spoke."""
+    """The party that an entry of the transcript belongs to."""
 
     CALLER = "caller"
     AGENT = "agent"
@@ -56,12 +56,12 @@ class Transcript:
         self._entries: list[TranscriptEntry] = []
 
     def add(self, entry: TranscriptEntry) -> None:
-        """Appends one."""
+        """Appends an entry; entries are added in the order in which they ended."""
         self._entries.append(entry)
 
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
-        """All so far."""
+        """The entries added so far."""
         return tuple(self._entries)
 
 
@@ -103,6 +103,6 @@ def _spread(written: Sequence[str], *, samples: int, by_speed: float) -> tuple[S
 
 
 def heard_words(words: Sequence[SpokenWord], heard: int) -> tuple[SpokenWord, ...]:
-    """Those of `words` that were heard when `heard` samples were: a word counts once half of it has
-    sounded."""
+    """Gives those of `words` that were heard when `heard` samples were: a word counts once half of its
+    samples were."""
     return tuple(word for word in words if word.start < heard and word.start + word.end <= 2 * heard)

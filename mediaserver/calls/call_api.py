@@ -1,5 +1,4 @@
-"""Calls as clients order them: one, a hundred at a time, on trial, again, not after all; and what became of
-them.
+"""The calls of the API: placed one by one or in batches, tried, repeated, cancelled, and reported.
 
 Each verb raises `mediaserver.errors` and is checked by `mediaserver.calls.validation` before it comes to the
 queue.
@@ -37,7 +36,7 @@ Answer = TypeVar("Answer", CallRow, BatchReceipt)
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What a request to cancel came to; `cancelled` None: nothing to that number was waiting."""
+    """The result of a request to cancel; `cancelled` None: no call to that number was waiting."""
 
     phone_number: str
     cancelled: Cancelled | None
@@ -45,7 +44,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What would become of a call that nobody placed."""
+    """The result that a call would have; none was placed."""
 
     phone_number: str
     result: ItemResult
@@ -53,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecording:
-    """A file of the node that made it, and where that node is reached by the others ("": not at all)."""
+    """A recording on the node that made it, and the URL at which other nodes reach that node ("": none)."""
 
     path: Path
     node_url: str
@@ -96,7 +95,7 @@ class CallApi:
         return await self._store.enqueue(new, repeatable=repeatable)
 
     async def try_call(self, access: Access, request: CallRequest) -> Trial:
-        """What `place_call` would do now. Raises what it would."""
+        """Says what `place_call` would do now, and raises like it."""
         access.check_agent(request.agent_id)
         self._check()
         new = checked_call(self._directory, self._engines, access.company_id, request)
@@ -122,7 +121,7 @@ class CallApi:
         return await self._store.enqueue_batch(batch, repeatable=repeatable)
 
     async def try_batch(self, access: Access, agent_id: str, requests: Sequence[CallRequest]) -> BatchReceipt:
-        """What `place_batch` would do now. Raises what it would."""
+        """Says what `place_batch` would do now, and raises like it."""
         access.check_agent(agent_id)
         return await self._store.dry_run(self._batch(access.company_id, agent_id, requests))
 
@@ -153,7 +152,8 @@ class CallApi:
         return Cancellation(number, cancelled)
 
     async def call(self, access: Access, call_id: str) -> CallRecord:
-        """Everything known about a call; of a live one, what was said so far. Raises `NotFound`."""
+        """Gives all that is known of a call; of a live one, transcript and turns so far. Raises
+        `NotFound`."""
         record = access.agents_thing(await self._store.call(access.company_id, call_id), UNKNOWN_CALL)
         live = self._live.find(call_id)
         if live is None or record.status.final:
@@ -171,7 +171,7 @@ class CallApi:
             raise InvalidRequest(str(error)) from None
 
     async def hang_up(self, access: Access, call_id: str) -> Stopping:
-        """Ends a call in whatever state it is. Raises `NotFound`."""
+        """Ends a call in any state. Raises `NotFound`."""
         await self.call(access, call_id)
         stopping = await self._store.request_hangup(access.company_id, call_id)
         if stopping is None:
@@ -181,7 +181,7 @@ class CallApi:
         return stopping
 
     async def recording(self, access: Access, call_id: str) -> StoredRecording:
-        """Where a call's recording is. Raises `NotFound`."""
+        """Gives the place of a call's recording. Raises `NotFound`."""
         record = await self.call(access, call_id)
         if not record.recording_path:
             raise NotFound("This call has no recording")

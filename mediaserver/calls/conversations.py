@@ -9,23 +9,24 @@ from mediaserver.calls.live_conversation import LiveConversation
 
 
 class Holder(Protocol):
-    """Who has conversations: the phone's switchboard, the lobby of the rooms."""
+    """A part of the server that holds conversations: `ActiveCalls` for the phone, `RoomRegistry` for the
+    rooms."""
 
     def find(self, call_id: str, /) -> LiveConversation | None:
         """The conversation of that id."""
 
     async def hang_up(self, call_ids: Iterable[str], /) -> None:
-        """Ends those named that are here."""
+        """Ends those of the named conversations that this holder has."""
 
 
 class Held:
-    """Everybody's conversations. `add` who has some."""
+    """The conversations of every holder on this node."""
 
     def __init__(self) -> None:
         self._holders: list[Holder] = []
 
     def add(self, holder: Holder) -> None:
-        """One more who has conversations."""
+        """Adds a holder of conversations."""
         self._holders.append(holder)
 
     def find(self, call_id: str) -> LiveConversation | None:
@@ -34,7 +35,7 @@ class Held:
         return next((each for each in found if each is not None), None)
 
     def holds(self, call_id: str) -> bool:
-        """Whether this node has it."""
+        """Whether this node has the conversation `call_id`."""
         return self.find(call_id) is not None
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:

@@ -31,13 +31,13 @@ BATCH = 16
 
 
 class Ledger(Protocol):
-    """What the loop needs of the ledger (`mediaserver.store.store.Store`)."""
+    """The methods of `mediaserver.store.store.Store` that dispatch uses."""
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         """Takes up to `limit` queued calls for `node`."""
 
     async def held(self, node: str) -> list[str]:
-        """What the database believes that `node` holds."""
+        """Lists the calls that `node` holds according to the database."""
 
     async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
         """Extends the leases of everything `node` holds, but for `unheld`."""
@@ -97,12 +97,12 @@ class Dispatch:
         self._trusts_leases_at = 0.0
 
     def missing(self) -> list[str]:
-        """What keeps this node from dialling, one line each."""
+        """Lists what keeps this node from dialling, one line each."""
         said = {"database": self.database_missing, "dispatch": self.waits_for}
         return [f"{what}: {reason}" for what, reason in said.items() if reason]
 
     async def run_claims(self) -> None:
-        """Claims until cancelled."""
+        """Claims queued calls while there is room, until cancelled; looks every `POLL_S` without a wake."""
         while True:
             self._wake.clear()
             took = await self._claim_once()

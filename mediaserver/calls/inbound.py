@@ -38,10 +38,10 @@ _BUSY = 486
 would leave this server alone for a while, with everybody's calls."""
 
 PATIENCE_S = 1.0
-"""How long a caller waits for the database: a hundred times what it needs."""
+"""Longest time that a caller waits for the database, in seconds: a hundred times what a write needs."""
 
 AWAY_S = 5.0
-"""How long nobody waits for it after that."""
+"""Seconds after such a time-out in which no caller waits for the database."""
 
 KNOWN_S = 15 * 60.0
 """How long what is managed over the API is gone by without a look at the database."""
@@ -52,7 +52,7 @@ class Unknown(MediaServerError):
 
 
 class NumberPlan:
-    """Which agent answers which number on which trunk."""
+    """The agents by the numbers that they answer on each trunk."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -69,7 +69,7 @@ class NumberPlan:
 
 
 class Inbound:
-    """Takes calls from the phone and puts them through to their agent."""
+    """Answers inbound calls with the agent of the called number."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Inbound:
         endpoint.serves = self.serves
 
     def serves(self, called_number: str, trunk: Trunk) -> bool:
-        """Whether anybody answers this number: asked by the phone before it lets a call in."""
+        """Whether an agent answers this number; called before an inbound call is accepted."""
         return self._plan.agent(called_number, trunk.settings.id) is not None
 
     async def run(self) -> None:

@@ -31,7 +31,7 @@ TOGETHER = 16
 """Calls whose next event is written at the same time."""
 
 LOOK_AHEAD = 128
-"""How far among what waits they are looked for."""
+"""How many waiting entries are searched for calls whose events can be written together."""
 
 RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts; the last one repeats."""
@@ -82,7 +82,8 @@ class Journal:
         essential: bool = False,
         done: Callable[[], None] | None = None,
     ) -> bool:
-        """Takes an event; `done` is called when it was written or given up. False: given up at once."""
+        """Queues an event; `done` is called when the event was written or given up. False: given up at
+        once."""
         if len(self._entries) >= self._limit and not essential:
             if self._dropped is not None:
                 self._dropped()
@@ -93,7 +94,7 @@ class Journal:
         return True
 
     async def run(self) -> None:
-        """Writes until cancelled."""
+        """Writes entries until cancelled; after a failure it pauses by `RETRY_S` and goes on."""
         attempt = 0
         while True:
             await self._noted.wait()

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallServices:
-    """What every live call of a node stands on."""
+    """The services of a node that every live call uses."""
 
     store: Store
     journal: Journal
@@ -60,7 +60,7 @@ class CallServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProfile:
-    """What the agent plays in a call, from its settings. `caller_id` None: the trunk's."""
+    """The agent's part in a call: engines and settings. `caller_id` None: the trunk's."""
 
     cast: AgentEngines
     language: str
@@ -72,10 +72,10 @@ class CallProfile:
 
 
 class Going(Protocol):
-    """Something under way that can be ended from outside."""
+    """A transfer under way that can be ended from outside."""
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the transfer; the caller's legs stay up."""
 
 
 class LiveConversation(SessionObserver):
@@ -114,7 +114,7 @@ class LiveConversation(SessionObserver):
         return self.claim.call_id
 
     async def hang_up(self) -> None:
-        """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
+        """Ends the call in any state. Returns when the hang-up is requested, not when the call is over."""
         self.stopped = True
         if self._session is not None:
             self._session.stop()
@@ -122,8 +122,8 @@ class LiveConversation(SessionObserver):
             self.transfer.stop()
 
     async def prepare(self, direction: str) -> str:
-        """Asks the agent's tools what is to be known before the call; "", or why nobody may be called. Never
-        raises."""
+        """Runs the agent's pre-call tools; returns "", or the reason for which the call must not be made.
+        Never raises."""
         tools, http = self.part.tools, self.floor.http
         if not tools or http is None:
             return ""
@@ -134,12 +134,12 @@ class LiveConversation(SessionObserver):
         return briefing.objection
 
     def write(self, text: str) -> None:
-        """What the caller writes to the agent; nothing before the conversation has begun."""
+        """Passes a text message of the caller to the agent; dropped before the conversation has begun."""
         if self._session is not None:
             self._session.write(text)
 
     async def converse(self, leg: Leg) -> tuple[SessionResult | None, str]:
-        """The conversation on `leg`, from its first word to its end; without a result, what went wrong. Never
+        """Runs the conversation on `leg` to its end; without a result, also returns the error. Never
         raises."""
         with boundary(log, "conversation failed", **self.fields()) as failure:
             return await self._conversation(leg), ""
@@ -178,7 +178,7 @@ class LiveConversation(SessionObserver):
             self._session = None  # it knows us, as its observer
 
     def conversing(self) -> None:
-        """The session is about to run."""
+        """Called just before the session runs; subclasses override this method."""
 
     def handed_to(self, call: Call, now: float) -> None:
         """The person has answered to whom the agent handed the caller."""
@@ -190,14 +190,14 @@ class LiveConversation(SessionObserver):
         return self.floor.recorder.open(path, rate_hz=rate_hz, now=self.began)
 
     def unrecorded(self, error: Exception) -> None:
-        """Some of the call is not in its recording, or none."""
+        """Notes a fault of the recording, which lacks a part of the call or all of it."""
         at_ms = round((asyncio.get_running_loop().time() - self.began) * 1000)
         self.faults.append(EngineFault("recording", str(error), at_ms))
 
-    # What becomes of it -------------------------------------------------------------------------------------
+    # End of the call ----------------------------------------------------------------------------------------
 
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
-        """Asks the agent what came of the call, which is over at this moment; never raises."""
+        """Asks the agent for its report after the end of the call; never raises."""
         self._ended_at_ms = self.now_ms()
         return await debriefed(self._agent, result, self.fields())
 
@@ -239,7 +239,7 @@ class LiveConversation(SessionObserver):
         )
 
     def finish(self, outcome: Outcome, direction: str) -> None:
-        """The call is over: counts it, and has its outcome written."""
+        """Counts the call and writes its outcome through the journal."""
         self.floor.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
         log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
         store = self.floor.store
@@ -249,10 +249,10 @@ class LiveConversation(SessionObserver):
         if not self.written.done():
             self.written.set_result(None)
 
-    # What is seen of it on the way --------------------------------------------------------------------------
+    # Events during the call (`SessionObserver`) -------------------------------------------------------------
 
     def turn_completed(self, turn: TurnRecord) -> None:
-        """See `SessionObserver`."""
+        """Records a turn: for the call's row, metrics and the `turn.completed` webhook."""
         data = turn_data(turn)
         self.turns.append(data)
         if turn.latency is not None:
@@ -262,7 +262,7 @@ class LiveConversation(SessionObserver):
         self.tell("turn.completed", data)
 
     def tell(self, kind: str, data: dict[str, Any]) -> None:
-        """An event of the call's, for webhooks."""
+        """Queues a webhook event of the call."""
         store = self.floor.store
         event_id = new_event_id()  # the same however often it is written
 
@@ -272,11 +272,11 @@ class LiveConversation(SessionObserver):
         self.floor.journal.note(self.call_id, kind, write)
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
-        """See `SessionObserver`."""
+        """Appends an entry to the call's transcript."""
         self.transcript.append(entry_data(entry))
 
     def do_not_call(self, reason: str, now: float) -> None:
-        """See `SessionObserver`. The number is that of this call, whatever the agent was told."""
+        """Puts this call's number on the company's do-not-call list, whatever number the agent was told."""
         store, claim = self.floor.store, self.claim
         if claim.phone_number:
             self.note(
@@ -285,15 +285,15 @@ class LiveConversation(SessionObserver):
             )
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
-        """Has something written that decides what the call became."""
+        """Queues an essential write of the journal: one that decides the call's outcome."""
         self.floor.journal.note(self.call_id, name, write, essential=True, done=done)
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """The wall clock in milliseconds since 1970 UTC."""
         return int(self.floor.wall_clock() * 1000)
 
     def fields(self) -> dict[str, object]:
-        """What a line of the log says about the call."""
+        """The log fields that identify the call."""
         return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}
 
 

@@ -36,19 +36,19 @@ STATUS_BEFORE_ANSWER: Mapping[HangupCause, CallStatus] = {
     HangupCause.NO_ANSWER: CallStatus.NO_ANSWER,
     HangupCause.CANCELLED: CallStatus.CANCELLED,
 }
-"""What a call that was never answered becomes; every other cause is FAILED."""
+"""The final status by cause of a call that was never answered; FAILED for every other cause."""
 
 PROGRESS: Mapping[CallState, CallStatus] = {
     CallState.RINGING: CallStatus.RINGING,
     CallState.ANSWERED: CallStatus.ANSWERED,
 }
-"""States of a call that the store is told of as they come; DIALING is written by `arm`."""
+"""Progress of a call that is written to the store at once; DIALING is written by `arm`."""
 
 STOPPED = "The server stopped while it rang"
 
 
 class Step(Enum):
-    """Where a live call is, as far as hanging it up is concerned."""
+    """The step of a live call, as far as hanging up depends on it."""
 
     WAITING = auto()  # not armed
     PLACING = auto()  # armed, and the INVITE about to leave; or theirs is there, to be answered
@@ -71,7 +71,7 @@ class LiveCall(LiveConversation):
         self._call: Call | None = None
         self._stopped = False  # the node gave it up
 
-    # Its life -----------------------------------------------------------------------------------------------
+    # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
@@ -103,7 +103,7 @@ class LiveCall(LiveConversation):
         await self.written
 
     async def hang_up(self) -> None:
-        """Ends the call, whatever it is doing. Returns when the wish is on its way, not when it is over."""
+        """Ends the call in any state. Returns when the hang-up is requested, not when the call is over."""
         if self._step in (Step.WAITING, Step.PLACING):
             self._step = Step.ABANDONED
         elif self._step is Step.CONNECTED and self._call is not None:
@@ -224,7 +224,7 @@ class LiveCall(LiveConversation):
         )
 
     def conversing(self) -> None:
-        """See `LiveConversation`."""
+        """Notes that the session is about to run, so that a hang-up stops the session."""
         self._step = Step.TALKING
 
     async def _end(self, call: Call) -> None:
@@ -236,7 +236,7 @@ class LiveCall(LiveConversation):
             log.warning("hang-up failed", extra={**self.fields(), "reason": str(error)})
         self.floor.metrics.count_rtp(call.stats)
 
-    # What becomes of it -------------------------------------------------------------------------------------
+    # End of the call ----------------------------------------------------------------------------------------
 
     def _unanswered(self, call: Call, failure: CallFailed) -> Outcome:
         status = STATUS_BEFORE_ANSWER.get(failure.cause, CallStatus.FAILED)
@@ -261,7 +261,7 @@ class LiveCall(LiveConversation):
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND
         self.finish(outcome, direction.value)
 
-    # What is seen of it on the way --------------------------------------------------------------------------
+    # Events during the call ---------------------------------------------------------------------------------
 
     def _state_changed(self, call: Call, state: CallState, now: float) -> None:
         status = PROGRESS.get(state)

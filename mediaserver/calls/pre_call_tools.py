@@ -34,8 +34,8 @@ VALUE_LIMIT = 4000
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What the tools of a call came to: the variables that it has now, and why it must not be dialled ("":
-    it may)."""
+    """The result of the tools: the call's variables, and the reason for which the call must not be dialled
+    ("": none)."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     objection: str = ""

@@ -46,7 +46,7 @@ Reach = Callable[[], Awaitable[Call]]
 """Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
 
 Regret = Callable[[int], Awaitable[Pcm]]
-"""What the caller hears if nobody is reached, at a rate in Hz. Never raises."""
+"""Synthesises the apology for a person who is not reached, at a rate in Hz. Never raises."""
 
 _leftovers: set[asyncio.Task[None]] = set()
 """Calls being cancelled whose caller is gone, bounded by SIP's own timers, and keys being passed on, bounded
@@ -54,7 +54,7 @@ by the end of the leg."""
 
 
 class Step(Enum):
-    """How far it has come."""
+    """The state of a transfer."""
 
     RINGING = auto()
     TALKING = auto()
@@ -75,7 +75,8 @@ class TransferResult:
 
 
 class RingBack:
-    """The tone that the caller hears while it rings elsewhere (an `AudioSource`)."""
+    """The ring-back tone that the caller hears while the called person's telephone rings (an
+    `AudioSource`)."""
 
     def __init__(self, rate_hz: int, tap: Callable[[Pcm, float], None] | None = None) -> None:
         size = frame_samples(rate_hz)
@@ -89,18 +90,18 @@ class RingBack:
         self._tap = tap
 
     def read(self) -> Pcm | None:
-        """See `AudioSource`."""
+        """Gives the next frame of the ring-back tone, which repeats without end."""
         frame: Pcm = self._frames[self._at]
         self._at = (self._at + 1) % len(self._frames)
         return frame
 
     def sent(self, now: float) -> None:
-        """See `AudioSource`."""
+        """Passes the frame that was sent to the recording's tap."""
         if self._tap is not None:
             self._tap(self._frames[self._at - 1], now)
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """See `AudioSource`: it sounds from the start."""
+        """Wakes the leg at once: the tone sounds from the start."""
         if wake is not None:
             wake()
 
@@ -124,7 +125,7 @@ class TransferBridge:
         """Told when the person has answered."""
 
     async def run(self) -> TransferResult:
-        """Returns when it is over; the callers' legs are still there, unless they left."""
+        """Returns when the transfer is over; the callers' legs are still up, unless they hung up."""
         bridge, began = self._bridge, self._loop.time()
         tap = self._recording.agent if self._recording is not None else None
         bridge.on_left = self._left
@@ -140,7 +141,7 @@ class TransferBridge:
                 await self._call.hang_up()
 
     def stop(self) -> None:
-        """Ends it from outside."""
+        """Ends the transfer for the server ("server" in its result)."""
         self._end("server")
 
     async def _run(self, began: float) -> TransferResult:
@@ -224,7 +225,7 @@ class TransferBridge:
         for task in (told, over):
             task.cancel()
 
-    # What happens -------------------------------------------------------------------------------------------
+    # Events -------------------------------------------------------------------------------------------------
 
     def _pass_on(self, leg: Leg, digit: str) -> None:
         """A key is for whoever is at the other end: it may be a menu."""
@@ -258,30 +259,30 @@ class TransferBridge:
     # From the bridge (`LegListener`) ------------------------------------------------------------------------
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """The callers, while nobody hears them yet."""
+        """Records the callers' audio until the person has answered."""
         if self._recording is not None and self._step is not Step.TALKING:
             self._recording.caller(frame, position, now)
 
     def digit_received(self, digit: str, now: float) -> None:
-        """Keys mean nothing while it rings; later they are passed on."""
+        """Ignores digits during ring-back; later the bridge passes them on."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """Nobody is left."""
+        """Ends the transfer: every caller has hung up."""
         self._end("caller")
 
-    # From the words of regret (`PlayoutListener`) -----------------------------------------------------------
+    # From the apology's playout (`PlayoutListener`) ---------------------------------------------------------
 
     def playout_filled(self) -> None:
-        """See `PlayoutListener`."""
+        """Does nothing; part of `PlayoutListener`."""
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
-        """See `PlayoutListener`."""
+        """Does nothing; part of `PlayoutListener`."""
 
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
-        """See `PlayoutListener`."""
+        """Does nothing; part of `PlayoutListener`."""
 
     def playout_ran_out(self, now: float) -> None:
-        """The caller has heard it."""
+        """Notes that the caller has heard the apology."""
         self._told.set()
 
 
@@ -303,7 +304,7 @@ class Visit:
         self._ended_by = ""
 
     async def run(self) -> TransferResult:
-        """Returns when it is over."""
+        """Returns when the visit is over."""
         bridge, loop = self._bridge, asyncio.get_running_loop()
         began = loop.time()
         bridge.on_left = self._left
@@ -321,7 +322,7 @@ class Visit:
         return TransferResult("answered", 0, round((loop.time() - began) * 1000), self._ended_by)
 
     def stop(self) -> None:
-        """Ends it from outside."""
+        """Ends the visit for the server, unless it has ended."""
         self._ended_by = self._ended_by or "server"
         self._over.set()
 

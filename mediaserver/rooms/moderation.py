@@ -1,4 +1,4 @@
-"""Who is called into a room, and who is put out of it: what the company's people do at its door."""
+"""Moderation of a room: calling telephones in, removing participants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN_PARTICIPANT = "Participant not found"
 
 
 class Moderation:
-    """The verbs, on the rooms of `lobby`."""
+    """Moderates the rooms of `lobby` for the company's API clients."""
 
     def __init__(self, lobby: RoomRegistry, lines: OutboundLegs | None) -> None:
         self._lobby = lobby

@@ -1,4 +1,4 @@
-"""What belongs to a room that is open on this node, and what is needed to come in."""
+"""An open room of this node with its bridge, participants and call."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class OpenRoom:
 
     @property
     def agent_id(self) -> str:
-        """The agent that speaks in it."""
+        """The agent of the room."""
         return self.request.agent_id
 
     def people(self) -> dict[Leg, Participant]:
-        """Whose each leg is."""
+        """The participant of each leg, telephones included."""
         who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
         return who | {guest.call: guest.participant for guest in self.guests.values()}
 
@@ -61,7 +61,7 @@ class OpenRoom:
             self.room.speaking(changes, now)
 
     async def remove_participant(self, reason: LeaveReason, now: float) -> None:
-        """Ends the room for everybody who is in it."""
+        """Closes the room and disconnects every participant."""
         self.room.close(reason, now)
         persons, self.persons = list(self.persons.values()), {}
         guests, self.guests = list(self.guests.values()), {}
@@ -70,7 +70,7 @@ class OpenRoom:
         )
 
     def new_call(self) -> NewWebCall:
-        """What is written of the conversation that begins here."""
+        """Makes the row of the conversation that begins in this room."""
         request = self.request
         return NewWebCall(
             call_id=self.room.name,
@@ -89,7 +89,7 @@ class OpenRoom:
         return call
 
     def speaking(self, now: float) -> Participant | None:
-        """Who said what the agent hears now, or heard last."""
+        """The participant whom the agent hears now, or heard last; None: none has spoken."""
         leg = self.bridge.speaking(now)
         return self.people().get(leg) if leg is not None else None
 

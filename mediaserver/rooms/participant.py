@@ -1,7 +1,8 @@
-"""Who is in a room: what the others see of them, and how they are connected.
+"""Participants of a room, as the others see them.
 
 `Participant` holds what every participant has (the LiveKit `ParticipantInfo`): identity, permissions,
-metadata, attributes, tracks, state. `person.Person` is the connection behind one, and a `pipeline.leg.Leg`.
+metadata, attributes, tracks, state. `mediaserver.rooms.participant_leg.ParticipantLeg` is the connection
+behind one, and a `pipeline.leg.Leg`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MAX_ATTRIBUTES_BYTES = 64 * 1024
 
 
 class Kind(Enum):
-    """What a participant is."""
+    """The kind of a participant: a person's client, the agent, or a telephone."""
 
     PERSON = "person"
     AGENT = "agent"

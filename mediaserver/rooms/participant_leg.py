@@ -57,17 +57,17 @@ class ParticipantLeg:
 
     @property
     def rate_hz(self) -> int:
-        """16 kHz."""
+        """The rate of frames in both directions: 16 kHz."""
         return self.audio.rate_hz
 
     @property
     def held(self) -> bool:
-        """See `Leg`: a browser puts nobody on hold."""
+        """Always False: WebRTC clients have no hold."""
         return False
 
     @property
     def left(self) -> bool:
-        """The far end has closed its connection: nobody lost anything."""
+        """Whether the far end has closed a peer connection on purpose."""
         return any(peer.state is PeerState.LEFT for peer in self.peers)
 
     def new_peer(self) -> PeerTransport:
@@ -79,7 +79,8 @@ class ParticipantLeg:
         return peer
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """See `Leg`. Attaching to a leg that has ended tells the listener so."""
+        """Connects a conversation; the listener of a leg that has ended is told so on the next turn of the
+        loop."""
         self._listener = listener
         if self.state is not LegState.ENDED:
             self.audio.attach(listener, source)
@@ -87,7 +88,7 @@ class ParticipantLeg:
             self._loop.call_soon(self._tell_ended, "gone")
 
     async def hang_up(self) -> None:
-        """See `Leg`."""
+        """Ends the leg and closes its peer connections; does nothing when it has ended."""
         if self.state is LegState.ENDED:
             return
         self._end("hung_up")
@@ -101,7 +102,7 @@ class ParticipantLeg:
         await self._close_peers()
 
     async def send_dtmf(self, digits: str) -> None:
-        """A browser has no use for digits: they are checked and left out."""
+        """Checks the digits and sends none: a WebRTC client has no use for DTMF. Raises ValueError."""
         check_digits(digits)
         log.info("digits left out: a room's participant takes none", extra={"identity": self.participant.sid})
 

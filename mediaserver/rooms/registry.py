@@ -85,7 +85,7 @@ class RoomRegistry:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
 
     def __len__(self) -> int:
-        """Conversations in progress."""
+        """The number of conversations in progress."""
         return sum(each.task is not None for each in self._rooms.values())
 
     @property
@@ -94,7 +94,7 @@ class RoomRegistry:
         return len(self._rooms)
 
     def find(self, call_id: str) -> WebCall | None:
-        """The live web call of that id, if this node has it."""
+        """Gives the live web call of that id; None where this node does not have it."""
         opened = self._rooms.get(call_id)
         return opened.call if opened is not None else None
 
@@ -128,13 +128,13 @@ class RoomRegistry:
         return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def verify(self, token: str) -> tokens.Grant:
-        """What a token grants. Raises `TokenRefused`."""
+        """Gives the grant of a participant token. Raises `TokenRefused`."""
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
-        """Where the bearer of `token` may come in now. Raises `TokenRefused`, `RoomClosed`, `RoomFull`,
-        `Unavailable`."""
+        """Gives the grant of `token` and the room that it opens now. Raises `TokenRefused`, `RoomClosed`,
+        `RoomFull`, `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
         if opened is None:
@@ -211,16 +211,17 @@ class RoomRegistry:
         self._floor.check()
 
     async def remove_participant(self, opened: OpenRoom, person: ParticipantLeg) -> None:
-        """Somebody has to leave; returns when they are gone."""
+        """Removes a participant from the room; returns when the connection is closed."""
         await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
 
     def arrived(self, opened: OpenRoom, guest: SipParticipant) -> None:
-        """A telephone has answered."""
+        """Adds a telephone that has answered to the bridge, and begins the conversation if it is the
+        first."""
         opened.bridge.add(guest.call)
         self._begin(opened)
 
     def departed(self, opened: OpenRoom, guest: SipParticipant) -> None:
-        """A telephone is gone."""
+        """Removes a telephone that has hung up; an empty room ends."""
         if opened.guests.pop(guest.participant.sid, None) is not None:
             self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
 
@@ -255,7 +256,7 @@ class RoomRegistry:
         await asyncio.gather(*self._goodbyes, return_exceptions=True)
         self._port.close()
 
-    # A room's life ------------------------------------------------------------------------------------------
+    # Lifecycle of a room ------------------------------------------------------------------------------------
 
     def _media(self, opened: OpenRoom, person: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
         if person.participant.sid not in opened.persons:
@@ -353,7 +354,7 @@ class RoomRegistry:
         return task
 
     def server_url(self) -> str:
-        """Where clients connect to."""
+        """The WebSocket URL that clients connect to, made of `server.public_url`."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 

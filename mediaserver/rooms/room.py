@@ -85,31 +85,32 @@ class Message:
 
 
 class RoomObserver:
-    """Told on the loop; returns at once, never raises. Subclass it; these do nothing."""
+    """The observer of a room, called on the loop: methods return at once and never raise. The methods of this
+    base class do nothing."""
 
     def participant_joined(self, participant: Participant, now: float) -> None:
-        """Somebody is in the room (JOINED or later)."""
+        """Takes a participant who has joined (JOINED or later)."""
 
     def participant_changed(self, participant: Participant, now: float) -> None:
-        """State, name, metadata, attributes, tracks, mute: `version` has gone up."""
+        """Takes a change of state, name, metadata, attributes, tracks or mute: `version` has gone up."""
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
-        """Somebody is gone."""
+        """Takes a participant who has left, with the reason."""
 
     def words_spoken(self, words: Words, now: float) -> None:
-        """A piece of the transcript, interim or final."""
+        """Takes a piece of the transcript, interim or final."""
 
     def turn_taken(self, latency_ms: float, now: float) -> None:
-        """The agent answered: milliseconds from the person's last sound to its first."""
+        """Takes the latency of a turn: milliseconds from the person's last sound to the agent's first."""
 
     def message_sent(self, message: Message, now: float) -> None:
-        """Data; the observer decides whether it is for its own participant."""
+        """Takes data of a participant; the observer checks whether its own participant is addressed."""
 
     def speakers_changed(self, changes: Sequence[Speaking], now: float) -> None:
         """People began or ceased to speak; of the agent, its state tells."""
 
     def room_closed(self, reason: LeaveReason, now: float) -> None:
-        """The room is over; nothing follows."""
+        """Takes the end of the room; no other method is called after."""
 
 
 class Room:
@@ -150,7 +151,7 @@ class Room:
 
     @property
     def people(self) -> list[Participant]:
-        """Everybody but the agent."""
+        """Every participant but the agent."""
         return [each for each in self._participants.values() if each.kind is not Kind.AGENT]
 
     @property
@@ -196,7 +197,7 @@ class Room:
             self.changed(participant, now)
 
     def media_lost(self, participant: Participant, now: float) -> None:
-        """The participant's media is down; it may resume."""
+        """Notes that the participant's media is down; the client may resume."""
         if participant.state is ParticipantState.ACTIVE:
             participant.become(ParticipantState.JOINED)
             self.changed(participant, now)
@@ -241,7 +242,7 @@ class Room:
             self.changed(participant, now)
 
     def mute(self, participant: Participant, sid: str, muted: bool, now: float) -> None:
-        """Whether a track is muted, by the participant or for it."""
+        """Sets whether a track is muted, by the participant or by the server."""
         track = participant.tracks.get(sid)
         if track is not None and track.muted != muted:
             track.muted = muted
@@ -276,7 +277,7 @@ class Room:
             observer.message_sent(message, now)
 
     def expired(self, now: float) -> bool:
-        """Nobody came in time."""
+        """Whether no participant has joined within the time for that."""
         return self.state is RoomState.EMPTY and now - self._created_s > self._empty_timeout_s
 
     def close(self, reason: LeaveReason, now: float) -> None:

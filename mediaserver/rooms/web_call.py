@@ -48,7 +48,7 @@ AGENT_STATES: Mapping[str, str] = {
     "leaving": "speaking",
     "closing": "speaking",
 }
-"""Turn-taking's states as LiveKit's clients know them (`lk.agent.state`)."""
+"""The value of `lk.agent.state`, as LiveKit's clients know it, by the state of turn-taking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +108,13 @@ class WebCall(LiveConversation):
         return self.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
 
     def handed_to(self, call: Call, now: float) -> None:
-        """See `LiveConversation`: a telephone is in the room."""
+        """Shows the telephone that answered a transfer as a participant of the room."""
         guest = phone_participant(call.remote_number, status="active")
         with suppress(RoomError):  # full, or closed a moment ago: it is heard, if not seen
             self._room.join(guest, now)
             self._room.active(guest, now)
 
-    # What participants call the agent for (RPC) -------------------------------------------------------------
+    # RPC methods of the agent -------------------------------------------------------------------------------
 
     def _end_call(self, who: Participant, payload: str) -> str:
         if not who.permissions.publish:
@@ -130,32 +130,32 @@ class WebCall(LiveConversation):
             del lines[: max(1, len(lines) // 8)]
         return text.decode()
 
-    # What the room is told ----------------------------------------------------------------------------------
+    # Events for the room (`SessionObserver`) ----------------------------------------------------------------
 
     def state_changed(self, state: str, now: float) -> None:
-        """See `SessionObserver`."""
+        """Sets the agent's attribute `lk.agent.state`."""
         shown = AGENT_STATES.get(state)
         if shown is not None and self._room.agent.attributes.get(AGENT_STATE) != shown:
             self._room.describe(self._room.agent, now, attributes={AGENT_STATE: shown})
 
     def words_heard(self, text: str, now: float) -> None:
-        """See `SessionObserver`."""
+        """Sends the interim transcript of the caller to the room."""
         self._say(Role.CALLER, text, now, final=False)
 
     def agent_speaking(self, text: str, now: float) -> None:
-        """See `SessionObserver`."""
+        """Sends the words that the agent begins to speak to the room."""
         self._say(Role.AGENT, text, now, final=False)
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
-        """See `SessionObserver`."""
+        """Records the entry and sends it to the room as final."""
         super().transcript_added(entry)
         self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
 
     def do_not_call(self, reason: str, now: float) -> None:
-        """See `SessionObserver`. Nobody was called: a visitor's name is no telephone number."""
+        """Does nothing: a web call has no telephone number."""
 
     def turn_completed(self, turn: TurnRecord) -> None:
-        """See `SessionObserver`."""
+        """Records the turn and sends its latency to the room."""
         super().turn_completed(turn)
         if turn.latency is not None:
             self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())

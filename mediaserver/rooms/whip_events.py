@@ -40,7 +40,7 @@ class TalkEvents(RoomObserver):
         room.observe(self)
 
     def words_spoken(self, words: Words, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends a piece of the transcript as "words"."""
         speaker = "agent" if words.speaker.kind is Kind.AGENT else "caller"
         self._tell(
             type="words",
@@ -52,12 +52,12 @@ class TalkEvents(RoomObserver):
         )
 
     def participant_changed(self, participant: Participant, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends the agent's state as "state"."""
         if participant is self._room.agent:
             self._tell(type="state", state=participant.attributes.get(AGENT_STATE, ""))
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends "ended" when the client's own participant has left."""
         if participant is self._own:
             self.ended(reason)
 
@@ -67,7 +67,7 @@ class TalkEvents(RoomObserver):
         self._room.forget(self)
 
     def turn_taken(self, latency_ms: float, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends the latency of a turn as "turn"."""
         self._tell(type="turn", latencyMs=round(latency_ms, 1))
 
     def _tell(self, **message: Any) -> None:

@@ -1,9 +1,10 @@
-"""Whose voice is it: the caller's, or somebody's behind them?
+"""Tells the caller's voice from background speech by its level.
 
-Who holds the telephone is louder than the room. Once the caller's level is known, voice that stays far below
-it (other people's talk, babble, a television) is background: it neither interrupts the agent nor keeps a turn
-from ending. An energy detector alone takes babble 20 dB below the caller for speech, and no silence ever
-comes."""
+The person at the telephone is louder than the room. Once the caller's level is known, voice that stays far
+below it (other people's talk, babble, a television) is background: it neither interrupts the agent nor keeps
+a turn from ending. An energy detector alone takes babble 20 dB below the caller for speech, and no silence
+ever comes.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ import numpy as np
 from pipeline.audio import FRAME_MS, Pcm, kernels
 
 MARGIN_DB: Final = 14.0
-"""Below the caller's loud syllables. Their own last word is 6 to 10 dB below them, side talk 15 and more."""
+"""How far below the caller's loud syllables background speech lies, in dB. The caller's own last word is 6 to
+10 dB below those, side talk 15 and more."""
 
 ASIDE_MARGIN_DB: Final = 11.0
-"""The same while the agent speaks: who wants to be heard over it does not lower their voice, and the loudest
-syllables of side talk come within 14 dB."""
+"""Like `MARGIN_DB`, while the agent speaks: a caller who talks over the agent does not lower their voice, and
+the loudest syllables of side talk come within 14 dB."""
 
 _KNOWN_FRAMES: Final = 25  # half a second of voice, before anybody is background
 _HANG_FRAMES: Final = 8  # 160 ms: soft sounds after a loud one are the caller's own
@@ -31,8 +33,8 @@ _FORGET_DB: Final = 0.25 * FRAME_MS / 1000  # a quarter of a dB a second: a call
 
 
 class Foreground:
-    """One caller's level. Give `is_background` every frame that is not our own voice, with whether it is
-    voiced."""
+    """The level of one caller's voice. Call `is_background` with every frame that is not echo, and whether
+    the frame is voiced."""
 
     __slots__ = ("_frames", "_hang", "_is_known", "_level_dbov", "_noise_dbov")
 
@@ -44,7 +46,7 @@ class Foreground:
         self._is_known = False
 
     def believe(self) -> None:
-        """What was heard had words in it, and was answered: it was the caller."""
+        """Takes the level for the caller's: the speech had words, and was answered."""
         self._is_known = True
 
     def accept_speech(self) -> None:
@@ -64,8 +66,8 @@ class Foreground:
 
     @property
     def stands_out(self) -> bool:
-        """The caller is so much louder than what was taken for noise that the voice heard in it is theirs:
-        nothing of another's melody is in it."""
+        """Whether the caller's level is so far above that of the noise that voice in it, with its melody, is
+        the caller's."""
         known = self._noise_dbov > _NONE_DBOV
         return known and self._level_dbov - self._noise_dbov > _STANDS_OUT_DB
 

@@ -37,7 +37,7 @@ _COSINES, _SINES = _tables()
 
 
 class DtmfDetector:
-    """One party's keys; feed it every frame of 20 ms in order (silence for a frame that was lost)."""
+    """The DTMF detector of one party; takes every frame of 20 ms in order (silence for a lost frame)."""
 
     __slots__ = ("_buffer", "_state", "rate_hz")
 
@@ -50,19 +50,20 @@ class DtmfDetector:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was heard."""
+        """Restarts the detector for another stream."""
         self._buffer[:] = 0.0
         self._state[:] = 0.0
         self._state[kernels.DTMF_HIT] = self._state[kernels.DTMF_KEY] = -1.0
 
     def push(self, frame: Pcm) -> str | None:
-        """The key that this frame confirms, once per press, 30 to 50 ms after its start; else None."""
+        """Takes a frame; returns the key confirmed by it, once per press, 30 to 50 ms after its start; else
+        None."""
         key = kernels.dtmf_step(frame, self._buffer, _COSINES, _SINES, self._state)
         return None if key < 0 else KEYS[key]
 
     @property
     def tone_present(self) -> bool:
-        """A key sounds, or has just begun to (not confirmed yet): this frame is not speech."""
+        """Whether a key sounds, or has just begun to (not confirmed yet): this frame is not speech."""
         return bool(self._state[kernels.DTMF_HIT] >= 0 or self._state[kernels.DTMF_KEY] >= 0)
 
 

@@ -1,12 +1,14 @@
-"""Is what the caller's line carries our own voice? The caller's frame is compared with what we played.
+"""Detects the echo of the agent's voice in the caller's audio.
 
-A telephone hybrid, or a loudspeaker beside a microphone, sends our words back 5 to 500 ms later and at least
-12 dB quieter. The lag at which both signals are alike for 0.16 s is taken for the echo's; a short adaptive
-filter there then says, for each frame, how much of it what we played explains. A voice over the echo is not
-explained. That is the classical test of echo cancellers for double talk (Benesty, Morgan and Cho 2000), used
-the other way round: nothing is cancelled, since whoever listens only wants to know whether it is the caller.
+The caller's frame is compared with the audio that was played. A telephone hybrid, or a loudspeaker beside a
+microphone, sends that audio back 5 to 500 ms later and at least 12 dB quieter. The lag at which both signals
+are alike for 0.16 s is taken for the echo's; a short adaptive filter there then says, for each frame, how
+much of the frame the played audio explains. A voice over the echo is not explained.
 
-About 5 µs a frame while the agent speaks."""
+That is the classical test of echo cancellers for double talk (Benesty, Morgan and Cho 2000), used the other
+way round: nothing is cancelled, since turn-taking only asks whether the frame is the caller's. About 5 µs a
+frame while the agent speaks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ import numpy as np
 from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
 
 TAIL_S: Final = 0.6
-"""After the last frame played there is no echo any more."""
+"""Seconds after the last played frame from which on there is no echo."""
 
 _EXPLAINED: Final = 0.5
 _COARSE: Final = kernels.ECHO_COARSE
@@ -64,8 +66,8 @@ class EchoGate:
         self._next_played += _COARSE
 
     def is_echo(self, frame: Pcm, now: float) -> bool:
-        """`frame`, which arrived at `now`, is nothing but what we played, late and quieter. Call it for every
-        frame; False at once unless the agent speaks or has spoken within `TAIL_S`."""
+        """Whether `frame`, which arrived at `now`, is only the echo of played audio. Called for every frame;
+        False at once unless the agent speaks or has spoken within `TAIL_S`."""
         due = round(now * _COARSE_HZ)
         position = self._next_heard if abs(due - self._next_heard) <= _REALIGN else due
         self._next_heard = position + _COARSE
@@ -77,7 +79,7 @@ class EchoGate:
 
     @property
     def delay_ms(self) -> int | None:
-        """How late our voice comes back, by the packets' times; None while no echo has been found."""
+        """The delay of the echo, by the packets' times; None while no echo has been found."""
         lag = int(self._state[kernels.ECHO_LOCKED])
         return None if lag < 0 else (kernels.ECHO_LATEST - lag) * FRAME_MS // _COARSE
 

@@ -1,6 +1,6 @@
-"""The one shape audio has inside the server: mono 16-bit PCM in frames of 20 ms.
+"""The format of audio inside the server: mono 16-bit PCM in frames of 20 ms.
 
-Time is counted in samples of the stream it belongs to; milliseconds appear only at the edges.
+Time is counted in samples of the stream; milliseconds appear only in settings, records and the API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How loud the agent is: ramped, because a step in the level is a click."""
+"""The gain of the agent's voice: ramped, because a step in the level is a click."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 
 DUCKED: Final = 10 ** (-12 / 20)
-"""The agent steps back for somebody who begins to speak, and is still understood if they meant nothing."""
+"""The gain while somebody begins to speak over the agent (-12 dB): low, and still understood."""
 
 RAMP_FRAMES: Final = 2  # 40 ms: too short to be heard as hesitation, too long for a click
 
 
 class Volume:
-    """The gain on the frames of one playout; `applied` moves it a step towards where it shall be.
-
-    `full`: it is 1 and stays there, `applied` need not be called."""
+    """The gain on the frames of one playout, moved by `applied` a step towards its target. `full`: the gain
+    is 1 and stays so, and `applied` need not be called."""
 
     __slots__ = ("_gain", "_ramp", "_target", "full")
 
@@ -27,25 +26,25 @@ class Volume:
         self.full = True
 
     def duck(self) -> None:
-        """Lower, from the next frame on."""
+        """Lowers the gain to `DUCKED`, from the next frame on."""
         self._move(DUCKED)
 
     def restore(self) -> None:
-        """As loud as ever again, from the next frame on."""
+        """Raises the gain to 1, from the next frame on."""
         self._move(1.0)
 
     def fade_in(self) -> None:
-        """The next frame begins at nothing: what was said before it was cut off."""
+        """Ramps the next frames up from silence: the audio before them was cut off."""
         self._gain = 0.0
         self._move(1.0)
 
     def reset(self) -> None:
-        """As loud as ever at once: other words."""
+        """Sets the gain to 1 at once, for a new utterance."""
         self._gain = self._target = 1.0
         self.full = True
 
     def applied(self, frame: Pcm) -> Pcm:
-        """`frame` at the gain of the moment."""
+        """Gives `frame` at the gain of the moment."""
         step = 1.0 / RAMP_FRAMES
         before = self._gain
         after = self._gain = min(max(self._target, before - step), before + step)

@@ -163,7 +163,7 @@ def peak(samples: Pcm) -> int:
 
 @_compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
 def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
-    """The sum of two frames of the same length, saturating; `out` may be one of them."""
+    """Adds two frames of the same length, saturating; `out` may be one of them."""
     for i in range(min(a.shape[0], b.shape[0], out.shape[0])):
         total: Any = np.int32(a[i]) + np.int32(b[i])
         out[i] = min(max(total, -32768), 32767)
@@ -955,7 +955,7 @@ def line_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, out: F
 
 
 def warm() -> None:
-    """Runs every kernel once on real shapes; call it before saying ready."""
+    """Runs every kernel once on real shapes, for the page faults; called before the server reports ready."""
     octets = np.zeros(160, np.uint8)
     for rate_hz in LINE_RATES_HZ:
         frame = np.zeros(frame_samples(rate_hz), np.int16)

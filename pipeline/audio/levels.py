@@ -14,7 +14,7 @@ import numpy as np
 from pipeline.audio import FRAME_MS, Pcm, kernels
 
 FLOOR_DBFS: Final = -100.0
-"""What digital silence (and anything below) measures; the quietest 16-bit signal is at -90 dB."""
+"""The level given for digital silence and anything below it; the quietest 16-bit signal is at -90 dB."""
 
 _FULL_SCALE: Final = 32768.0
 
@@ -52,21 +52,22 @@ def _dbfs(value: float) -> float:
 
 
 AUDIBLE: Final = 60
-"""A peak above it can be heard (-55 dBFS): below the breath of any voice, above dither and µ-law's idle
-noise."""
+"""Peak above which a signal can be heard (-55 dBFS): below the breath of any voice, above dither and µ-law's
+idle noise."""
 
 
 def is_audible(samples: Pcm) -> bool:
-    """Whether anything in it can be heard."""
+    """Whether any sample of `samples` is above `AUDIBLE`."""
     return kernels.peak(samples) > AUDIBLE
 
 
 class Audibility:
-    """Of what a voice makes of one text, in the order in which it comes, at `rate_hz`.
+    """Measures sound and silence in the audio that a voice makes of one text, in order, at `rate_hz`.
 
     `silence_s`: by how much silence and waiting have outgrown sound. Pauses within speech are far shorter
     than the words around them and leave nothing; zeros, and sound that comes in drips, add up.
-    `quiet_samples`: since the last sound. `heard`: there was any."""
+    `quiet_samples`: since the last sound. `heard`: whether there was any sound.
+    """
 
     __slots__ = ("_block", "_rate_hz", "heard", "quiet_samples", "silence_s")
 
@@ -78,7 +79,7 @@ class Audibility:
         self.silence_s = 0.0
 
     def add(self, samples: Pcm) -> None:
-        """More of it was made."""
+        """Takes the next samples of the voice."""
         size = samples.shape[0]
         if not size:
             return
@@ -99,7 +100,7 @@ class Audibility:
         self.silence_s += self.quiet_samples / self._rate_hz
 
     def waited(self, seconds: float) -> None:
-        """The line was silent for so long because nothing was made. The wait for the first sound is not
-        silence within speech, and has a limit of its own."""
+        """Counts `seconds` without audio from the voice as silence, but not before the first sound: the wait
+        for that has a limit of its own."""
         if self.heard:
             self.silence_s += seconds

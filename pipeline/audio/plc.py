@@ -52,8 +52,8 @@ class Concealment:
         self._tail = np.zeros(self._overlap, np.float32)
 
     def good(self, frame: Pcm) -> Pcm:
-        """Takes a frame of 20 ms that arrived. Returns what to play: the same array, or, after a concealed
-        one, a new array in which the repetition gives way to it."""
+        """Takes a frame of 20 ms that arrived. Returns the frame to play: the same array, or, after a
+        concealed frame, a new array that crossfades from the repetition to the frame."""
         if self._lost:
             frame = self._merged(frame)
             self._lost = 0

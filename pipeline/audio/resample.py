@@ -86,19 +86,17 @@ class Resampler:
 
     @property
     def delay_samples(self) -> int:
-        """How many output samples late the stream is (0 for equal rates)."""
+        """The filter's delay in output samples (0 for equal rates)."""
         return 0 if self._up == self._down else round(self._filter.delay / self._down)
 
     def reset(self) -> None:
-        """As new: the next chunk is the start of another stream."""
+        """Restarts the filter: the next chunk is the start of another stream."""
         self._buffer[: self._history] = 0.0
         self._position = 0
 
     def __call__(self, samples: Pcm) -> Pcm:
-        """The output that `samples` (int16, any number of them) complete, as an array of its own.
-
-        A chunk whose length is a multiple of the ratio, as any frame of 20 ms is, gives exactly its share.
-        """
+        """Gives the output that `samples` (int16, any number) complete, as a new array. A chunk whose length
+        is a multiple of the ratio, as any frame of 20 ms is, gives exactly its share."""
         if self._up == self._down:
             return samples
         size = samples.shape[0]

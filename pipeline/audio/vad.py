@@ -1,4 +1,4 @@
-"""Is anybody speaking? An energy detector that costs about two microseconds a frame.
+"""Voice activity detection by energy, at about two microseconds a frame.
 
 Energy below and above 1 kHz, and in eight narrower bands, is compared with the noise floor of its band, which
 follows the minimum of the last 0.75 to 1.5 s (minimum statistics, Martin 2001). A voice no louder than a
@@ -59,7 +59,7 @@ _VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) 
 
 
 class EnergyVad:
-    """One party's detector; feed it every frame of 20 ms in order."""
+    """The voice activity detector of one party; takes every frame of 20 ms in order."""
 
     __slots__ = ("_bands", "_samples", "_settings", "_state", "rate_hz")
 
@@ -75,7 +75,7 @@ class EnergyVad:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the noise floor and all that was heard."""
+        """Restarts the detector, noise floor included."""
         settings = self._settings
         kernels.energy_vad_init(
             self._state,
@@ -91,10 +91,10 @@ class EnergyVad:
 
     @property
     def active(self) -> bool:
-        """Somebody is speaking, as of the last frame."""
+        """Whether somebody is speaking, as of the last frame."""
         return bool(self._state[kernels.VAD_ACTIVE])
 
     @property
     def snr_db(self) -> float:
-        """How far the last frame stood out of the noise, in the louder of the two bands."""
+        """The last frame's level over the noise floor in dB, in the louder of the two wide bands."""
         return float(self._state[kernels.VAD_SNR_DB])

@@ -56,7 +56,7 @@ def write(target: str | Path | BinaryIO, samples: npt.NDArray[np.int16], rate_hz
 
 
 def encoded(samples: npt.NDArray[np.int16], rate_hz: int) -> bytes:
-    """The same file in memory, for an HTTP body."""
+    """Gives a 16-bit WAV file of `samples` as bytes, for an HTTP body."""
     buffer = io.BytesIO()
     write(buffer, samples, rate_hz)
     return buffer.getvalue()

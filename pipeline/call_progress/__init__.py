@@ -1,1 +1,1 @@
-"""Who, or what, answered an outbound call (CPA, AMD)."""
+"""Call progress analysis (CPA, AMD): whether a person, a machine or the network answered an outbound call."""

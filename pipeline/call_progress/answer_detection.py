@@ -52,7 +52,7 @@ TALK_TO_ALL: Final = LineSettings()
 
 
 class Verdict(Enum):
-    """What to do about the line."""
+    """The decision about an answered line."""
 
     TALK = auto()
     LEAVE_MESSAGE = auto()
@@ -88,8 +88,8 @@ _DISPOSITIONS: Final[Mapping[LineKind, str]] = MappingProxyType(
 
 
 class LineStage:
-    """One call's line, from its early media on. `verdict` is None until it is given; `found`: what was at the
-    other end ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
+    """Classifies the line of one call, from its early media on. `verdict` is None until it is given; `found`:
+    the kind of line ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
 
     def __init__(self, settings: LineSettings, message: str | None = None) -> None:
         self.verdict: Verdict | None = None
@@ -106,11 +106,11 @@ class LineStage:
 
     @property
     def holds(self) -> bool:
-        """The agent's first words wait for the verdict."""
+        """Whether the agent's first words wait for the verdict."""
         return self._settings.answering_machine != "talk" or self._settings.hold_music != "talk"
 
     def begin(self, now: float) -> None:
-        """The call is answered."""
+        """Notes at `now` that the call was answered; the time to listen begins."""
         if self._line is not None:
             self._line.answered()
         self._until = now + LISTEN_S
@@ -126,8 +126,8 @@ class LineStage:
             self.early = _DISPOSITIONS[kind]
 
     def push(self, frame: Pcm, now: float) -> Verdict | None:
-        """A frame after the answer; the verdict if it gave it. To hang up may still be one while the agent
-        talks."""
+        """Takes a frame after the answer; returns a verdict that the frame decided. A hang-up may be decided
+        even while the agent talks."""
         if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
             return None
         kind = self._classify(frame, now)
@@ -139,11 +139,11 @@ class LineStage:
         return self._judge(kind, now) if self.verdict is None else None
 
     def timer_at(self) -> float | None:
-        """When `handle_timer` is due; None: never."""
+        """The time at which `handle_timer` is due; None: never."""
         return self._until if self.verdict is None else None
 
     def handle_timer(self, now: float) -> Verdict | None:
-        """Time has passed; the verdict if that gave it."""
+        """Gives the verdict that the time decides, if any."""
         if self.verdict is not None or self._until is None or now < self._until:
             return None
         if self._state is _State.MACHINE:
@@ -192,20 +192,20 @@ class LineStage:
 
 
 class EarlyEar:
-    """Hears a call before it is answered (a `LegListener`)."""
+    """Passes a call's early media, before the answer, to its `LineStage` (a `LegListener`)."""
 
     def __init__(self, stage: LineStage) -> None:
         self._stage = stage
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """Early media."""
+        """Takes a frame of early media."""
         self._stage.heard_early(frame, now)
 
     def digit_received(self, digit: str, now: float) -> None:
-        """Nobody keys anything yet."""
+        """Ignores digits: they mean nothing before the answer."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """It was not answered."""
+        """Ignores the end of the leg: the call was not answered, and its cause is the leg's."""
 
 
 class LineAgent:
@@ -217,13 +217,13 @@ class LineAgent:
         self._stage = stage
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """See `Conversation`."""
+        """Answers with the message for the machine after that verdict, else with the agent's acts."""
         if self._stage.verdict is Verdict.LEAVE_MESSAGE:
             return self._leave_message(event)
         return self._agent.respond(event)
 
     def report(self) -> AgentReport:
-        """See `Conversation`."""
+        """Gives the agent's own report."""
         return self._agent.report()
 
     async def _leave_message(self, event: AgentEvent) -> AsyncIterator[AgentAct]:

@@ -20,7 +20,7 @@ from pipeline.call_progress.tones import Cadence, Progress, Stretch
 
 
 class LineKind(Enum):
-    """What was heard. The value is what records say."""
+    """A kind of line; its value is the one that records have."""
 
     RINGBACK = "ringback"
     BUSY = "busy"
@@ -124,8 +124,8 @@ class _ToneRun:
 
 
 class LineClassifier:
-    """Listens to one line; `push` it every frame of 20 ms from the first early media or the answer on. Raises
-    ValueError for a rate that no leg has."""
+    """Classifies the sound of one line; `push` takes every frame of 20 ms from the first early media or the
+    answer on. Raises ValueError for a rate that no leg has."""
 
     def __init__(self, rate_hz: int) -> None:
         if rate_hz not in LINE_RATES_HZ:
@@ -154,11 +154,11 @@ class LineClassifier:
 
     @property
     def is_spoken_on(self) -> bool:
-        """Somebody is speaking, and it is not known yet who."""
+        """Whether somebody speaks of whom it is not decided yet whether they are a person."""
         return self._speech_ms > 0 and self._silent_ms < HUMAN_SILENCE_MS
 
     def push(self, frame: Pcm, now: float) -> LineEvent | None:
-        """The next frame; what it made certain, once each time."""
+        """Takes the next frame; returns the event that became certain by it, once each time."""
         kernels.line_step(frame, self._buffer, _COSINES, _SINES, self._seen)
         self._remember()
         active = self._vad.push(frame).active
@@ -183,7 +183,7 @@ class LineClassifier:
         self._notes_hz[slot] = self._seen[kernels.LINE_F1]
         self._count += 1
 
-    # Tones ----------------------------------------------------------------------------------------------
+    # Network tones --------------------------------------------------------------------------------------
 
     def _is_tone(self) -> bool:
         seen = self._seen

@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Tone(Enum):
-    """What a tone is by its frequencies alone."""
+    """The kind of a tone by its frequencies alone."""
 
     RING_PAIR = auto()  # 440+480 or 400+450 Hz: rings, and nothing else
     BUSY_PAIR = auto()  # 480+620 Hz: busy or congestion
@@ -23,7 +23,7 @@ class Tone(Enum):
 
 
 class Progress(Enum):
-    """What the network says."""
+    """A call progress signal of the telephone network (ITU-T E.180)."""
 
     RINGBACK = auto()
     BUSY = auto()
@@ -34,8 +34,8 @@ class Progress(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A tone from its beginning to now, or to its end. `unsteady_hz`: how far its strongest frequency moved,
-    as it does where two tones are nearer to each other than the analysis can part."""
+    """One continuous tone from its beginning to now, or to its end. `unsteady_hz`: how far its strongest
+    frequency moved, as it does where two tones are nearer to each other than the analysis can separate."""
 
     low_hz: float
     high_hz: float
@@ -54,7 +54,7 @@ _UNSTEADY_HZ: Final = 4.0
 
 
 def tone_of(stretch: Stretch) -> Tone:
-    """What it is by its frequencies."""
+    """Gives the kind of the tone by its frequencies."""
     low, high = stretch.low_hz, stretch.high_hz
     for first, second, tone in _PAIRS:
         if abs(low - first) < _OFF_HZ and abs(high - second) < _OFF_HZ:
@@ -80,14 +80,14 @@ _CYCLES: Final = 2
 
 
 class Cadence:
-    """Follows the tones of one line. `under_way` says what a tone that has not ended is, as soon as it is
-    certain; `ended` what a tone and those before it were. None: nothing that the network says."""
+    """Recognises call progress signals in the tones of one line, in order. None where the tones are no
+    signal."""
 
     def __init__(self) -> None:
         self._past: deque[_Past] = deque(maxlen=4)
 
     def under_way(self, stretch: Stretch) -> Progress | None:
-        """The tone goes on."""
+        """Gives the signal of a tone that has not ended, as soon as it is certain."""
         tone, long_ms = tone_of(stretch), stretch.duration_ms
         if tone is Tone.RING_PAIR:
             return Progress.RINGBACK if long_ms >= RING_PAIR_MS else None
@@ -100,7 +100,7 @@ class Cadence:
         return Progress.RINGBACK if long_ms >= RING_MS else None
 
     def ended(self, stretch: Stretch) -> Progress | None:
-        """The tone is over."""
+        """Takes a tone that ended; gives the signal of this and the tones before it."""
         past = self._past
         past.append(_Past(tone_of(stretch), stretch.duration_ms))
         tones = [each.tone for each in past]

@@ -25,7 +25,7 @@ PASSED_ON: Final = (
     "LANG", "LC_ALL", "LC_CTYPE", "TZ", "HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
 )  # fmt: skip
-"""What such a process is told of the server's environment, PYTHONPATH beside it."""
+"""Variables of the server's environment that a confined process gets, PYTHONPATH beside them."""
 
 _PAUSE_S: Final = 0.1
 _DOUBLINGS: Final = 10
@@ -56,13 +56,15 @@ async def start_confined(
 
 
 def confined_command(module: str, *arguments: str) -> list[str]:
-    """The same as a command line, for who starts it in a thread: `clean_environment` goes with it."""
+    """Gives the command line of `start_confined`, for a caller that starts the process in a thread with
+    `clean_environment`."""
     _tell_what_is_lacking()
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def close_pipes(process: Process) -> None:
-    """Closes the server's ends of the pipes: asyncio leaves them to the collector otherwise."""
+    """Closes the server's ends of the process's pipes, which asyncio leaves to the garbage collector
+    otherwise."""
     if process.stdin is not None:
         process.stdin.close()
     transport = getattr(process, "_transport", None)
@@ -99,8 +101,8 @@ def signal_name(number: int) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """The whole environment of such a process. One thread for linear algebra: a process is confined before it
-    has threads, and an engine that wants more says so itself."""
+    """Gives the whole environment of a confined process. One thread for linear algebra: a process is confined
+    before it has threads, and an engine that needs more sets its own number."""
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     path = os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
     return {**kept, **dict.fromkeys(_THREADS, "1"), "PYTHONPATH": path}

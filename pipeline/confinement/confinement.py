@@ -47,18 +47,18 @@ from pipeline.confinement.system_calls import (
 )
 
 PACKAGE_ROOT: Final = Path(__file__).resolve().parents[2]
-"""Where `pipeline` and the packages beside it lie: a checkout, or site-packages."""
+"""The directory of `pipeline` and the packages beside it: a checkout, or site-packages."""
 
 DESCRIPTORS: Final = 256
 
 NICE: Final = 5
-"""By how much a helper steps back behind the server, where they share a core."""
+"""The niceness of a helper process, so that the server goes first where they share a core."""
 
 CUDA_DEVICES: Final = (
     *("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
     *(f"/dev/nvidia{number}" for number in range(16)),
 )
-"""What a model on a GPU writes to, besides `ioctl` of every kind."""
+"""Devices that a model on a GPU writes to, besides `ioctl` of every kind."""
 
 _OWN_PACKAGES = ("pipeline", "mediaserver")
 
@@ -131,8 +131,8 @@ class Confinement:
 
 
 def compute_only() -> None:
-    """Takes from a process that has its input open everything that computing does not need: it can open
-    nothing any more, not even what a confined process may read. Raises OSError."""
+    """Drops everything that computing does not need from a process whose input is open: from then on it can
+    open nothing, not even what a confined process may read. Raises OSError."""
     _gain_nothing()
     if seccomp_filters():
         column, architecture = ARCHITECTURES[os.uname().machine]
@@ -140,7 +140,8 @@ def compute_only() -> None:
 
 
 def lacking() -> tuple[str, ...]:
-    """What this machine's kernel does not have of it, with what to do: for the log and for the operator."""
+    """Names the parts of confinement that this machine's kernel lacks, with what to do: for the log and for
+    the operator."""
     lacks = []
     if not landlock_abi():
         lacks.append('no Landlock, so files are open to it: Linux 5.13, booted with "landlock" in lsm=')
@@ -162,7 +163,7 @@ def landlock_abi() -> int:
 
 @cache
 def seccomp_filters() -> bool:
-    """Whether the kernel takes filters of system calls, and there is a list of them for this machine."""
+    """Whether the kernel takes seccomp filters, and there is a list of system calls for this architecture."""
     if os.uname().machine not in ARCHITECTURES:
         return False
     try:
@@ -172,7 +173,7 @@ def seccomp_filters() -> bool:
     return False
 
 
-# Files ----------------------------------------------------------------------------------------------------
+# Landlock: files ------------------------------------------------------------------------------------------
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
@@ -228,7 +229,7 @@ def _runtime() -> Iterator[str | Path]:
         yield from (path for path in paths if Path(path).resolve() != PACKAGE_ROOT)
 
 
-# System calls ---------------------------------------------------------------------------------------------
+# seccomp: system calls ------------------------------------------------------------------------------------
 
 _LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06  # BPF_LD|W|ABS, ALU|AND|K, JMP|JEQ|K, RET|K
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
@@ -274,7 +275,7 @@ def _filter(program: bytes) -> None:
     _call(_libc().prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0)
 
 
-# The rest -------------------------------------------------------------------------------------------------
+# Resources and descriptors --------------------------------------------------------------------------------
 
 
 def _gain_nothing() -> None:

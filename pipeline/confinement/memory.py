@@ -1,4 +1,5 @@
-"""How much memory this process and its children may still take: the machine's, a container's, a limit's."""
+"""The memory that this process and its children may still take, by the machine, its container and its
+limits."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 ADDRESSES_MB: Final = 2048
-"""What a server maps, for the most part without using it: libraries, stacks, what malloc sets aside for each
-thread. It uses a quarter."""
+"""MiB of address space that a server maps: libraries, stacks, what malloc sets aside for each thread. A
+quarter is used."""
 
 _MB: Final = 1 << 20
 _CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -24,7 +25,7 @@ def free_mb(*, own: bool) -> int:
 
 
 def too_few_addresses() -> str:
-    """What is wrong with the limit of this process's address space, "" where nothing is."""
+    """Says what is wrong with the limit of this process's address space, "" where nothing is."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft >= ADDRESSES_MB * _MB:
         return ""

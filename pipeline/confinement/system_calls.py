@@ -17,7 +17,8 @@ ARCHITECTURES: Final[Mapping[str, tuple[int, int]]] = {
     "x86_64": (X86_64, 0xC000003E),
     "aarch64": (AARCH64, 0xC00000B7),
 }
-"""By `os.uname().machine`: the column of the tables, and AUDIT_ARCH_* as the kernel names it to a filter."""
+"""By `os.uname().machine`: the column of the tables, and the AUDIT_ARCH_* number that the kernel gives to a
+filter."""
 
 CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = {
     # descriptors and files
@@ -55,12 +56,13 @@ CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133), "sigaltstack": (131, 132),
     "restart_syscall": (219, 128), "pause": (34, None),
 }  # fmt: skip
-"""Allowed whatever their arguments."""
+"""System calls that are allowed whatever their arguments: the number on each architecture."""
 
 OF_FORKING: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "wait4": (61, 260), "waitid": (247, 95), "recvmsg": (47, 212), "sendto": (44, 206),
 }  # fmt: skip
-"""Allowed beside them where a process forks for each piece of work and is given it over a socket."""
+"""System calls allowed beside `CALLS` where a process forks for each request and gets requests over a
+socket."""
 
 OF_COMPUTING: Final = frozenset({
     "read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "newfstatat", "mmap", "munmap",
@@ -69,7 +71,7 @@ OF_COMPUTING: Final = frozenset({
     "clock_getres", "gettimeofday", "setitimer", "getitimer", "rt_sigaction", "rt_sigprocmask",
     "rt_sigreturn", "sigaltstack", "restart_syscall", "set_robust_list", "rseq", "prctl",
 })  # fmt: skip
-"""The part of `CALLS` that is left to a process that has its input and is to compute: nothing is opened."""
+"""The part of `CALLS` that is left to a process that only computes: it opens nothing."""
 
 
 class Condition(NamedTuple):
@@ -100,6 +102,7 @@ FORK: Final = Condition((56, 220), 0, _CLONE_ELSEWHERE, (0,))
 """In the place of "clone" where a process forks."""
 
 CLONE3: Final = (435, 435)
-"""Its arguments lie in memory, where a filter cannot look: answered with ENOSYS, it is followed by clone."""
+"""The system call clone3, answered with ENOSYS: its arguments lie in memory, where a filter cannot look, and
+libraries then call clone instead."""
 
 IOCTL: Final = (16, 29)

@@ -1,1 +1,1 @@
-"""End-of-turn detection."""
+"""End-of-turn detection: deciding after a pause whether the caller's turn is over."""

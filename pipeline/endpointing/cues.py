@@ -1,8 +1,10 @@
-"""What the caller's words so far say about whether more comes: cues, which `pipeline.endpointing.scorer`
-weighs.
+"""Cues: evidence in the caller's words for or against the end of the turn, weighed by
+`pipeline.endpointing.scorer`.
 
-A last word that wants another is the plainest one; then how the sentence began (a condition without its other
-half, a question), and what was asked: five digits are no telephone number, a date of birth wants a year."""
+The plainest cue is a last word that needs another one after it; then how the sentence began (a condition
+without its other half, a question), and what was asked: five digits are no telephone number, a date of birth
+needs a year.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _PRONOUN: Final = "one"  # "is there a cheaper one"
 
 
 class Asked(Enum):
-    """What the agent's last words want, in the order in which they are looked for."""
+    """The kind of answer that the agent's last words ask for, in the order in which kinds are looked for."""
 
     LETTERS = auto()
     MAIL = auto()
@@ -43,8 +45,7 @@ class Asked(Enum):
 
 
 class Cue(StrEnum):
-    """One piece of evidence; `pipeline.endpointing.weights` has it by its value, the name in small
-    letters."""
+    """One cue; its value, the name in small letters, is its key in `pipeline.endpointing.weights`."""
 
     DANGLING = auto()  # "and", "the"
     WANTING = auto()  # "need"
@@ -130,7 +131,7 @@ _YEAR: Final = re.compile(
 
 @lru_cache(maxsize=256)
 def asked_for(asked: str) -> Asked:
-    """What the last sentence of `asked` wants."""
+    """Gives the kind of answer that the last sentence of `asked` asks for."""
     last = re.split(r"[.!]\s", asked.strip())[-1]
     if not last:
         return Asked.CHOICE
@@ -156,14 +157,14 @@ def cues_of(text: str, asked: str, lists: WordLists) -> frozenset[Cue]:
 
 
 def is_question(words: list[str], lists: WordLists) -> bool:
-    """It begins like one, a sound, "so" or "sorry" in front left out."""
+    """Whether `words` begin like a question, after any leading filler, "so" or "sorry"."""
     before = lists.light | lists.fillers | lists.stops
     first = next((word for word in words if word in lists.asking or word not in before), "")
     return first in lists.asking
 
 
 def dangles(words: list[str], lists: WordLists) -> bool:
-    """The last word wants another: not in "turn it on", nor in "what I asked for"."""
+    """Whether the last word needs another one after it: not in "turn it on", nor in "what I asked for"."""
     ending = words[-2:]
     if ending[-1] in lists.stranded and lists.relatives.intersection(words[:-2]):
         return False

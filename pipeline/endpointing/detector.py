@@ -1,4 +1,4 @@
-"""Asks whoever judges the end of a turn, within a time: a model in a thread, else the built-in judge."""
+"""Asks the end-of-turn detector of an agent within a deadline: a model in a thread, else the built-in one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pipeline.endpointing.scorer import BuiltInDetector, by_words, unfinished
 from pipeline.errors import EngineError, contained
 
 DEADLINE_S: Final = 0.1
-"""A model that takes longer is not waited for: the silence it judges would be longer than it saves."""
+"""Longest wait for a model, in seconds: a longer one would cost more silence than the model saves."""
 
 log = logging.getLogger(__name__)
 
 
 class EndOfTurnDetector:
-    """Shared by the calls of an agent. `model` runs in `executor`; words that settle the question (digits
-    that are still missing, a complete answer) are not put to it, since it hears only the voice, and nothing
-    is where nobody can tell whose voice it is."""
+    """The end-of-turn detector of an agent, shared by its calls. `model` runs in `executor`; the model is not
+    asked where the words settle the question (digits that are still missing, a complete answer), since it
+    hears only the voice, nor where the voice cannot be attributed to the caller."""
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class EndOfTurnDetector:
         self._built_in = built_in or BuiltInDetector()
 
     async def p_eot(self, evidence: TurnEvidence) -> float:
-        """From 0 (more comes) to 1 (done), at the latest after the deadline. Never raises."""
+        """Gives the probability of the end of the turn, 0 (more comes) to 1 (done), at the latest after the
+        deadline. Never raises."""
         certain = by_words(evidence)
         if certain is not None:
             return certain

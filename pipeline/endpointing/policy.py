@@ -1,10 +1,10 @@
-"""How long a silence must be before it is the caller's full stop: a policy, without a clock of its own.
+"""End-of-turn policy: how much silence ends the caller's turn. It has no clock of its own.
 
-One fixed delay is wrong twice: too long after "yes", too short after "my number is" or between the groups
-of a dictated number (people pause 0.4 to 1 s there). So a scorer says how probable it is that the turn is
-over, from the sound and the words (`EndOfTurnScorer`; built in: `pipeline.endpointing.scorer`, no weights),
-and
-`EndOfTurn` makes a delay of that, with the three knobs of the public end-of-turn benchmarks."""
+One fixed delay is wrong twice: too long after "yes", too short after "my number is" or between the groups of
+a dictated number (people pause 0.4 to 1 s there). So a scorer says how probable it is that the turn is over,
+from the sound and the words (`EndOfTurnScorer`; built in: `pipeline.endpointing.scorer`, no weights), and
+`EndOfTurn` makes a delay of that probability, with the three parameters of the public end-of-turn benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipeline.text.word_lists import WordLists, plain, word_lists
 _NO_DIGITS: Final[Mapping[str, str]] = MappingProxyType({})
 
 EVIDENCE_S: Final = 8.0
-"""The most audio that a scorer is given."""
+"""Most audio given to a scorer, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,12 @@ class TurnEvidence:
 
 
 class EndOfTurnScorer(Protocol):
-    """Says how probable it is that the caller is done; shared by all calls, keeps nothing of one."""
+    """Scores how probable it is that the caller's turn is over; shared by all calls, keeps nothing of one."""
 
     def p_eot(self, evidence: TurnEvidence) -> float:
-        """From 0 (more comes) to 1 (done). Never raises. The built-in one takes 0.4 ms and may be called on
-        the event loop; a model may take tens of ms: `pipeline.turn_model` runs it off the loop."""
+        """Gives the probability of the end of the turn, 0 (more comes) to 1 (done). Never raises. The
+        built-in scorer takes 0.4 ms and may be called on the event loop; a model may take tens of ms:
+        `EndOfTurnDetector` runs one off the loop."""
 
 
 PAUSES: Final = (
@@ -64,8 +65,9 @@ PAUSES: Final = (
     (1600.0, 0.05),
     (3000.0, 0.005),
 )
-"""What share of people's pauses within a turn is longer than so many ms: what the silence-only baseline of
-eot-bench cuts off in English at these delays (pauses of 200 ms and more; the last one is ours)."""
+"""The share of people's pauses within a turn that is longer than so many ms: what the silence-only
+baseline of eot-bench cuts off in English at these delays (pauses of 200 ms and more; the last one is our
+own measure)."""
 
 _USUAL: Final = SessionSettings()
 _PAUSES_MS: Final = [length_ms for length_ms, _ in PAUSES]
@@ -118,7 +120,7 @@ class Completeness:
         self._lists = lists
 
     def answered(self, text: str, expected: Expected | None) -> bool:
-        """The answer that was asked for is there, whole. `text` is `plain`."""
+        """Whether `text`, which is `plain`, is a complete answer to the question."""
         if expected is None:
             return False
         if expected.digits:
@@ -130,22 +132,24 @@ class Completeness:
         return "yes_no" in expected.kinds and text in self._lists.yes_no
 
     def dictating(self, text: str, expected: Expected | None) -> bool:
-        """Digits are being said, and nobody knows that they are all."""
+        """Whether `text` ends in digits that may not be all."""
         digits = self.digits(text, expected)
         return bool(digits) and (awaits_digits(expected) or len(digits) > 1)
 
     def thinking(self, text: str) -> bool:
-        """A sound of thinking at the end, an "and" or a "the", or no more than "my number is"."""
+        """Whether `text` ends in a sound of thinking, an "and" or a "the", or is no more than "my number
+        is"."""
         lists, last = self._lists, text.rpartition(" ")[2]
         return last in lists.fillers or last in lists.unending or text in lists.openers
 
     def unfinished(self, text: str) -> bool:
-        """The words ask for more: they are those of `thinking`, or end with a "with"."""
+        """Whether the words need more after them: those of `thinking`, and any that end with a word like
+        "with"."""
         words = text.split()
         return self.thinking(text) or bool(words and dangles(words, self._lists))
 
     def digits(self, text: str, expected: Expected | None) -> str:
-        """The digits that end the text: "it is five five" gives "55", "one moment" gives ""."""
+        """Gives the digits that end the text: "it is five five" gives "55", "one moment" gives ""."""
         homophones = self._lists.homophones if awaits_digits(expected) else _NO_DIGITS
         digits = ""
         for word in reversed(text.split()):
@@ -157,7 +161,7 @@ class Completeness:
 
 
 def awaits_digits(expected: Expected | None) -> bool:
-    """Digits were asked for."""
+    """Whether the agent's question asks for digits or a number."""
     return expected is not None and (expected.digits > 0 or bool({"digits", "number"} & set(expected.kinds)))
 
 

@@ -55,13 +55,13 @@ class BuiltInDetector:
         return certain if certain is not None else self.weighed(evidence)
 
     def weighed(self, evidence: TurnEvidence) -> float:
-        """The same where `by_words` has been asked and settles nothing."""
+        """Gives the probability by the weights, where `by_words` settles nothing."""
         terms = self.terms(evidence)
         odds = ENGLISH if ENDS in terms.measures else OTHERS
         return odds.p(terms, heard=WORDS in terms.measures)
 
     def terms(self, evidence: TurnEvidence) -> Terms:
-        """What is weighed, by the names that `pipeline.endpointing.weights` has for it."""
+        """Gives the cues and measures that are weighed, by their names in `pipeline.endpointing.weights`."""
         voice = prosody_of(evidence.audio, evidence.rate_hz)
         text = plain(evidence.words)
         if not text:
@@ -76,7 +76,7 @@ class BuiltInDetector:
 
 
 def by_words(evidence: TurnEvidence) -> float | None:
-    """The probability where words settle it, whatever the voice does; None where they do not."""
+    """Gives the probability where the words settle it, whatever the voice; None where they do not."""
     lists = evidence.lists or word_lists(evidence.language)
     text = plain(evidence.words)
     if not text:
@@ -90,7 +90,8 @@ def by_words(evidence: TurnEvidence) -> float | None:
 
 
 def unfinished(evidence: TurnEvidence) -> bool:
-    """The words ask for more, whatever the voice does: no question for a judge that hears only the voice."""
+    """Whether the words need more after them, whatever the voice: then a detector that hears only the voice
+    is not asked."""
     lists = evidence.lists or word_lists(evidence.language)
     return Completeness(lists).unfinished(plain(evidence.words))
 

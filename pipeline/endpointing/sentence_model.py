@@ -35,7 +35,8 @@ class SentenceEnds:
 
 @lru_cache(maxsize=1)
 def sentence_ends() -> SentenceEnds | None:
-    """That of this process; blocks for 0.1 s the first time. None where pocketsphinx came without it."""
+    """Gives the model of this process; the first call blocks for 0.1 s. None where pocketsphinx was packaged
+    without the model."""
     if not _PATH.is_file():
         return None
     return SentenceEnds(

@@ -1,6 +1,7 @@
-"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
+"""The weight of each piece of evidence for the end of a turn: odds as natural logarithms.
 
-Made by `python -m bench turn-weights`; `pipeline.endpointing.scorer` says what the names mean."""
+Made by `python -m bench turn-weights`; `pipeline.endpointing.scorer` says what the names mean.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is weighed at a pause. `cues`: what is true of it; `measures`: how much there is of what."""
+    """The evidence weighed at a pause. `cues`: those that hold; `measures`: quantities by name."""
 
     cues: frozenset[str]
     measures: Mapping[str, float]
@@ -23,13 +24,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a measure weighs: straight between the points, level outside of them."""
+    """The odds of a measure by its value: linear between the points, constant outside of them."""
 
     at: tuple[float, ...]
     odds: tuple[float, ...]
 
     def of(self, value: float) -> float:
-        """The odds at `value`."""
+        """Gives the odds at `value`, as a natural logarithm, interpolated between the points."""
         return float(np.interp(value, self.at, self.odds))
 
 

@@ -1,4 +1,5 @@
-"""Engines: ears, voices, judges and agents behind the protocols of `pipeline.speech` and `pipeline.agent`."""
+"""Engines behind the protocols of `pipeline.speech` and `pipeline.agent`: circuit breakers, settings, local
+weights."""
 
 import os
 

@@ -18,16 +18,16 @@ _T = TypeVar("_T")
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled the task that asks: then a CancelledError is its own, whatever else was
-    closed in the same moment, and is not to be told as a failure of an engine."""
+    """Whether the current task was cancelled: a CancelledError is then the task's own, whatever else was
+    closed in the same moment, and is no failure of an engine."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 @asynccontextmanager
 async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Closes `stream` on the way out if it can be closed, and does not wait for ever for that. What it raises
-    then is logged, and hides nothing."""
+    """Closes `stream` on exit if it can be closed, within a time limit. An exception of the closing is logged
+    and not raised."""
     try:
         yield stream
     finally:
@@ -42,7 +42,7 @@ async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]
 
 
 async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
-    """Raises `error`, within `stream` first where that can be: whoever guards the engine counts it."""
+    """Raises `error`, within `stream` first where possible, so that the engine's guard counts the error."""
     athrow: Any = getattr(stream, "athrow", None)
     if athrow is not None:
         # `error` comes back, or what the engine makes of it.

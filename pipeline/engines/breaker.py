@@ -15,7 +15,7 @@ from typing import Final
 
 
 class BreakerState(Enum):
-    """Whether the engine is asked."""
+    """The state of a circuit breaker: closed, open or half open."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -61,8 +61,8 @@ class BreakerSettings:
 
 
 class Breaker:
-    """The breaker of one engine. Ask `admits`, then say what became of the request: `succeeded`, `failed`, or
-    `abandoned` for one that was given up for a reason of ours."""
+    """The circuit breaker of one engine. Call `admits` before a request, then tell its result: `succeeded`,
+    `failed`, or `abandoned` for a request that was given up for a reason of the caller's."""
 
     __slots__ = ("_failures", "_pause_s", "_probed_at", "_settings", "_until", "state")
 
@@ -86,7 +86,7 @@ class Breaker:
         return True
 
     def rests(self, now: float) -> bool:
-        """Whether a request would be refused now; asks nothing and changes nothing."""
+        """Whether a request would be refused now; changes nothing."""
         if self.state is _O:
             return now < self._until
         probing = self._probed_at is not None and now < self._probed_at + self._settings.probe_s
@@ -99,7 +99,8 @@ class Breaker:
         self._receive(_Sign.SUCCEEDED)
 
     def failed(self, now: float, *, slow: bool = False, rest_s: float = 0.0) -> None:
-        """A request failed. `slow`: after its deadline; `rest_s`: the engine asked for so much peace."""
+        """Notes a failed request. `slow`: after its deadline; `rest_s`: the pause that the engine asked
+        for."""
         self._failures += 1
         was = self.state
         enough = slow or rest_s > 0 or self._failures >= self._settings.failures
@@ -109,7 +110,7 @@ class Breaker:
             self._pause_s = min(self._settings.longest_s, 2 * self._pause_s)
 
     def abandoned(self) -> None:
-        """A request was given up before it could tell anything."""
+        """Notes a request that was given up before it had a result."""
         self._probed_at = None
 
     def _receive(self, sign: _Sign) -> None:

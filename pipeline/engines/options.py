@@ -1,4 +1,4 @@
-"""Reading the settings of an engine or an agent: typed values out, everything wrong with them at once."""
+"""Reads the settings of an engine or an agent: typed values out, every problem collected."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from pipeline.errors import SettingsRefused
 
 IGNORED = frozenset({"engine"})
-"""The key that chose the engine; it may be left in the mapping."""
+"""Keys that are no option: the one that chose the engine may be left in the mapping."""
 
 
 class Options:
-    """One table of settings. Ask for every key, then `finish`, which raises `SettingsRefused` with all
-    problems, unknown keys included. Readers give the default for a value that is wrong, so that one
-    mistake does not hide the next."""
+    """One table of settings. Read every key, then call `finish`, which raises `SettingsRefused` with all
+    problems, unknown keys included. Readers give the default for a value that is wrong, so that one mistake
+    does not hide the next."""
 
     __slots__ = ("_asked", "_path", "_table", "problems", "subject")
 
@@ -68,7 +68,7 @@ class Options:
         return float(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """true or false."""
+        """Reads true or false; a problem and `default` for anything else."""
         value = self._get(key, default)
         if not isinstance(value, bool):
             self.wrong(key, "must be true or false")
@@ -76,7 +76,7 @@ class Options:
         return value
 
     def texts(self, key: str, *, choices: Sequence[str] = ()) -> tuple[str, ...]:
-        """A list of strings."""
+        """Reads a list of strings, each one of `choices` where given; () for an absent key."""
         value = self._get(key, ())
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             self.wrong(key, "must be a list of strings")
@@ -87,7 +87,8 @@ class Options:
         return tuple(item for item in value if not choices or item in choices)
 
     def table(self, key: str) -> Options:
-        """A table below this one; finish it with `check_unknown` (an absent one reads as empty)."""
+        """Reads the table `key` of this one; finish it with `check_unknown`. An absent table reads as
+        empty."""
         value = self._get(key, {})
         if not isinstance(value, Mapping):
             self.wrong(key, "must be a table")
@@ -95,7 +96,7 @@ class Options:
         return Options(self.subject, value, path=f"{self._path}{key}.", problems=self.problems)
 
     def tables(self, key: str) -> list[Options]:
-        """A list of tables."""
+        """Reads a list of tables; finish each with `check_unknown`."""
         value = self._get(key, [])
         if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
             self.wrong(key, "must be a list of tables")
@@ -110,11 +111,11 @@ class Options:
         return tuple(self._table)
 
     def value(self, key: str) -> Any:
-        """Whatever is written there, None for nothing; for what has a form of its own."""
+        """Gives the value as written, None for an absent key; for keys whose form the caller checks."""
         return self._get(key, None)
 
     def check_unknown(self) -> None:
-        """Notes the keys nobody asked for."""
+        """Notes a problem for every key that was not read."""
         for key in self._table:
             if key not in self._asked:
                 self.wrong(key, f"unknown key; known are {', '.join(sorted(self._asked - IGNORED))}")

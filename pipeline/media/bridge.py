@@ -1,12 +1,10 @@
-"""Legs that hear each other: a person and the agent, and whoever else is in the room, a phone call among
-them.
+"""A bridge: several legs mixed into one, so that participants of a room, phone calls and the agent hear each
+other.
 
-With one leg of its own rate in it the bridge is not there at all: frames pass straight between that leg and
-the conversation. With more it mixes, 20 ms at a time on the pacer: everybody hears everybody but themselves,
-the conversation hears all who may speak. A human who listens to humans needs a jitter buffer, so `PREFILL`
-frames of each are kept back.
-
-The bridge is itself a `pipeline.leg.Leg`: the conversation does not know how many it talks to.
+With one leg of the bridge's rate there is no mix: frames pass straight between that leg and the conversation.
+With more the bridge mixes, 20 ms at a time on the pacer: every leg hears all others, the conversation hears
+all legs that may speak. A human who listens to humans needs a jitter buffer, so `PREFILL` frames of each are
+kept back. The bridge is itself a `pipeline.leg.Leg`: a conversation is the same with one leg or many.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class Seat:
         self._out = None if same else Resampler(bridge.rate_hz, leg.rate_hz)
 
     def take(self) -> Pcm | None:
-        """The leg's next frame for the mix, None: it has nothing to say."""
+        """Takes the leg's next frame for the mix; None: the leg has no audio."""
         if not self._ready:
             if len(self._held) < PREFILL:
                 return None
@@ -86,7 +84,7 @@ class Seat:
         return None
 
     def measure(self, frame: Pcm, now: float) -> None:
-        """Every fifth frame tells how loud the leg is."""
+        """Adds the frame to the leg's level, which is computed every fifth frame."""
         self._frames += 1
         if not self._frames % _MEASURED:
             level = rms(frame)
@@ -95,7 +93,7 @@ class Seat:
                 self._said, self._said_s = self.said(now) + level, now
 
     def said(self, now: float) -> float:
-        """How much was said here lately; the older, the less it counts. 0.0: nothing yet."""
+        """How much this leg spoke lately, decaying with time; 0.0: not at all yet."""
         return self._said * math.exp((self._said_s - now) / _FADES_S)
 
     def loudness(self) -> float:
@@ -104,32 +102,33 @@ class Seat:
         return loudest / 32768
 
     def give(self, frame: Pcm) -> None:
-        """What the leg hears next."""
+        """Queues a frame of the mix for the leg."""
         self.waiting.append(frame if self._out is None else self._out(frame).copy())
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """See `LegListener`."""
+        """Takes a frame of the leg into the mix, if the leg may speak (`LegListener`)."""
         if self.speaks:
             self.measure(frame, now)
             self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
 
     def digit_received(self, digit: str, now: float) -> None:
-        """See `LegListener`."""
+        """Passes a DTMF digit to the bridge (`LegListener`)."""
         self._bridge.keyed(self.leg, digit, now)
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """See `LegListener`."""
+        """Passes the end of the leg to the bridge (`LegListener`)."""
         self._bridge.ended(self, reason, now)
 
     def read(self) -> Pcm | None:
-        """See `AudioSource`."""
+        """Gives the next frame of the mix, None where there is none (`AudioSource`)."""
         return self.waiting.popleft() if self.waiting else None
 
     def sent(self, now: float) -> None:
-        """See `AudioSource`."""
+        """Does nothing: a mix keeps no account of what was sent (`AudioSource`)."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """See `AudioSource`: a mix has its own clock and wakes nobody."""
+        """Does nothing: a mix is paced by its own clock, and the leg reads at its next tick
+        (`AudioSource`)."""
 
 
 class _Direct:
@@ -155,7 +154,7 @@ class _Direct:
 
 
 class Bridge:
-    """Everybody's legs, as one leg of `rate_hz`."""
+    """The legs of several participants as one leg of `rate_hz`."""
 
     def __init__(self, pacer: Pacer, *, rate_hz: int) -> None:
         self._pacer = pacer
@@ -183,37 +182,38 @@ class Bridge:
 
     @property
     def held(self) -> bool:
-        """See `Leg`: nobody who may speak listens."""
+        """Whether every leg that may speak is on hold."""
         speakers = [seat.leg for seat in self._seats if seat.speaks]
         return bool(speakers) and all(leg.held for leg in speakers)
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        """Who is in it."""
+        """The legs in the bridge."""
         return tuple(self._seats)
 
     def add(self, leg: Leg, *, speaks: bool = True) -> None:
-        """`leg` takes part from now on; not `speaks`: it only listens."""
+        """Adds `leg`; with `speaks` False the leg only listens."""
         self._seats.append(Seat(self, leg, speaks=speaks))
         self._connect()
 
     def remove(self, leg: Leg) -> None:
-        """`leg` takes no part any more; it goes on living, and so does the conversation, even with nobody:
-        somebody else is about to take the place. An unknown leg is nothing."""
+        """Takes `leg` out without hanging it up; an unknown leg is ignored. The conversation goes on even
+        without a leg, since another is about to be added."""
         for seat in [each for each in self._seats if each.leg is leg]:
             self._seats.remove(seat)
             leg.attach(None, None)
         self._connect()
 
     def end(self, reason: str) -> None:
-        """Nobody will come any more: the conversation is told that its leg has ended."""
+        """Tells the conversation that its leg has ended, with `reason`."""
         self._why_over = reason
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.leg_ended(reason, self._loop.time())
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """See `Leg`: connects the conversation with everybody."""
+        """Connects the conversation with every leg; without a leg that may speak, ends it on the next turn of
+        the loop."""
         if self._source is not None and self._source is not source:
             self._source.on_ready(None)
         self._listener, self._source = listener, source
@@ -222,23 +222,23 @@ class Bridge:
             self._loop.call_soon(self.end, self._why_over)
 
     async def hang_up(self) -> None:
-        """See `Leg`: every leg is hung up."""
+        """Hangs up every leg."""
         await asyncio.gather(*(seat.leg.hang_up() for seat in tuple(self._seats)))
 
     async def send_dtmf(self, digits: str) -> None:
-        """See `Leg`: every leg is sent the digits."""
+        """Sends the digits to every leg."""
         await asyncio.gather(*(seat.leg.send_dtmf(digits) for seat in tuple(self._seats)))
 
     def speaking(self, now: float) -> Leg | None:
-        """Who is heard now, or was last: of several the one of whom there was most lately. None: nobody has
-        said anything."""
+        """The leg that speaks now, or spoke last: of several the one that spoke most lately. None: none has
+        spoken."""
         seats = [seat for seat in self._seats if seat.speaks and seat.said(now)]
         return max(seats, key=lambda seat: seat.said(now)).leg if seats else None
 
-    # What the seats tell ------------------------------------------------------------------------------------
+    # From the seats -----------------------------------------------------------------------------------------
 
     def keyed(self, leg: Leg, digit: str, now: float) -> None:
-        """Somebody keyed a digit."""
+        """Takes a DTMF digit from a leg, for `on_key` and the conversation."""
         if self.on_key is not None:
             self.on_key(leg, digit)
         if self._listener is not None:
@@ -256,14 +256,15 @@ class Bridge:
             self.end(reason)
 
     def place(self, position: int) -> int:
-        """A lone leg's media clock on the conversation's, which goes on where the mix before it ended."""
+        """Maps a lone leg's media position to the conversation's, which goes on where the mix before
+        ended."""
         if self._offset is None:
             self._offset = self._next - position
         placed = position + self._offset
         self._next = placed + self._samples
         return placed
 
-    # How they are connected ---------------------------------------------------------------------------------
+    # Connections --------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
         """One leg of our rate: straight through. More, or another rate: through the mix."""

@@ -47,20 +47,20 @@ _REMOVED = -1
 
 
 class Timer(Protocol):
-    """What a loop's `call_at` returns."""
+    """A timer as a loop's `call_at` returns it."""
 
     def cancel(self) -> None:
-        """The call will not happen."""
+        """Cancels the timer: its callback is not called."""
 
 
 class Clock(Protocol):
-    """What the pacer needs of an event loop."""
+    """The methods of an event loop that the pacer uses."""
 
     def time(self) -> float:
-        """Monotonic seconds."""
+        """Gives the loop's monotonic time in seconds."""
 
     def call_at(self, when: float, callback: Callable[[], Any], /) -> Timer:
-        """Calls `callback` at `when`."""
+        """Calls `callback` at `when`, in the loop's time."""
 
 
 def _untold(now: float) -> None:
@@ -85,17 +85,18 @@ class Pace:
 
     @property
     def lead_s(self) -> float:
-        """How far the stream is ahead of its regular clock: 0 to 0.02."""
+        """How far the stream is ahead of its regular clock, in seconds: 0 to 0.02."""
         return self._lead_s
 
     @property
     def due_s(self) -> float:
-        """When the next tick is due."""
+        """The loop time at which the next tick is due."""
         return self._regular_s - self._lead_s
 
     def wake(self) -> None:
-        """Audio is there after silence: ticks before it returns, or as soon as the stream is no more than a
-        frame ahead. From within the stream's own tick it does nothing: that tick is the answer."""
+        """Brings the stream's tick forward for audio that came after silence: ticks before this method
+        returns, or as soon as the stream is no more than a frame ahead. From within the stream's own tick it
+        does nothing: that tick sends the audio."""
         if self._serial == _REMOVED or self._ticking:
             return
         now = self._pacer.clock.time()
@@ -111,12 +112,12 @@ class Pace:
             self._pacer.schedule(self)
 
     def relax(self) -> None:
-        """For a tick that had nothing to say: gives a little of the lead back."""
+        """Gives back a part of the lead (`GIVE_BACK_S`), in a tick without audio."""
         if self._lead_s:
             self._lead_s = max(0.0, self._lead_s - GIVE_BACK_S)
 
     def remove(self) -> None:
-        """No tick after this, and nothing of the stream is kept. Idempotent."""
+        """Removes the stream: no tick follows. Idempotent."""
         if self._serial != _REMOVED:
             self._serial = _REMOVED
             self._tick = _untold
@@ -162,7 +163,7 @@ class Pacer:
         self._running = False
 
     def __len__(self) -> int:
-        """How many streams are paced."""
+        """The number of streams."""
         return sum(self._members)
 
     def add(self, tick: Callable[[float], None], now: float) -> Pace:
@@ -176,7 +177,7 @@ class Pacer:
         return pace
 
     def schedule(self, pace: Pace) -> None:
-        """Puts `pace` at its (changed) deadline; for `Pace`."""
+        """Schedules `pace` at its (changed) deadline; for `Pace`."""
         if pace._serial == _REMOVED:
             return
         pace._serial = next(self._serials)

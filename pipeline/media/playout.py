@@ -1,13 +1,10 @@
-"""What the agent says, waiting to be heard: written in any pieces, pulled by the leg's clock in frames of
-20 ms.
+"""The playout buffer: the agent's audio, written in any pieces, pulled by the leg's clock in frames of 20 ms.
 
-The leg pulls (`read`) and says when a frame left (`sent`), so what was heard is known to the sample, and
-stopping is one synchronous step: `clear`. A push design, where a task sends frames and sleeps, knows
-neither.
-
-Nothing happens on most frames, so `sent` only compares a counter with the next frame number at which
-something does: an utterance's first frame, its end, or room for somebody who waits. All else is in the slow
-path."""
+The leg pulls (`read`) and says when a frame left (`sent`), so the audio heard is known to the sample, and
+stopping is one synchronous step: `clear`. A push design, where a task sends frames and sleeps, knows neither.
+Most frames have no event, so `sent` only compares a counter with the next frame number that has one: an
+utterance's first frame, its end, or room for a waiting writer. All else is in the slow path.
+"""
 
 from __future__ import annotations
 
@@ -26,43 +23,43 @@ from pipeline.media.utterance import Utterance
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
-"""A writer that waits for `room()` never queues more: at 16 kHz 2 MB a call, and nobody speaks longer
-unheard."""
+"""Most audio queued by a writer that waits for `room()`, in seconds: at 16 kHz 2 MB a call."""
 
 REMEMBERED_S: Final = 2.0
-"""What was heard and may have to be said again: no word is longer."""
+"""Seconds of played audio that are kept to be said again: no word is longer."""
 
 _NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """How much of an utterance was heard when it was stopped: `samples` of it, and `words` whole or
-    nearly."""
+    """The part of an utterance that was heard when it was stopped: `samples` of it, and the `words` in
+    those."""
 
     utterance: Utterance
     samples: int
 
     @property
     def text(self) -> str:
-        """The words heard."""
+        """The words heard, separated by spaces."""
         return " ".join(word.text for word in self.utterance.heard(self.samples))
 
 
 class PlayoutListener(Protocol):
-    """Told on the leg's clock, from within `sent`: returns at once, never raises."""
+    """The receiver of a playout's events, called on the leg's clock from within `sent`: every method returns
+    at once and never raises."""
 
     def playout_filled(self) -> None:
-        """There is something to be heard, where there was nothing; the leg is woken next."""
+        """Notes that the empty playout has audio; the leg is woken next."""
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
-        """Its first frame was handed to the wire at `now`."""
+        """Notes that the utterance's first frame was handed to the wire at `now`."""
 
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
-        """Its last frame was; nothing more of it will come."""
+        """Notes that the utterance's last frame was handed to the wire at `now`."""
 
     def playout_ran_out(self, now: float) -> None:
-        """Nothing is left to be heard, whether or not an utterance is still being written."""
+        """Notes that the playout is empty, whether or not an utterance is still being written."""
 
 
 class Playout:
@@ -115,10 +112,10 @@ class Playout:
         self._room: asyncio.Future[None] | None = None
         self._room_at = _NEVER
 
-    # The leg's side -----------------------------------------------------------------------------------------
+    # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
 
     def read(self) -> Pcm | None:
-        """The next frame, or None: nothing to say now."""
+        """Gives the next frame, or None for nothing to send."""
         if self._frames and not self._held:
             frame = self._frames.popleft()
             self._past.append(frame)
@@ -136,17 +133,18 @@ class Playout:
             self._passed(now)
 
     def close(self) -> None:
-        """Nobody is told any more."""
+        """Removes listener, tap and wake: no event follows."""
         self._listener = self.tap = self._wake = None
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """`wake` is called when audio arrives after a `read` that gave None."""
+        """Sets `wake`, called when audio arrives after a `read` that gave None."""
         self._wake = wake
 
-    # The conversation's side --------------------------------------------------------------------------------
+    # Called by the conversation -----------------------------------------------------------------------------
 
     def begin(self, *, interruptible: bool = True) -> Utterance:
-        """A new utterance, heard after those before it. Raises `LocalError` while one is being written."""
+        """Begins an utterance, heard after those before it. Raises `LocalError` while another is being
+        written."""
         if self._open is not None:
             raise LocalError("an utterance is still being written")
         utterance = Utterance(rate_hz=self.rate_hz, interruptible=interruptible, first_frame=self._written)
@@ -159,8 +157,9 @@ class Playout:
         return utterance
 
     def write(self, samples: Pcm, words: Sequence[SpokenWord] = ()) -> None:
-        """More of the open utterance: any number of samples at `rate_hz`, copied. `words` begin in them,
-        counted from the start of the utterance's piece. Raises `LocalError` without an open utterance."""
+        """Appends to the open utterance: any number of samples at `rate_hz`, copied. `words` begin in these
+        samples, counted from the start of the utterance's piece. Raises `LocalError` without an open
+        utterance."""
         if self._open is None:
             raise LocalError("no utterance is being written")
         self._open.add(samples.shape[0], words)
@@ -185,8 +184,8 @@ class Playout:
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
-        """Says `text` after what is queued: inside the open utterance if there is one, else as one of its own
-        that nothing interrupts unless it says so."""
+        """Queues `text` after all else: inside the open utterance if there is one, else as an utterance of
+        its own, which nothing interrupts unless `interruptible`."""
         if self._open is not None:
             self._open.interject(text, samples.shape[0])
             self._append(np.concatenate((self._tail, samples)))
@@ -196,7 +195,8 @@ class Playout:
         self.end()
 
     def end(self) -> None:
-        """The open utterance is complete: its last frame is filled up with silence."""
+        """Completes the open utterance: its last frame is filled up with silence. Raises `LocalError` without
+        one."""
         utterance = self._open
         if utterance is None:
             raise LocalError("no utterance is being written")
@@ -226,11 +226,11 @@ class Playout:
         return heard
 
     def hold(self) -> None:
-        """Nothing is heard any more, but nothing is lost either: what is queued, and what will be, waits."""
+        """Pauses the playout: queued and later audio waits for `release`."""
         self._held = True
 
     def release(self, now: float) -> bool:
-        """Goes on after `hold`; False where nothing was held. A word that was cut is said again from its
+        """Resumes after `hold`; False where nothing was held. A word that was cut is said again from its
         beginning."""
         if not self._held:
             return False
@@ -251,7 +251,7 @@ class Playout:
         self._set_mark()
 
     def heard(self) -> Heard | None:
-        """How much of the utterance under way was heard until now; None if none has begun."""
+        """The part of the current utterance that was heard until now; None if no utterance has begun."""
         utterance = self._current
         if utterance is None or utterance.started_at is None:
             return None
@@ -264,7 +264,7 @@ class Playout:
 
     @property
     def is_filled(self) -> bool:
-        """A whole frame waits to be heard."""
+        """Whether a whole frame waits to be heard."""
         return bool(self._frames)
 
     @property
@@ -281,7 +281,7 @@ class Playout:
             self._set_mark()
             await self._room
 
-    # The slow path ------------------------------------------------------------------------------------------
+    # Events of utterances -----------------------------------------------------------------------------------
 
     def _append(self, samples: Pcm) -> None:
         whole = samples.shape[0] // self._frame

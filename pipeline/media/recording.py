@@ -40,10 +40,10 @@ MAX_WAITING: Final = 600
 """Blocks waiting for the disk, of all calls together: 6 s of 100 calls, 20 MB at 8 kHz."""
 
 CLOSE_S: Final = 15.0
-"""How long the end of a call, and of the server, waits for the disk."""
+"""Longest wait for the disk at the end of a call, and of the server, in seconds."""
 
 RESUME_S: Final = 2.0
-"""How long a call that goes on waits for what there is of its recording."""
+"""Longest wait of a call that goes on for its existing recording, in seconds."""
 
 _BLOCK_S: Final = 1.0
 _SLACK_MS: Final = 60
@@ -93,11 +93,11 @@ class Recording:
 
     @property
     def lost_blocks(self) -> int:
-        """Blocks that the disk was too slow for; they are silence in the file."""
+        """The number of blocks dropped because the disk was too slow; they are silence in the file."""
         return self._lost
 
     def caller(self, frame: Pcm, position: int, now: float) -> None:
-        """A frame of the far end at `position` of its media clock, arrived at `now`."""
+        """Writes a frame of the far end at `position` of its media clock, arrived at `now`."""
         base = self._caller_base
         arrived = round((now - self._started_at) * self.rate_hz) - self._n
         if base is None or not -self._slack <= arrived - base - position <= self.rate_hz:
@@ -105,7 +105,7 @@ class Recording:
         self._put(frame, base + position, _CALLER)
 
     def agent(self, frame: Pcm, now: float) -> None:
-        """A frame that was handed to the wire at `now`."""
+        """Writes a frame of the agent that was handed to the wire at `now`."""
         at = round((now - self._started_at) * self.rate_hz)
         following = self._next_at[_AGENT]
         self._put(frame, at if at - following > self._slack else following, _AGENT)
@@ -142,9 +142,9 @@ class Recording:
         self._writer.finish(self, self._block[: end - self._start].copy())
 
     async def close(self, now: float | None = None) -> Path:
-        """`end`, and waits until all of it is written. Again: the same path. Raises `RecordingError` if the
-        disk refused any of it, or takes longer than `CLOSE_S`: its `path` holds the rest, None where there
-        is none."""
+        """Calls `end`, waits until the file is complete and returns its path; later calls return the same
+        path. Raises `RecordingError` if the disk refused a part, or takes longer than `CLOSE_S`: its `path`
+        holds the rest, None where there is none."""
         self.end(now)
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -169,7 +169,7 @@ class RecordingWriter:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread; call it on the event loop. Again: nothing."""
+        """Starts the thread; call it on the event loop. A second call does nothing."""
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
@@ -203,8 +203,7 @@ class RecordingWriter:
         self._queue.put((recording, file, False))
 
     async def close(self) -> None:
-        """Ends the thread when everything given to it is written; a disk that does not answer for `CLOSE_S`
-        is left to itself."""
+        """Ends the thread when everything given to it is written, waiting `CLOSE_S` for the disk at most."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
@@ -212,10 +211,10 @@ class RecordingWriter:
             if thread.is_alive():
                 log.error("recordings are not written to their end: the disk does not answer")
 
-    # For Recording, on the loop -------------------------------------------------------------------------
+    # Called by `Recording`, on the event loop -----------------------------------------------------------
 
     def take(self, recording: Recording, block: Block) -> bool:
-        """A block to be written; False: the disk is behind, its time will be silence."""
+        """Queues a block; False: the disk is behind, and the block's time becomes silence."""
         if self._put - self._taken >= self._max_waiting:
             self._skipped[recording] = self._skipped.get(recording, 0) + len(block)
             return False
@@ -237,7 +236,7 @@ class RecordingWriter:
         self._put += 1
         self._queue.put((recording, block, last))
 
-    # The thread -----------------------------------------------------------------------------------------
+    # On the writing thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:

@@ -29,7 +29,7 @@ Payload: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet that had to wait for its turn. `arrived` is the loop's time of its arrival."""
+    """A packet that waits for an earlier one. `arrived` is the loop's time of its arrival."""
 
     sequence: int
     timestamp: int
@@ -62,11 +62,9 @@ class ReorderStats:
 
 
 class Reorder:
-    """One stream's order. Reset it when the SSRC changes.
-
-    `patience_ms`: how long a gap holds up the packets behind it, from the arrival of the first of them.
-    `capacity`: packets held at the most (a bound for a sender that bursts; more end the wait at once).
-    """
+    """The order of one stream's packets. Call `reset` when the SSRC changes. `patience_ms`: how long a gap
+    holds up the packets behind it, from the arrival of the first of them. `capacity`: packets held at the
+    most (a bound for a sender that bursts; more end the wait at once)."""
 
     __slots__ = (
         "_capacity",
@@ -100,17 +98,16 @@ class Reorder:
         self.pending = 0
 
     def push(self, sequence: int, timestamp: int, payload: Payload, now: float) -> bool:
-        """True: the packet is next in order, use `payload` now. False: it is kept (a copy) or was dropped.
-
-        After either, `take` when `pending` is not 0. `payload` may be a view of a buffer that is used again.
-        """
+        """Takes a packet. True: the packet is next in order, use `payload` now. False: it is kept (a copy) or
+        was dropped. After either, call `take` when `pending` is not 0. `payload` may be a view of a buffer
+        that is used again."""
         if sequence == self._next:
             self._next = (sequence + 1) & 0xFFFF
             return True
         return self._out_of_order(sequence, timestamp, payload, now)
 
     def due_at(self) -> float | None:
-        """When `take` has something to give even if no packet comes; None: nothing is waiting."""
+        """The time at which `take` gives an item even if no packet comes; None: no packet waits."""
         if self._ready:
             return 0.0
         if not self._held:
@@ -118,7 +115,7 @@ class Reorder:
         return min(packet.arrived for packet in self._held.values()) + self._patience_s
 
     def take(self, now: float) -> list[Packet | Gap]:
-        """What is in order by now: held packets whose turn it is, and gaps that were waited for long
+        """Takes the items that are in order by now: held packets, and gaps that were waited for long
         enough."""
         items = list(self._ready)
         self._ready.clear()

@@ -1,4 +1,4 @@
-"""One stretch of the agent's speech on its way to the caller: its words and where in the audio they lie."""
+"""One utterance of the agent on its way to the caller: its words and their places in the audio."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class _Piece:
 
 
 class Utterance:
-    """What is being said. Made by `Playout.begin`, filled while it is already heard.
+    """One utterance of the agent. Made by `Playout.begin`, written while its beginning is already heard.
 
-    `samples`: written so far, at `rate_hz`. `started_at`, `last_sent_at`: loop time at which its first and
-    its last frame so far were handed to the wire; None before. Everything here is counted at the leg's
-    rate."""
+    `samples`: written so far, at the leg's `rate_hz`. `started_at`, `last_sent_at`: loop time at which the
+    first and the last frame so far were handed to the wire; None before.
+    """
 
     __slots__ = (
         "_pauses", "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "rate_hz", "samples",
@@ -45,18 +45,18 @@ class Utterance:
         self._pauses: list[tuple[int, float]] = []  # from which sample on, seconds
 
     def begin_piece(self, text: str) -> None:
-        """The samples that follow say `text`."""
+        """Begins a piece: the samples that follow say `text`."""
         self._pieces.append(_Piece(text, self.samples))
 
     def add(self, samples: int, words: Sequence[SpokenWord] = ()) -> None:
-        """`samples` more were written; `words` begin in them, counted from the start of the piece."""
+        """Appends `samples`; `words` begin in these, counted from the start of the piece."""
         self.samples += samples
         if self._pieces:
             self._pieces[-1].samples += samples
             self._pieces[-1].spoken.extend(words)
 
     def end_piece(self) -> None:
-        """The voice has said all of the piece."""
+        """Completes the piece: the voice has said all of it."""
         if self._pieces:
             self._pieces[-1].complete = True
 
@@ -100,7 +100,7 @@ class Utterance:
 
     @property
     def text(self) -> str:
-        """All that is to be said so far."""
+        """The whole text to be said so far."""
         return " ".join(piece.text for piece in self._pieces if piece.text)
 
     def words(self) -> tuple[SpokenWord, ...]:
@@ -112,15 +112,15 @@ class Utterance:
         return heard_words(self.words(), samples)
 
     def into_word(self, samples: int) -> int:
-        """How far into a word `samples` of the audio reach; 0 between two words, and for the last tenth of
-        one: engines count the pause after a word to it."""
+        """How many samples into a word the position `samples` is; 0 between two words, and in the last tenth
+        of one: engines count the pause after a word to the word."""
         for word in self.words():
             if word.start < samples < word.end - (word.end - word.start) // 10:
                 return samples - word.start
         return 0
 
     def went_on(self, samples: int, now: float) -> None:
-        """After a pause the audio goes on at `now` from its sample `samples`."""
+        """Notes that the audio resumed at `now` with its sample `samples`, after a pause."""
         self._pauses.append((samples, now - self.time_of(samples)))
 
     def time_of(self, samples: int) -> float:

@@ -1,4 +1,4 @@
-"""The agent's side of a conversation: its replies, one after the other, and what the caller heard of them."""
+"""The agent's replies of a conversation, one after the other, and how far the caller heard each."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ _LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
 
 
 class TurnOwner(Protocol):
-    """Whom the agent's side tells what came of its actions; the dialogue is it."""
+    """The receiver of events and settings that come from the agent's replies; implemented by `Dialogue`."""
 
     def receive(self, event: Event, now: float) -> None:
-        """Something happened."""
+        """Passes `event` to the turn machine at loop time `now`."""
 
     def reply_heard(self, now: float) -> None:
-        """The reply is complete, and heard."""
+        """Notes that the reply is complete and the caller heard it to its end."""
 
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
-        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
 
     def switch_language(self, language: str) -> None:
-        """Both sides speak `language` from now on."""
+        """Changes the recogniser and the voice to `language` from now on."""
 
     def waits_for(self, cause: str) -> None:
-        """Why the caller hears nothing, should they hear nothing."""
+        """Sets the cause that a silence from now on is recorded under."""
 
 
 class AgentTurns:
-    """Carries out what turn-taking wants of the agent, and tells it what comes of that; the `Stage` of the
-    replies. `floor_turn`: whose words are in the playout. `expected`: what the next answer may be."""
+    """Carries out the turn machine's actions on the agent and reports their results to `TurnOwner`; the
+    `Stage` of the replies. `floor_turn`: the turn whose words are in the playout. `expected`: the answers
+    expected next."""
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class AgentTurns:
 
     @property
     def under_way(self) -> bool:
-        """The agent has not said all it wants to say."""
+        """Whether a reply of the agent is incomplete."""
         return self.reply is not None and self.reply.under_way
 
     @property
     def is_protected(self) -> bool:
-        """The words being heard may not be interrupted (yet)."""
+        """Whether the words being heard may not be interrupted (yet)."""
         utterance, reply = self._playout.current, self.reply
         if utterance is None or reply is None:
             return False
@@ -103,7 +104,7 @@ class AgentTurns:
         return isinstance(reply.event, CallOpened) and heard.samples < opening
 
     def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
-        """The agent is told what happened."""
+        """Starts the reply to the action's event, after closing the exchange before it."""
         event, clock, caller = action.event, None, None
         minutes = self._minutes
         continues = isinstance(event, UserSaid) and (self._unanswered or bool(self._carried))
@@ -163,16 +164,16 @@ class AgentTurns:
         self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
 
     def leave(self) -> None:
-        """The conversation is over, and no reply under way: nobody is told any more."""
+        """Drops the reply and the owner when the conversation is over."""
         self.reply = None
         self._playout.close()
         del self._floor
 
-    # What the caller hears of it ----------------------------------------------------------------------------
+    # Playout and interruption -------------------------------------------------------------------------------
 
     def sounds(self, utterance: Utterance, now: float) -> None:
-        """An utterance begins to be heard. With the first of a reply, what the caller said before it stands,
-        and is not listened to any more."""
+        """Notes that an utterance begins to be heard. With the first one of a reply the caller's words before
+        it are final, and recognition of them ends."""
         self._minutes.agent_speaks(utterance.text, now)
         reply = self.reply
         if reply is None or self._minutes.was_heard:
@@ -183,12 +184,12 @@ class AgentTurns:
         self._minutes.sounded(now, agent_s=agent_s, tts_s=tts_s)
 
     def ran_out(self) -> None:
-        """Nothing is left to be heard for now."""
+        """Notes that the playout is empty; wakes `heard_so_far`."""
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
 
     def heard_out(self, now: float, *, wordless: bool) -> None:
-        """The reply is complete, and heard."""
+        """Notes that the reply is complete and heard to its end; `wordless`: it had no sound."""
         reply, self._written = self.reply, ""
         if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
             self._floor.waits_for(SILENT_AGENT)
@@ -199,10 +200,11 @@ class AgentTurns:
             self._unanswered = self._hearing.is_open and self._minutes.answers_words
         self._minutes.end(now)
 
-    # What becomes of it -------------------------------------------------------------------------------------
+    # Discarding and last words ------------------------------------------------------------------------------
 
     def silence(self, now: float) -> None:
-        """Sound, transcript, thinking: in this order, in one step."""
+        """Stops the agent in one step: clears the playout, writes the heard words to the transcript, cancels
+        the reply."""
         heard = self._playout.clear()
         if heard is not None:
             self._minutes.agent_said(heard, now=now, interrupted=True)
@@ -210,7 +212,7 @@ class AgentTurns:
             self.reply.cancel()
 
     def interrupt(self, now: float) -> None:
-        """The caller has the floor; how the call would have ended does not matter any more."""
+        """Stops the agent for the caller, and drops a pending hang-up or transfer."""
         self.disposition = self.target = ""
         self.silence(now)
         if self._minutes.was_heard:
@@ -222,7 +224,7 @@ class AgentTurns:
                 self._hearing.give_back()
 
     def forget(self, now: float) -> None:
-        """What the caller said is no answer to anything; what is being answered is not forgotten until the
+        """Drops the caller's words, which answer nothing; words that are being answered are kept until the
         answer sounds."""
         if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
             return
@@ -233,12 +235,13 @@ class AgentTurns:
             self._minutes.end(now, interrupted=True, said=said)
 
     def interject(self, phrase: Phrase, *, interruptible: bool = False) -> None:
-        """Says something of the server's own."""
+        """Plays a phrase of the server's own."""
         spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
         self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
 
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
-        """Nothing but `phrase` will be said any more, unless the caller may have more to say."""
+        """Plays `phrase` as the last words of the call; unless `final`, the caller may still go on after
+        it."""
         if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
             self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
         if at_once or self.under_way:
@@ -252,7 +255,7 @@ class AgentTurns:
     # From the reply (`Stage`) -------------------------------------------------------------------------------
 
     def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
-        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
         self.expected = expected
         self._minutes.masking.ask(masked, self._loop.time())
         if self._hearing.is_open:
@@ -266,38 +269,40 @@ class AgentTurns:
             await self._quiet
 
     async def send_digits(self, digits: str) -> None:
-        """Keys digits when the words so far have been heard."""
+        """Sends DTMF when the words so far have been heard."""
         await self.heard_so_far()
         await self._cast.leg.send_dtmf(digits)
 
     async def wait(self, turn: int, seconds: float) -> None:
-        """Is silent for so long when the words so far have been heard."""
+        """Waits until the words so far have been heard, then stays silent for `seconds`."""
         await self.heard_so_far()
         self._floor.receive(WaitBegan(turn, seconds), self._loop.time())
         await asyncio.sleep(seconds)
 
     def switch_language(self, language: str) -> None:
-        """Both sides speak `language` from the next words on."""
+        """Changes the recogniser and the voice to `language` from the next words on."""
         self.language = self._voice.language = language
         self._floor.switch_language(language)
 
     def do_not_call(self, reason: str) -> None:
-        """The caller does not want to be called again."""
+        """Notes the caller's request not to be called again, with its reason."""
         self.do_not_call_reason = reason
         if self._cast.observer is not None:
             self._cast.observer.do_not_call(reason, self._loop.time())
 
     def fault(self, message: str) -> None:
-        """The agent got over something that belongs on the record."""
+        """Records a fault that the agent recovered from."""
         self._minutes.fault_now("agent", message)
 
     def doing(self, what: str) -> None:
-        """What the caller waits for from now on, should they hear nothing."""
+        """Sets the cause that a silence from now on is recorded under ("agent_late", "tts_late",
+        "keying")."""
         self._doing = what
         self._floor.waits_for(what)
 
     def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
-        """The agent has said its last words; nobody keeps on the line whom they asked not to call."""
+        """Ends the call with a hang-up or transfer once the words so far are heard. After a request not to be
+        called the end is final: the caller's answer does not keep the call."""
         final = self.do_not_call_reason is not None
         if isinstance(ending, HangUp):
             self.disposition, self.target = clean_text(ending.disposition), ""

@@ -29,8 +29,8 @@ PREROLL_MS: Final = 300
 before the first voiced frame."""
 
 TONE_MS: Final = 160
-"""A keyed tone goes on for about this long after its digit was recognised: RFC 4733 senders that leave the
-tone in the audio, and in-band tones, which are recognised after 40 ms."""
+"""How long a keyed tone goes on after its digit was recognised: RFC 4733 senders that leave the tone in the
+audio, and in-band tones, which are recognised after 40 ms."""
 
 VAD: Final = VadSettings(hang_ms=100)
 """How a caller's voice is detected: it ends sooner than by default, since turn-taking waits by itself."""
@@ -40,12 +40,12 @@ OWN_FRAMES: Final = 4
 _MURMUR_FRAMES: Final = 12
 
 QUIET_LINE_S: Final = 0.2
-"""No frame for so long is silence: the sender suppresses it, or is gone. Late packets and what is waited for
-a lost one stay below it."""
+"""Time without a frame that counts as silence: the sender suppresses silence, or is gone. Late packets and
+the wait for a lost packet stay below it."""
 
 
 class Sound(Enum):
-    """What a frame changed."""
+    """A change in the caller's voice that one frame brought."""
 
     STARTED = auto()
     STOPPED = auto()
@@ -54,9 +54,9 @@ class Sound(Enum):
 
 
 class AudioInput:
-    """Listens to one caller. `kept_ms`: how much of the past `recent` has, at least the pre-roll. `open` and
-    `close` bound an utterance; its audio goes to the recogniser as it
-    comes, beginning with the pre-roll."""
+    """Detects the voice of one caller and feeds the recogniser. `kept_ms`: how much of the past `recent` has,
+    at least the pre-roll. `open` and `close` bound an utterance, whose audio goes to the recogniser as it
+    arrives, the pre-roll first."""
 
     __slots__ = (
         "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
@@ -96,13 +96,13 @@ class AudioInput:
         self._tones = DtmfDetector(rate_hz)
         self._foreground = Foreground()
 
-    # Every frame ----------------------------------------------------------------------------------------
+    # Per frame ------------------------------------------------------------------------------------------
 
     def push(
         self, frame: Pcm, position: int, now: float, *, concealed: bool = False, echo: bool = False
     ) -> Sound | None:
-        """One frame from the far end; what it changed, None for most. `concealed`: it was lost, and made up.
-        `echo`: it is our own voice, coming back."""
+        """Takes one frame from the far end and returns the change that it brought, None for most frames.
+        `concealed`: the frame replaces a lost one. `echo`: the frame is the echo of the agent's voice."""
         self.last_frame_at = now
         self._end = end = position + self._n
         self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
@@ -174,7 +174,7 @@ class AudioInput:
         return Sound.STOPPED
 
     def fall_silent(self) -> Sound | None:
-        """No frames come any more: ends the voice under way. None if there is none."""
+        """Ends the voice under way when frames stop arriving. Returns None if there was no voice."""
         return self._stop() if self._active else None
 
     def reject_as_noise(self, seconds: float) -> None:
@@ -193,16 +193,16 @@ class AudioInput:
         self._foreground.accept_speech()
 
     def believe(self, words: str) -> None:
-        """What was heard is answered, as `words`."""
+        """Takes the level of the utterance for the caller's, where the answered `words` are not empty."""
         if words:
             self._foreground.believe()
 
     def mask(self) -> None:
-        """A digit was keyed: what is heard around now is its tone, not the caller."""
+        """Notes that a digit was keyed: sound within `TONE_MS` is its tone, not the caller's voice."""
         self._tones.reset()
         self._masked_until = self._end + self.rate_hz * TONE_MS // 1000
 
-    # One utterance --------------------------------------------------------------------------------------
+    # Recognition of one utterance -----------------------------------------------------------------------
 
     def open(self, expected: Expected | None) -> None:
         """Starts listening, from before the voice began; goes on if an utterance is open."""
@@ -220,7 +220,7 @@ class AudioInput:
         self._listening = listening
 
     def close(self) -> None:
-        """Ends the utterance; what was heard of it is forgotten."""
+        """Ends the utterance and frees its recognition."""
         listening, self._listening = self._listening, None
         self._utterance_voiced = 0
         if listening is not None:
@@ -228,15 +228,15 @@ class AudioInput:
 
     @property
     def is_open(self) -> bool:
-        """An utterance is being listened to."""
+        """Whether an utterance is being recognised."""
         return self._listening is not None
 
     def partial(self) -> str:
-        """What the recogniser takes it for so far, where it says."""
+        """The recogniser's interim text, "" where it gives none."""
         return "" if self._listening is None else clean_text(self._listening.partial())
 
     async def decode(self) -> Hypothesis:
-        """What was said so far. Raises `EngineError`."""
+        """Recognises the utterance so far. Raises `EngineError`."""
         if self._listening is None:
             return Hypothesis("")
         heard = await self._listening.result()
@@ -244,12 +244,12 @@ class AudioInput:
         return replace(heard, text=clean_text(heard.text), words=words)
 
     def recent(self) -> Pcm:
-        """The last `kept_ms` of what was heard, our own voice left out."""
+        """The last `kept_ms` of the far end's audio, without the echo of the agent's voice."""
         return self._in_order(self._preroll).reshape(-1)
 
     def callers_own(self, *, noisy: bool) -> Pcm:
-        """The same without what is behind the caller. Nothing on a `noisy` line on which their voice does
-        not stand out: what ends there may be somebody else's sentence."""
+        """The audio of `recent` without background speech. Empty on a `noisy` line on which the caller's
+        voice does not stand out: the end of that audio may be somebody else's sentence."""
         if noisy and not self._foreground.stands_out:
             return self._silence[:0]
         frames = self._in_order(self._preroll)
@@ -263,29 +263,30 @@ class AudioInput:
 
     @property
     def silence_ms(self) -> int:
-        """Since the last voiced sample, on the media clock."""
+        """Milliseconds since the last voiced sample, on the media clock."""
         return (self._end - self._voiced_end) * 1000 // self.rate_hz
 
-    # What is known --------------------------------------------------------------------------------------
+    # State ----------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
-        """The caller is speaking."""
+        """Whether the caller is speaking."""
         return self._active
 
     @property
     def run_ms(self) -> int:
-        """Voice since it began, or went on after a pause."""
+        """Milliseconds of voice since it began, or went on after a pause."""
         return self._run * 1000 // self.rate_hz
 
     @property
     def voiced_ms(self) -> int:
-        """Voice in the utterance so far."""
+        """Milliseconds of voice in the utterance so far."""
         return (self._utterance_voiced + self._run) * 1000 // self.rate_hz
 
     @property
     def may_have_begun(self) -> bool:
-        """The last frame was voiced, and nobody knows yet whether a voice begins with it."""
+        """Whether the last frame was voiced while the voice detector has not decided on a beginning of
+        speech."""
         return not self._active and self._voiced_end == self._end
 
     def silent_since(self) -> float:
@@ -299,6 +300,7 @@ class AudioInput:
         return now if waited_s > QUIET_LINE_S else self.clock.time_of(self._end)
 
     def utterance_times(self) -> tuple[float, float, float]:
-        """Loop times of the utterance's first voice, its last, and the first sample the recogniser got."""
+        """Loop times of the utterance's first voiced sample, its last, and the first sample the recogniser
+        got."""
         time_of = self.clock.time_of
         return time_of(self._started_at), time_of(self._voiced_end), time_of(self._heard_from)

@@ -1,10 +1,10 @@
-"""What the caller hears of us, watched: a silence in our turn never goes by without somebody knowing why.
+"""Measures silences in the agent's turn, and the cause of each.
 
-What is heard of the far end breaks a silence if it was the caller, and that is known later than it is heard:
-a noise that is taken for them, again and again, must not hide that nobody answers.
-
-The watch sits where sound leaves and arrives, not where it is thought of: an agent that believes it speaks
-while its leg takes no frames is silent here. Between two sounds it remembers what was being waited for."""
+Sound from the far end ends such a silence if it was the caller's, which is known later than it is heard: a
+noise that is taken for the caller, again and again, must not hide that nobody answers. The watch is told when
+sound leaves and arrives on the wire: an agent that speaks while its leg takes no frames is silent here.
+Between two sounds the watch remembers what was being waited for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Final
 from pipeline.turns.events import State
 
 LIMIT_S: Final = 1.8
-"""After 2 s people ask into a silence ("hello?"); the end of a voice in noise is known to a fifth."""
+"""Shortest silence that is measured, in seconds. After 2 s people ask into a silence ("hello?"); the end of a
+voice in noise is known to a fifth."""
 
 _QUIET: Final = "tts_silent"
 
@@ -33,25 +34,26 @@ CAUSES: Final[Mapping[State, str]] = MappingProxyType(
         State.CLOSING: "closing",
     }
 )
-"""Why the caller hears nothing, in states in which it is not their turn."""
+"""The cause of a silence by the state of the turn machine, for states of the agent's turn."""
 
 
 SILENT_AGENT: Final = "agent_silent"
-"""The caller has said something, and the agent has nothing to say to it."""
+"""The cause of a silence in which the agent's answer to the caller was empty."""
 
 _THINKING: Final = frozenset((State.OPENING, State.REPLYING))
 
 
 def cause_in(state: State, *, agent: str, asking: bool) -> str:
-    """Whom a silence in `state` is due to. `agent`: what that waits for; `asking`: words are awaited."""
+    """Names the cause of a silence in `state`, "" for the caller's turn. `agent`: the cause while the agent
+    works; `asking`: the recogniser's words are awaited."""
     if state in _THINKING or (state is State.LISTENING and agent == SILENT_AGENT):
         return agent
     return "stt_late" if state is State.ENDPOINTING and asking else CAUSES.get(state, "")
 
 
 class DeadAirWatch:
-    """Of one conversation. `note(begin, seconds, cause)` is called when a silence of ours ends that was
-    longer than `LIMIT_S`: how much of it was ours, and what most of that was spent on."""
+    """The measure of silences in one conversation. `note(begin, seconds, cause)` is called at the end of a
+    silence longer than `LIMIT_S` with the part that the server caused and the cause of most of that part."""
 
     __slots__ = ("_last", "_note", "_otherwise", "_phases", "_voice")
 
@@ -63,7 +65,7 @@ class DeadAirWatch:
         self._phases: list[tuple[float, str]] = [(now, "")]
 
     def phase(self, cause: str, since: float) -> None:
-        """From then on, whatever was thought, a silence is due to `cause`; "" for the caller's own."""
+        """Attributes a silence from that moment on to `cause`; "" for the caller's turn."""
         phases = self._phases
         while len(phases) > 1 and phases[-1][0] >= since:
             phases.pop()
@@ -91,12 +93,12 @@ class DeadAirWatch:
         self._voice = None
 
     def voice(self, now: float) -> None:
-        """Somebody or something was heard: the caller, if words come of it."""
+        """Notes a sound of the far end that may be the caller, pending `caller` or `nobody`."""
         if self._voice is None:
             self._voice = now
 
     def caller(self, until: float) -> None:
-        """It was the caller, and they spoke until then."""
+        """Attributes the pending sound to the caller, who spoke until `until`."""
         began = until if self._voice is None else min(self._voice, until)
         if began - self._last > LIMIT_S:
             self._look_back(began)
@@ -104,7 +106,7 @@ class DeadAirWatch:
         self._voice = None
 
     def nobody(self, now: float) -> None:
-        """It was a noise, while the floor was the caller's."""
+        """Takes the pending sound for a noise in the caller's turn."""
         if self._voice is not None:
             self.phase("", self._voice)
         self._voice = None

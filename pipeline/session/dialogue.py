@@ -1,7 +1,8 @@
-"""The conversation beside the audio path: what turn-taking asks for is done here, what happens is told to it.
+"""Carries out the turn machine's actions and passes it the events of a conversation, beside the audio path.
 
-Nothing here runs per frame: `heard` is called when a frame changed something, the playout calls when an
-utterance begins or ends, and decoding and answering are tasks."""
+Nothing here runs per frame: `heard` is called when a frame changed the caller's voice, the playout calls when
+an utterance begins or ends, and decoding and answering are tasks.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ class Dialogue:
         self._type_ahead = TypeAhead()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """The line is open: the agent has the first word. Decoding and answering run in `tasks`."""
+        """Starts the conversation with the agent's first words. Decoding and answering run in `tasks`."""
         self._tasks = tasks
         now = self._loop.time()
         self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
@@ -110,16 +111,16 @@ class Dialogue:
 
     @property
     def begun(self) -> bool:
-        """The line is open."""
+        """Whether `begin` has been called."""
         return self._tasks is not None
 
     def end(self, reason: EndReason) -> None:
-        """Ends it at once."""
+        """Ends the conversation at once for `reason`; the first reason stands."""
         if not self.over.done():
             self.over.set_result(reason)
 
     def wind_up(self, now: float) -> None:
-        """After `over`: stops what is under way, and writes down what was heard of it."""
+        """Stops timer, recognition and reply after `over`; adds the words heard to the transcript."""
         if self._timer is not None:
             self._timer.cancel()
         self._hearing.cancel()
@@ -130,13 +131,13 @@ class Dialogue:
         self._minutes.end(now)
 
     async def hear_out(self) -> None:
-        """After `wind_up`: what the caller said last."""
+        """Recognises the caller's last words after `wind_up`."""
         await self._hearing.hear_out(self._settings.stt_deadline_ms / 1000)
 
-    # The caller -----------------------------------------------------------------------------------------
+    # Events of the caller -------------------------------------------------------------------------------
 
     def heard(self, sound: Sound, now: float) -> None:
-        """The caller's voice began, ended, or lasts; or it is somebody else's."""
+        """Takes a change in the caller's voice (its beginning, end or duration) or of background speech."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
             self._hearing.poll_background(self._turns.turn, self.answering.expected, self._tasks)
@@ -163,7 +164,7 @@ class Dialogue:
         self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
-        """A key of the caller's; over words that nothing interrupts it is kept until they are over."""
+        """Takes a key of the caller's, kept for later during words that nothing interrupts."""
         self._ears.mask()
         behind = self._turns.gather.is_trailing_key(digit, now)
         if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
@@ -172,7 +173,7 @@ class Dialogue:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
-        """Something the caller wrote; over words that nothing interrupts it is kept until they are over."""
+        """Takes a text message of the caller's, kept for later during words that nothing interrupts."""
         if self._turns.state is State.OPENING or self.answering.is_protected:
             self._type_ahead.write(text)
         else:
@@ -211,16 +212,16 @@ class Dialogue:
             self._begin(frames)
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
-        """The caller hears the agent."""
+        """Notes that the caller begins to hear an utterance."""
         self.answering.sounds(utterance, now)
 
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
-        """All of it was heard."""
+        """Writes an utterance that was heard to its end to the transcript."""
         self._minutes.agent_said(Heard(utterance, utterance.samples), now=now, interrupted=False)
         self._release_held(now)
 
     def playout_ran_out(self, now: float) -> None:
-        """Nothing is left to be heard."""
+        """Notes that the playout is empty: the reply has been heard, or is late."""
         self.answering.ran_out()
         if self.answering.under_way:
             self.receive(SpeechRanOut(self.answering.floor_turn), now)
@@ -230,22 +231,22 @@ class Dialogue:
     # From the agent's side (`TurnOwner`) ----------------------------------------------------------------
 
     def reply_heard(self, now: float) -> None:
-        """The reply is complete, and heard."""
+        """Notes that the reply is complete and the caller heard it to its end."""
         self.answering.heard_out(now, wordless=self._turns.state is State.REPLYING)
         self.receive(ReplyHeard(self.answering.floor_turn), now)
         self._release_held(now)
 
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
-        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
         self._turns.expect(expected, masked=masked)
 
     def switch_language(self, language: str) -> None:
-        """Both sides speak `language` from now on."""
+        """Changes the recogniser and the voice to `language` from now on."""
         self._ears.language = language
         self._turns.speak(language)
 
     def waits_for(self, cause: str) -> None:
-        """Why the caller hears nothing, should they hear nothing while the agent thinks."""
+        """Sets the cause that a silence from now on is recorded under while the agent works."""
         self._waits_for = cause
         self._note_phase(self._loop.time())
 
@@ -254,7 +255,7 @@ class Dialogue:
         (self._watch.sound if audible else self._watch.quiet)(now)
 
     def receive(self, event: Event, now: float) -> None:
-        """Something happened."""
+        """Passes `event` to the turn machine at loop time `now` and carries out the actions that follow."""
         self._step(lambda: self._turns.receive(event, now), now)
 
     def _timer_due(self, at: float) -> None:
@@ -311,7 +312,7 @@ class Dialogue:
         if at is not None and not self.over.done():
             self._timer = self._loop.call_at(at, self._timer_due, at)
 
-    # Actions --------------------------------------------------------------------------------------------
+    # Actions of the turn machine ------------------------------------------------------------------------
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:

@@ -1,4 +1,4 @@
-"""Who takes part in a conversation."""
+"""The engines and the agent of one conversation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pipeline.speech import TextToSpeech
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionParts:
-    """Who takes part. `voices`: the first speaks, the others when it cannot. `judge`: says whether the
-    caller is done; without one their words alone do."""
+    """The engines and the agent of one conversation. `voices`: the first speaks, the others in its place when
+    it fails. `judge`: the end-of-turn detector; None: the words alone decide."""
 
     leg: Leg
     agent: Conversation

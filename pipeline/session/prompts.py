@@ -1,5 +1,5 @@
-"""What the server says by itself, synthesised before the first call: when a voice fails it is too late to
-ask it.
+"""The server's own phrases, synthesised before the first call: when a voice fails it is too late to ask that
+voice.
 
 A phrase that no voice could say is a short tone: the caller hears something in any case.
 """
@@ -41,7 +41,7 @@ LAST_WORDS: Final[Mapping[EndReason, Phrase]] = MappingProxyType(
         EndReason.MAX_DURATION: Phrase.GOODBYE,
     }
 )
-"""What is said before the server hangs up, and why it does."""
+"""The phrase before the server hangs up, by the reason of the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Phrases:
     async def prepare(
         cls, voices: Sequence[TextToSpeech], settings: SessionSettings, *, languages: Iterable[str] = ()
     ) -> Phrases:
-        """Says each phrase with the first of `voices` that can; `languages` are those beside the agent's own
-        that it may change to. Never raises `EngineError`: a phrase that none can say becomes the tone, and a
+        """Synthesises each phrase with the first of `voices` that succeeds; `languages` are those beside the
+        agent's own. Never raises `EngineError`: a phrase that no voice can say becomes the tone, and a
         warning is logged."""
         others = {
             language: cls(
@@ -81,7 +81,8 @@ class Phrases:
         return cls(await _spoken(own, voices, settings.language), others=others)
 
     def at(self, phrase: Phrase, rate_hz: int, language: str = "") -> Spoken:
-        """The phrase at the leg's rate, in `language` where it was prepared."""
+        """Gives the phrase at the leg's rate, in `language` where the phrase was prepared, else in the
+        agent's own."""
         if language in self._others:
             return self._others[language].at(phrase, rate_hz)
         key = (phrase, rate_hz)

@@ -1,5 +1,4 @@
-"""From the caller's voice to words: one utterance opened, decoded in a task, and taken by the turn it
-makes."""
+"""Recognition of the caller's utterances: each is opened, decoded in a task, and ends with its turn."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Recognition:
         self._taken = False  # the open utterance has become a turn
 
     def open(self, expected: Expected | None) -> None:
-        """The caller begins to speak, or goes on."""
+        """Opens an utterance when the caller begins to speak; goes on with one that is open."""
         self._minutes.masking.heard()
         self._expected = expected
         self._opened_at = self._loop.time()
@@ -67,11 +66,11 @@ class Recognition:
 
     @property
     def is_open(self) -> bool:
-        """An utterance is being listened to."""
+        """Whether an utterance is being recognised."""
         return self._ears.is_open
 
     def close(self) -> None:
-        """The utterance is answered, or was no answer."""
+        """Closes the utterance after its answer, or because it was no answer."""
         self.cancel()
         self._ears.close()
         self._minutes.masking.forgotten(self._loop.time())
@@ -81,8 +80,9 @@ class Recognition:
     def decode(
         self, turn: int, tasks: asyncio.TaskGroup, *, judged: bool = False, noisy: bool = False
     ) -> None:
-        """Asks for the words so far, and with `judged` whether they are all; a request under way is
-        superseded. On a `noisy` line the voice says that only if it stands out."""
+        """Asks the recogniser for the words so far and, with `judged`, the end-of-turn detector whether the
+        turn is over; supersedes a request under way. On a `noisy` line the detector gets the caller's voice
+        only if it stands out."""
         self.cancel()
         self._asked_at = self._loop.time()
         self._task = tasks.create_task(self._understand(turn, judged=judged, noisy=noisy))
@@ -122,8 +122,8 @@ class Recognition:
             task.cancel()
 
     def take(self, now: float) -> TranscriptEntry | None:
-        """The turn is taken: what the transcript says for it, None for no words. A recogniser that has not
-        answered by now is late: the turn is of the words that were presumed, or not understood."""
+        """Takes the turn: gives its entry of the transcript, None for no words. A recogniser that has not
+        answered by now is late, and the turn counts as words not understood."""
         if self._task is not None:
             self.cancel()
             self._hypothesis, self.words_known = self._presumed, now
@@ -138,7 +138,7 @@ class Recognition:
 
     @property
     def said(self) -> TranscriptEntry | None:
-        """The transcript's entry for what was understood last; None for no words."""
+        """The transcript's entry of the last result; None for no words."""
         said = self._hypothesis
         return self._minutes.caller_entry(
             said.text, said.confidence, said.words, times=self._ears.utterance_times()
@@ -146,21 +146,21 @@ class Recognition:
 
     @property
     def is_asking(self) -> bool:
-        """The recogniser owes an answer."""
+        """Whether a request to the recogniser is under way."""
         return self._task is not None
 
     def give_back(self) -> None:
-        """The turn that was taken was none yet: they go on."""
+        """Reopens the turn that was taken: the caller goes on."""
         self._taken = False
 
     @property
     def is_pending(self) -> bool:
-        """Something is being said that no turn has come of."""
+        """Whether an utterance is open whose turn was not taken."""
         return self._ears.is_open and not self._taken
 
     async def hear_out(self, limit_s: float) -> None:
-        """What the caller said last, and no turn came of, belongs into the transcript too. Nobody is told
-        any more."""
+        """Recognises the caller's last words, which no turn took, for the transcript; waits `limit_s` at
+        most. `tell` is not called any more."""
         self.cancel()
         self._tell = _untold
         if self._ears.is_open and not self._taken:

@@ -1,4 +1,4 @@
-"""One answer of the agent being given: its acts carried out in order, as they come."""
+"""The reply to one event: the agent's acts, carried out in order as the agent gives them."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ Certain: TypeAlias = "asyncio.Future[None] | None"
 
 
 class Stage(Protocol):
-    """What an answer acts upon; the session is it."""
+    """The receiver of a reply's acts; implemented by `AgentTurns`."""
 
     def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
-        """What the caller's next words may be; `masked`: nobody but the agent may see them."""
+        """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
 
     async def send_digits(self, digits: str) -> None:
-        """Keys digits towards the far end when the words so far have been heard."""
+        """Sends DTMF when the words so far have been heard."""
 
     async def wait(self, turn: int, seconds: float) -> None:
-        """Is silent for so long when the words so far have been heard."""
+        """Waits until the words so far have been heard, then stays silent for `seconds`."""
 
     def switch_language(self, language: str) -> None:
-        """Both sides speak `language` from the next words on."""
+        """Changes the recogniser and the voice to `language` from the next words on."""
 
     def do_not_call(self, reason: str) -> None:
-        """The caller does not want to be called again."""
+        """Notes the caller's request not to be called again, with its reason."""
 
     def fault(self, message: str) -> None:
-        """The agent got over something that belongs on the record."""
+        """Records a fault that the agent recovered from."""
 
     def doing(self, what: str) -> None:
-        """What the caller waits for from now on, should they hear nothing: "agent_late", "tts_late",
-        "keying"."""
+        """Sets the cause that a silence from now on is recorded under: "agent_late", "tts_late", "keying"."""
 
     def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
-        """The call ends, or is handed on, when the words so far have been heard."""
+        """Ends or transfers the call when the words so far have been heard."""
 
 
 class Reply:
-    """The answer to one event. `run` returns when every act has been carried out and every word is in the
-    playout, which is not yet heard. Cancelling it closes the agent's iterator and stops the voice.
+    """The reply to one event. `run` returns when every act has been carried out and every word is in the
+    playout, which is not yet heard. Cancelling `run` closes the agent's iterator and stops the voice.
 
-    A reply to a turn that is only presumed (`certain`: a future) makes words, and does nothing else until
-    `settle` is called."""
+    A reply to a turn that is only presumed to be over (`certain`: a future) makes words, and does nothing
+    else until `settle` is called.
+    """
 
     __slots__ = (
         "_acted", "_agent_s", "_asked", "_certain", "_expected", "_stage", "_voice", "event", "started",
@@ -93,8 +93,8 @@ class Reply:
         return not self._acted and self._voice.first_chunk_s is None
 
     def waited(self, now: float) -> tuple[float, float]:
-        """How long the agent took to its first words, and the voice to their first sound. Who is still
-        awaited `now`, when the caller hears a filler, took the time until now."""
+        """Gives the seconds from the event to the agent's first words, and from those to their first sound. A
+        part that has not come by `now`, when the caller hears a filler, is counted up to `now`."""
         if self._agent_s is None:
             return now - self.started, 0.0
         tts_s = self._voice.first_chunk_s
@@ -127,7 +127,7 @@ class Reply:
             self._stage.expect(None)
 
     def cancel(self) -> None:
-        """Stops it; nothing more comes of it."""
+        """Cancels the reply: no more words and no more acts."""
         self.under_way = False
         if self.task is not None:
             self.task.cancel()

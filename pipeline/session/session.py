@@ -42,12 +42,13 @@ log = logging.getLogger(__name__)
 
 
 class Session:
-    """One conversation; make it on the event loop and `run` it once.
+    """One conversation on one leg; made on the event loop, and `run` once.
 
     `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
-    as things happen. `judge` says whether the caller is done; without one their words alone do.
-    `line` listens for machines and tones, and the first words wait for its verdict where its settings say so.
-    The leg is hung up at the end unless the call is handed on (`EndReason.TRANSFER`)."""
+    events as they happen. `judge` is the end-of-turn detector; without one the words alone decide. `line`
+    detects answering machines and tones, and the first words wait for its verdict where its settings say so.
+    The leg is hung up at the end unless the call is transferred (`EndReason.TRANSFER`).
+    """
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
         self,
@@ -127,7 +128,7 @@ class Session:
         return not over.done()
 
     def write(self, text: str) -> None:
-        """What the caller writes instead of saying it (chat): answered like what they say."""
+        """Takes a chat message of the caller's, answered like spoken words."""
         if text and self._dialogue.begun:
             self._dialogue.written(clean_text(text), self._loop.time())
 
@@ -139,7 +140,7 @@ class Session:
     # From the leg (`LegListener`) -----------------------------------------------------------------------
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """A frame of the caller's."""
+        """Takes a frame of the caller's audio."""
         if self._recording is not None:
             hidden = self._hidden if self._minutes.masking.covers(now) else None
             self._recording.caller(frame if hidden is None else hidden, position, now)
@@ -160,19 +161,19 @@ class Session:
             self._verdict.set_result(verdict)
 
     def digit_received(self, digit: str, now: float) -> None:
-        """A key of the caller's."""
+        """Takes a DTMF digit of the caller's."""
         if self._dialogue.begun:
             self._dialogue.keyed(digit, now)
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """The caller is gone."""
+        """Ends the conversation with `EndReason.FAR_END` when the leg has ended."""
         self._leg_reason = reason
         if self._dialogue.begun:
             self._dialogue.receive(LegEnded(), now)
         else:
             self._dialogue.end(EndReason.FAR_END)
 
-    # From the playout -----------------------------------------------------------------------------------
+    # Of the playout -------------------------------------------------------------------------------------
 
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
@@ -180,7 +181,7 @@ class Session:
         if self._recording is not None:
             self._recording.agent(frame, now)
 
-    # The end --------------------------------------------------------------------------------------------
+    # End of the conversation ----------------------------------------------------------------------------
 
     def _wind_up(self) -> None:
         self._ended = now = self._loop.time()

@@ -1,9 +1,10 @@
-"""The agent's voice: text in, audio into the playout, whatever the engines behind it do.
+"""The agent's voice: text in, audio into the playout, through every failure of an engine.
 
-An engine that fails or stalls is asked once more if that may help, then the next one is; the last one is
-asked until the session's patience with a voice is over. Each goes on where the last broke off, at the word.
-Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead, since
-an interruption throws away what was made."""
+An engine that fails or stalls is asked once more if that may help, then the next engine is; the last one is
+asked until the session's patience with a voice is over. Each goes on where the one before broke off, at the
+word. Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead,
+since an interruption throws away what was made.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ _SHORTEST: Final = 24  # characters; shorter sentences are joined: each request 
 
 
 class Synthesis:
-    """Speaks into one playout with the first of `engines` that can. `on_fault` hears of every failure, not of
-    a language that is left to the next of them."""
+    """Speaks into one playout with the first of `engines` that succeeds. `on_fault` is called with every
+    failure, but not for a language that is left to the next engine."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The minutes of one conversation: every event of it, brought to the call's media clock and written down."""
+"""The log of one conversation: transcript, turns and faults, on the call's media clock."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ class TurnLog:
         return max(0, round((moment - self._began) * 1000))
 
     def fault(self, role: str, message: str, now: float) -> None:
-        """An engine or the agent did something wrong."""
+        """Records a fault of an engine or of the agent."""
         self.faults.append(EngineFault(role, message, self.ms(now)))
         log.warning("engine fault", extra={"call_id": self.call_id, "role": role, "reason": message})
 
     def fault_now(self, role: str, message: str) -> None:
-        """The same, at this moment."""
+        """Records a fault of an engine or of the agent, at this moment."""
         self.fault(role, message, self._loop.time())
 
-    # One exchange ---------------------------------------------------------------------------------------
+    # Exchanges ------------------------------------------------------------------------------------------
 
     def begin(
         self, event: AgentEvent, now: float, *, clock: TurnClock | None, caller: TranscriptEntry | None
     ) -> None:
-        """The agent was told of `event`. An exchange that nobody has heard anything of is replaced: the
+        """Begins the exchange that `event` opens. An exchange of which nothing was heard is replaced: the
         caller went on, and `caller` is the whole of what they said."""
         self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
 
     def confirm(self, caller: TranscriptEntry | None, *, endpoint_due: float, words_known: float) -> None:
-        """What is being answered was said in these words, and the turn is over."""
+        """Notes the final words of the exchange and the moments of its end-point and its words."""
         exchange = self._exchange
         if exchange is not None:
             exchange.caller = caller
@@ -106,7 +106,7 @@ class TurnLog:
             self._exchange.fillers += 1
 
     def silence(self, began: float, seconds: float, cause: str) -> None:
-        """The caller heard nothing for so long, and why."""
+        """Records a silence, with its cause."""
         silence = Silence(self.ms(began), round(seconds * 1000), cause)
         self.silences.append(silence)
         if self._exchange is not None:
@@ -114,21 +114,21 @@ class TurnLog:
         log.warning("silence in our turn", extra={"call_id": self.call_id, "ms": silence.ms, "cause": cause})
 
     def drop(self) -> None:
-        """The exchange under way, of which nobody has heard anything, becomes part of the next."""
+        """Merges the exchange under way, of which nothing was heard, into the next one."""
         self._exchange = None
 
     @property
     def was_heard(self) -> bool:
-        """The caller has heard something of the exchange under way."""
+        """Whether the caller has heard a sound of the exchange under way."""
         return self._exchange is not None and self._exchange.sounded
 
     @property
     def answers_words(self) -> bool:
-        """The exchange under way is about something that the caller said."""
+        """Whether the exchange under way answers words of the caller."""
         return self._exchange is not None and isinstance(self._exchange.event, UserSaid)
 
     def agent_said(self, heard: Heard, *, now: float, interrupted: bool) -> None:
-        """An utterance of the agent was heard, to its end or up to now."""
+        """Adds an utterance of the agent to the transcript: all its words, or, `interrupted`, those heard."""
         utterance = heard.utterance
         started = utterance.started_at
         words = utterance.heard(heard.samples)
@@ -159,8 +159,8 @@ class TurnLog:
         )
 
     def end(self, now: float, *, interrupted: bool = False, said: TranscriptEntry | None = None) -> None:
-        """The exchange is over; without one nothing happens. `said`: what the caller said, where it was never
-        certain that they had finished."""
+        """Ends the exchange under way, if there is one. `said`: the caller's words, where the end of their
+        turn was never certain."""
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
@@ -194,8 +194,8 @@ class TurnLog:
     def caller_entry(
         self, text: str, confidence: float, words: Sequence[HeardWord], *, times: tuple[float, float, float]
     ) -> TranscriptEntry | None:
-        """The transcript's entry for an utterance with `Ears.utterance_times`; None where nothing was
-        said."""
+        """Makes the transcript's entry for an utterance with `AudioInput.utterance_times`; None for an empty
+        text."""
         if not text:
             return None
         first, last, origin = times
@@ -214,7 +214,7 @@ class TurnLog:
         )
 
     def understood(self, text: str, now: float) -> None:
-        """The caller's words so far; they may yet change."""
+        """Passes the interim words of the caller to the observer, masked where the answer is."""
         if self._observer is not None and text:
             self._observer.words_heard(masked(text) if self.masking.active else text, now)
 
@@ -224,12 +224,12 @@ class TurnLog:
             self._observer.agent_speaking(text, now)
 
     def caller_wrote(self, text: str, now: float) -> None:
-        """Words that need no understanding."""
+        """Makes the entry of a caller's chat message."""
         shown = masked(text) if self.masking.active else text
         self._add(TranscriptEntry(Role.CALLER, shown, self.ms(now), self.ms(now), confidence=1.0))
 
     def caller_said(self, entry: TranscriptEntry) -> None:
-        """Words that no exchange came of."""
+        """Adds caller's words without an exchange to the transcript."""
         self._add(entry)
 
     def _add(self, entry: TranscriptEntry) -> None:

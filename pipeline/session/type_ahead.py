@@ -1,4 +1,4 @@
-"""What the caller keys and writes over words that nothing interrupts: kept until they are over."""
+"""Type-ahead: keys and messages of the caller during words that nothing interrupts, kept until those end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_KEYS: Final = 32  # longer than a card number
 
 
 class TypeAhead:
-    """Keys and text that wait."""
+    """Keys and messages of the caller that wait for the end of protected words."""
 
     __slots__ = ("_keys", "_text")
 
@@ -17,15 +17,15 @@ class TypeAhead:
         self._keys = self._text = ""
 
     def key(self, digit: str) -> None:
-        """One more key."""
+        """Adds a digit; those beyond `MAX_KEYS` are dropped."""
         self._keys = (self._keys + digit)[:MAX_KEYS]
 
     def write(self, text: str) -> None:
-        """One more message; several become one."""
+        """Adds a message; several messages become one."""
         self._text = f"{self._text} {text}".strip()[:MAX_TEXT_CHARS]
 
     def take(self) -> tuple[str, str]:
-        """Keys and text so far, which are then forgotten."""
+        """Gives the keys and the text, and forgets both."""
         taken = self._keys, self._text
         self._keys = self._text = ""
         return taken

@@ -1,4 +1,4 @@
-"""Is it the caller who is heard? What a change in the sound of the line means, as far as sound can tell."""
+"""Decides by sound whether a change of the line's audio is the caller's voice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ gone by without a word, only a word."""
 
 
 class VoiceGate:
-    """Of one conversation."""
+    """Decides for one conversation which sounds of the line count as the caller's voice."""
 
     __slots__ = ("_ears", "_settings")
 
@@ -39,7 +39,8 @@ class VoiceGate:
         return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
 
     def is_long(self, state: State) -> bool:
-        """It has lasted long enough to silence the agent: less if it has a pitch, which no cough has."""
+        """Whether the voice has lasted long enough to interrupt the agent: `barge_in_ms`, or `hush_ms` with a
+        pitch, which no cough has."""
         ears, settings = self._ears, self._settings
         if ears.voiced_ms >= settings.barge_in_ms:
             return True

@@ -1,1 +1,1 @@
-"""LiveKit's signalling protocol, sans-IO."""
+"""LiveKit's signalling protocol and data packets for unmodified LiveKit SDKs."""

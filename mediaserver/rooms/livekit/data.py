@@ -69,7 +69,7 @@ class DataLink(RoomObserver):
     # From the client ----------------------------------------------------------------------------------------
 
     def receive(self, label: str, body: bytes, now: float) -> None:
-        """A message on a data channel, whatever is in it."""
+        """Takes a message on a data channel; malformed ones are counted in `refused`."""
         if label not in (RELIABLE, LOSSY):
             return
         packet = self._parsed(body) if self._participant.permissions.publish_data else None
@@ -153,7 +153,7 @@ class DataLink(RoomObserver):
             self._waiting.append(body)
 
     def words_spoken(self, words: Words, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends a piece of the transcript, as a segment and on the topic `lk.transcription`."""
         speaker = words.speaker
         attributes = {
             "lk.segment_id": words.segment,
@@ -192,7 +192,8 @@ class DataLink(RoomObserver):
         self.from_agent(models.DataPacket(stream_trailer=trailer), speaker=speaker)
 
     def message_sent(self, message: Message, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends another participant's message on, if addressed to this one; queued until the channel is
+        open."""
         own = self._participant
         if message.sender is own or (message.to and own.identity not in message.to):
             return
@@ -202,7 +203,7 @@ class DataLink(RoomObserver):
             self._deliver(message.body, RELIABLE if message.reliable else LOSSY)
 
     def close(self) -> None:
-        """The participant is gone."""
+        """Stops the link when the participant has left: pending RPC fails, queued packets are dropped."""
         self._room.forget(self)
         self._waiting.clear()
         self.rpc.close()

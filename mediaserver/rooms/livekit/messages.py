@@ -92,7 +92,7 @@ def reconnect_response(last_sequence: int, *, ice_servers: Sequence[str]) -> rtc
 
 
 def update(participants: Iterable[Participant], reason: LeaveReason | None = None) -> rtc.SignalResponse:
-    """What has become of `participants`; `reason`: why they are gone."""
+    """Makes a `ParticipantUpdate` of `participants`; `reason`: why they have left."""
     infos = [participant_info(each) for each in participants]
     if reason is not None:
         for info in infos:
@@ -101,7 +101,7 @@ def update(participants: Iterable[Participant], reason: LeaveReason | None = Non
 
 
 def leave(reason: LeaveReason, *, again: bool = False) -> rtc.SignalResponse:
-    """The last message. `again`: the client is to join anew, which its SDK does by itself."""
+    """Makes the last message to a client. `again`: the SDK is to join anew, which it does by itself."""
     action = rtc.LeaveRequest.RECONNECT if again else rtc.LeaveRequest.DISCONNECT
     return rtc.SignalResponse(
         leave=rtc.LeaveRequest(can_reconnect=again, reason=REASONS[reason], action=action)
@@ -144,7 +144,7 @@ _QUALITIES: Final = (
 
 
 def room_info(room: Room) -> models.Room:
-    """The room."""
+    """Makes LiveKit's `Room` for the room's present state; hidden participants are not counted."""
     people = [each for each in room.participants.values() if not each.permissions.hidden]
     return models.Room(
         sid=room.sid,

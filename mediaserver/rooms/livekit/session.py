@@ -62,10 +62,10 @@ class Outlet(Protocol):
     """The WebSocket of the moment. Both return at once."""
 
     def send(self, data: bytes) -> None:
-        """A message to the client, after those before it."""
+        """Sends a message to the client, after those before it."""
 
     def close(self, code: int, reason: str) -> None:
-        """Closes when everything sent is on its way."""
+        """Closes the WebSocket when everything sent is on its way."""
 
 
 class SdkSession:
@@ -108,7 +108,7 @@ class SdkSession:
 
     @property
     def resumable(self) -> bool:
-        """Somebody may take this session up again: there is a peer connection to go on with."""
+        """Whether the client may resume this session: its media is still up."""
         return self.signalling.state is not SignalState.GONE and not self._media_closed()
 
     # The WebSocket ------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class SdkSession:
             await self._perform(step)
 
     def lost(self, outlet: Outlet) -> None:
-        """That WebSocket is gone; nothing when there is a newer one."""
+        """Notes that the WebSocket `outlet` is lost; ignored when there is a newer one."""
         if outlet is self._outlet:
             self._outlet = None
             self.signalling.detach(self._loop.time())
@@ -315,7 +315,7 @@ class SdkSession:
             permissions=participant.permissions,
         )
 
-    # The end ------------------------------------------------------------------------------------------------
+    # End of the session -------------------------------------------------------------------------------------
 
     def _refuse(self, why: str) -> None:
         if not self._leaving:

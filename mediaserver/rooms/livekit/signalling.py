@@ -103,7 +103,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The client cannot take part, and `why`: it is put out."""
+    """The client cannot take part and is removed from the room; `why`: the reason."""
 
     why: str
 
@@ -136,7 +136,7 @@ class Signalling(RoomObserver):
     # The WebSocket ------------------------------------------------------------------------------------------
 
     def attach(self, send: Send, now: float) -> None:
-        """The client has joined; it is told so, and of everybody."""
+        """Joins the client: sends `JoinResponse`, with every visible participant."""
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s = send, now
         self._room.observe(self)
@@ -147,7 +147,7 @@ class Signalling(RoomObserver):
         )
 
     def resume(self, send: Send, now: float, *, last_sequence: int) -> None:
-        """The client is back, with all that it had. Raises `RoomError` when it is gone for good."""
+        """Reattaches a client that kept its session. Raises `RoomError` when the session is over."""
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
@@ -155,7 +155,7 @@ class Signalling(RoomObserver):
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
 
     def detach(self, now: float) -> None:
-        """The WebSocket is lost."""
+        """Notes that the WebSocket is lost; the client has `RESUME_S` to come back."""
         if self.state is SignalState.ATTACHED:
             self._become(SignalState.DETACHED)
             self._send, self._detached_s = None, now
@@ -165,7 +165,7 @@ class Signalling(RoomObserver):
         return self.state is SignalState.DETACHED and now - self._detached_s > RESUME_S
 
     def silent(self, now: float) -> bool:
-        """The WebSocket is open, but nothing comes: its path is dead."""
+        """Whether the WebSocket is open while the client has sent nothing for twice the ping time-out."""
         return self.state is SignalState.ATTACHED and now - self.heard_s > 2 * messages.PING_TIMEOUT_S
 
     def send(self, response: rtc.SignalResponse) -> None:
@@ -173,10 +173,10 @@ class Signalling(RoomObserver):
         if self._send is not None:
             self._send(response)
 
-    # What the client says -----------------------------------------------------------------------------------
+    # From the client ----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> Step | None:
-        """One message. Raises `BadSignal`: it is not the protocol's, or there are too many."""
+        """Takes one message. Raises `BadSignal` for a message that is not the protocol's, or too many."""
         if self.state is not SignalState.ATTACHED:
             return None
         self._tokens = min(float(BURST), self._tokens + (now - self.heard_s) * RATE) - 1.0
@@ -265,7 +265,7 @@ class Signalling(RoomObserver):
     def _leave(self, request: rtc.SignalRequest, now: float) -> Step:
         return Leave(wished=request.leave.reason != models.UNKNOWN_REASON)
 
-    # What came of the steps ---------------------------------------------------------------------------------
+    # Results of steps ---------------------------------------------------------------------------------------
 
     def answered(
         self, step: AnswerOffer, sdp: str, *, sections: Sequence[AudioSection], agent_mid: str, now: float
@@ -295,15 +295,15 @@ class Signalling(RoomObserver):
         """Its first packet is here. Not earlier: the SDKs do not know the track yet."""
         self.send(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
 
-    # What the room says -------------------------------------------------------------------------------------
+    # From the room (`RoomObserver`) -------------------------------------------------------------------------
 
     def participant_joined(self, participant: Participant, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends the participant and the room's new counts."""
         self._told_of(participant)
         self.send(rtc.SignalResponse(room_update=rtc.RoomUpdate(room=messages.room_info(self._room))))
 
     def participant_changed(self, participant: Participant, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends the participant; for the agent also whether it speaks, where that changed."""
         self._told_of(participant)
         if participant is self._room.agent:
             speaks = participant.attributes.get(AGENT_STATE) == "speaking"
@@ -312,13 +312,13 @@ class Signalling(RoomObserver):
                 self.send(messages.speakers(participant, speaks))
 
     def speakers_changed(self, changes: Sequence[Speaking], now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends `SpeakersChanged` for visible participants."""
         for each in changes:
             if not each.participant.permissions.hidden:
                 self.send(messages.speakers(each.participant, each.active, level=each.level))
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
-        """See `RoomObserver`."""
+        """Sends that the participant has left; ends the session if it is this client's own."""
         if participant is self._participant:
             self.end(reason)
         elif not participant.permissions.hidden:
@@ -330,7 +330,7 @@ class Signalling(RoomObserver):
             self.send(messages.update([participant]))
 
     def end(self, reason: LeaveReason) -> None:
-        """Says goodbye. Again: nothing."""
+        """Sends `LeaveRequest` and leaves the room's observers. Does nothing when called again."""
         if self.state is SignalState.GONE:
             return
         self.send(messages.leave(reason))

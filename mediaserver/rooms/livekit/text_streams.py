@@ -31,7 +31,7 @@ class TextStreams:
         self._streams: dict[str, _Stream] = {}
 
     def __len__(self) -> int:
-        """Streams not complete yet."""
+        """The number of streams that are not complete yet."""
         return len(self._streams)
 
     def begin(self, header: models.DataStream.Header, now: float) -> None:

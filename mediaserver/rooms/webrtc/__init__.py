@@ -1,1 +1,1 @@
-"""WebRTC transport on aiortc."""
+"""WebRTC transport: peer connections by aiortc, audio by libopus on one UDP port."""

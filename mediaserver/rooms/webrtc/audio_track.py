@@ -58,7 +58,7 @@ class SecureLink:
         return self._path.send(self._dtls._tx_srtp.protect(packet))
 
     def send_report(self, compound: bytes) -> bool:
-        """Encrypts and sends RTCP."""
+        """Encrypts and sends a compound RTCP packet; False: it could not be sent."""
         return self._path.send(self._dtls._tx_srtp.protect_rtcp(compound))
 
     def opened(self, data: bytes) -> bytes | None:
@@ -76,7 +76,7 @@ class SecureLink:
             return None
 
     def listen(self, audio: RoomAudio | None) -> None:
-        """What arrives goes to `audio`."""
+        """Passes packets that arrive to `audio`; None: drops them."""
         self._path.media = None if audio is None else _Intake(self, audio)
 
 
@@ -121,7 +121,7 @@ class RoomAudio:
 
     @property
     def stats(self) -> AudioStats:
-        """The counters."""
+        """The counters of both directions, as of now."""
         receiver, reception, remote = self.receiver, self.receiver.reception, self._reports.remote
         return AudioStats(
             packets_sent=self.sender.packets,
@@ -171,7 +171,7 @@ class RoomAudio:
             self.receiver.bad_packets += 1
 
     def close(self) -> None:
-        """Nothing is heard or sent after this."""
+        """Stops both directions for good."""
         self.attach(None, None)
         self.sender.wire = None
         for link in (self._heard_on, self._spoken_on):

@@ -50,12 +50,12 @@ class OpusMissing(RoomError):
 
 
 class BadPacket(RoomError):
-    """Not an Opus packet."""
+    """An RTP payload is not a valid Opus packet."""
 
 
 @cache
 def library() -> ctypes.PyDLL:
-    """libopus. Raises `OpusMissing`."""
+    """Loads libopus: PyAV's own, else the system's. Raises `OpusMissing`."""
     bundled = sorted((Path(av.__file__).parent.parent / "av.libs").glob("libopus*"))
     name = str(bundled[0]) if bundled else ctypes.util.find_library("opus")
     if name is None:

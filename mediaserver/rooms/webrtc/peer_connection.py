@@ -200,7 +200,7 @@ class PeerTransport:
             await asyncio.wait(waits, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Ends it. Again: nothing."""
+        """Closes the peer connection and waits for that. May be called again."""
         self._moved(PeerState.CLOSED)
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -239,7 +239,7 @@ class PeerTransport:
         wanted = ("a=ice-ufrag:", "a=ice-pwd:", "a=candidate:", "m=", "a=mid:")
         return "\r\n".join(line for each in local for line in each.lines if line.startswith(wanted)) + "\r\n"
 
-    # aiortc's side ------------------------------------------------------------------------------------------
+    # Callbacks of aiortc ------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self.state.over:

@@ -18,7 +18,7 @@ class PeerState(Enum):
 
     @property
     def over(self) -> bool:
-        """For good."""
+        """Whether the state is final: closed by either side."""
         return self in (PeerState.CLOSED, PeerState.LEFT)
 
 

@@ -64,7 +64,7 @@ class OpusReceiver:
 
     @property
     def listener(self) -> LegListener | None:
-        """Who hears the frames."""
+        """The listener that gets the frames; None: frames are dropped."""
         return self.frames.listener
 
     @listener.setter
@@ -73,7 +73,7 @@ class OpusReceiver:
 
     @property
     def lost(self) -> int:
-        """Packets given up."""
+        """The number of packets given up as lost."""
         return self._reorder.stats.lost
 
     @property
@@ -82,7 +82,7 @@ class OpusReceiver:
         return self._reorder.pending
 
     def packet(self, data: bytes, now: float) -> None:
-        """A decrypted RTP packet, whatever is in it."""
+        """Takes a decrypted RTP packet; malformed ones are counted in `bad_packets`."""
         if len(data) < HEADER_BYTES:
             self.bad_packets += 1
             return

@@ -43,7 +43,7 @@ class Section:
 
     @property
     def kind(self) -> str:
-        """audio, video, application."""
+        """The media type of the section: "audio", "video" or "application"."""
         return self.lines[0][2:].split(" ", 1)[0]
 
     @property

@@ -26,7 +26,7 @@ Wire = Callable[[bytes], bool]
 
 
 class Mode(Enum):
-    """What the last tick did."""
+    """The result of the last tick."""
 
     SILENT = "silent"
     TALKING = "talking"
@@ -76,11 +76,11 @@ class OpusSender:
 
     @property
     def silent(self) -> bool:
-        """Nothing was there to say at the last tick, and something may be said now."""
+        """Whether the last tick had nothing to send while the connection is up."""
         return self._mode is Mode.SILENT and self.wire is not None
 
     def timestamp_at(self, now: float) -> int:
-        """What the RTP clock says at `now`, for sender reports."""
+        """Gives the RTP timestamp at `now`, for sender reports (RFC 3550 section 6.4.1)."""
         return (self._timestamp + int((now - self._ticked_s) * CLOCK_HZ) - STEP) & 0xFFFFFFFF
 
     def tick(self, now: float) -> None:

@@ -170,15 +170,15 @@ class Lane(asyncio.DatagramTransport):
         return True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Only "sockname"."""
+        """Gives "sockname"; `default` for any other name."""
         return self.socket.getsockname()[:2] if name == "sockname" else default
 
     def is_closing(self) -> bool:
-        """Closed already."""
+        """Whether the lane has been closed."""
         return self._closing
 
     def close(self) -> None:
-        """This lane is given up, the socket stays."""
+        """Closes this lane; the shared socket stays open."""
         if not self._closing:
             self._closing = True
             self.path.close_lane(self)
@@ -186,7 +186,7 @@ class Lane(asyncio.DatagramTransport):
 
 
 class MediaPort:
-    """The sockets and who is reached on them."""
+    """The sockets of the media port, and the peer connections on them."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class MediaPort:
         reach: EgressPolicy,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Use `open`."""
+        """Takes bound sockets; `MediaPort.open` binds them."""
         self.reach = reach
         self.sockets = [(own, own.getsockname()[0]) for own in sockets]
         self.number: int = sockets[0].getsockname()[1]
@@ -234,11 +234,11 @@ class MediaPort:
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:
-        """Connections on the port."""
+        """The number of peer connections on the port."""
         return len(self._paths)
 
     def close(self) -> None:
-        """Closes the sockets."""
+        """Closes the sockets and forgets every peer connection."""
         for own, _ in self.sockets:
             self._loop.remove_reader(own)
             own.close()
@@ -256,7 +256,7 @@ class MediaPort:
             del self._paths[ufrag]
 
     def forget(self, ufrag: str, path: Path) -> None:
-        """The connection is gone."""
+        """Removes a peer connection that is closed, with its addresses and transactions."""
         self.unlisten(ufrag, path)
         for own, address in path.addresses:
             table = self._by_address.get(own)

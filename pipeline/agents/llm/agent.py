@@ -28,11 +28,11 @@ from pipeline.net.model_endpoint import ModelEndpoint
 log = logging.getLogger(__name__)
 
 MCP_START_S: Final = 10.0
-"""The server does not wait for those of tools longer than this when it starts."""
+"""Longest wait for the MCP servers when the server starts, in seconds."""
 
 
 class Llm:
-    """An agent with a model. Shared by all its calls: they share connections and the tools' servers."""
+    """An agent with a language model, shared by all its calls, as are the connections and MCP servers."""
 
     def __init__(self, plan: LlmPlan, endpoints: Sequence[ChatEndpoint], web: HttpClient) -> None:
         self._plan = plan
@@ -71,27 +71,27 @@ class Llm:
 
     @property
     def languages(self) -> frozenset[str]:
-        """Those that the model may change to."""
+        """The languages that the model may change to."""
         return frozenset(self._plan.policy.languages)
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """See `Guarded`."""
+        """Gives the figures of each model."""
         return self._chat.health()
 
     async def start(self) -> None:
-        """Asks the MCP servers what they have, and waits a while for it. One that is away does not keep the
-        agent from talking: it is asked again with later calls."""
+        """Asks the MCP servers for their tools, and waits `MCP_START_S` at most. The agent answers calls
+        without a server that is away: that server is asked again with later calls."""
         self.prewarm()
         if self._opening is not None:
             await asyncio.wait({self._opening}, timeout=MCP_START_S)
 
     def join(self, context: AgentContext) -> LlmConversation:
-        """A conversation for one call."""
+        """Makes the conversation of one call."""
         self.prewarm()
         return LlmConversation(self._mind, context)
 
     def prewarm(self) -> None:
-        """A call begins: MCP servers that were away are asked again, beside it."""
+        """Asks MCP servers that were away again, in a task, when a call begins."""
         if any(not server.is_open for server in self._servers) and (
             self._opening is None or self._opening.done()
         ):
@@ -102,7 +102,7 @@ class Llm:
         return invite(self._mind, errand, context, said)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the connections to models, MCP servers and tools."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)

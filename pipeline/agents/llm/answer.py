@@ -39,7 +39,7 @@ FILLERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "ar": ("لحظة من فضلك.", "لحظة أخرى من فضلك."),
     }
 )
-"""Said while a tool takes its time, by language."""
+"""Sentences said while a tool takes its time, by language."""
 
 ASKED: Final = json.dumps({"status": "the caller is asked for permission; nothing is done before they agree"})
 GO_ON: Final[Message] = {
@@ -53,7 +53,7 @@ Queued: TypeAlias = AgentAct | Exception | None
 
 
 class After(Enum):
-    """What follows a call of a tool."""
+    """How an answer goes on after a tool call."""
 
     GO_ON = auto()  # the model hears the result and goes on
     NOTED = auto()  # the same, unless it has said what it had to say
@@ -63,8 +63,8 @@ class After(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmAgentSpec:
-    """What an agent is: shared by its calls. `tools` may change while a call lasts (a server that comes
-    back)."""
+    """The definition of an agent, shared by its calls. `tools` may change while a call lasts (a server that
+    comes back)."""
 
     chat: Chat
     prompt: str
@@ -79,7 +79,7 @@ class LlmAgentSpec:
 
 @dataclass(slots=True)
 class State:
-    """What one call has come to, as far as the next answer depends on it."""
+    """The state of one call that its next answer depends on."""
 
     history: History
     budget: Budget
@@ -90,12 +90,12 @@ class State:
     pending: Pending | None = None
     wanted: Wanted | None = None
     given: dict[str, str] = field(default_factory=dict)
-    """Numbers that the caller was asked for. The model is told of those that are not masked."""
+    """Numbers that the caller gave when asked, by name. The model is told those that are not masked."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    """Tools that change something: an interruption does not stop them half-way."""
+    """Tool calls that change something, as tasks: an interruption does not cancel these half-way."""
     calls: int = 0
     ending: tuple[Round, str] | None = None
-    """The call of a tool that ends the conversation, while the caller hears the words before it."""
+    """The tool call that ends the conversation, while the caller hears the words before it."""
 
     def go_on(self) -> None:
         """Something happened, so the conversation has not ended."""
@@ -107,8 +107,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is being answered. `granted`: a tool that the caller has just agreed to. `say`: the answer, where
-    it needs no model."""
+    """The turn that is answered. `granted`: a tool that the caller has just agreed to. `say`: the answer,
+    where no model is needed."""
 
     exchange: Exchange
     say: str = ""
@@ -220,7 +220,7 @@ class Answer:
         """The model failed, and is asked again."""
         await self._acts.put(Trouble(reason))
 
-    # Tools --------------------------------------------------------------------------------------------------
+    # Tool calls ---------------------------------------------------------------------------------------------
 
     async def _carry_out(self, each: Round) -> After:
         after = After.NOTED

@@ -1,6 +1,6 @@
-"""The tools that every language-model agent may be given: what it can do to its own call, and no other.
+"""The built-in tools of language-model agents: each acts on the agent's own call, and no other.
 
-What may be dialled, keyed or spoken is the configuration's: the model chooses from it by name.
+The configuration lists what may be dialled, keyed or spoken: the model chooses from it by name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_FACT: Final = 300  # characters
 MAX_QUESTION: Final = 300
 
 DEFAULT: Final = tuple(name for name in NAMES if name != "send_digits")
-"""Those that an agent has unless it says so; `transfer`, `switch_language` and `ask_digits` only where there
-is something to choose from."""
+"""The built-in tools of an agent whose settings name none; `transfer`, `switch_language` and `ask_digits`
+only where their lists are not empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the configuration lets the model do to the call."""
+    """The configuration's limits on what the model may do to the call."""
 
     builtin: tuple[str, ...] = DEFAULT
     transfer_targets: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a built-in tool comes to: an act for the session, the result for the model. `quiet`: after it the
+    """The result of a built-in tool: an act for the session, the result for the model. `quiet`: after it the
     agent says nothing more in this turn; `ends`: nothing can follow it. `wanted`: the caller is asked for a
     number with `question`, and the answer ends there."""
 
@@ -55,7 +55,7 @@ class Effect:
 
 @dataclass(slots=True)
 class Notebook:
-    """What the model wants remembered of this call."""
+    """The facts and the disposition that the model noted for this call."""
 
     facts: dict[str, str] = field(default_factory=dict)
     disposition: str = ""
@@ -63,7 +63,7 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """One built-in tool, as one configuration has it."""
+    """A built-in tool as the configuration has it."""
 
     spec: ToolSpec
     perform: Callable[[Mapping[str, Any], Policy, Notebook], Effect]

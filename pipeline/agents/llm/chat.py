@@ -1,7 +1,7 @@
-"""Asking a chat model behind an OpenAI-compatible API, with its words as they come.
+"""Streams answers from a chat model behind an OpenAI-compatible API.
 
-An answer that fails before its first word is asked for once more, of the next model where there is one; after
-that the caller has heard something, and whoever asked must say what becomes of it.
+An answer that fails before its first word is requested once more, from the next model where there is one;
+after the first word the caller has heard a part, and the failure is raised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DRAIN_S: Final = 0.2
 
 
 class BrokenOff(EngineError):
-    """The answer stopped in the middle: something of it has been said, or a tool was being asked for."""
+    """The answer stopped in the middle, after words or a part of a tool call."""
 
 
 class SaidNothing(EngineError):
@@ -44,18 +44,18 @@ class SaidNothing(EngineError):
 
 
 class ChatEndpoint(Protocol):
-    """Where the model is: what `pipeline.net.model_endpoint.ModelEndpoint` offers."""
+    """The connection to a model's server, as `pipeline.net.model_endpoint.ModelEndpoint` implements it."""
 
     def stream_sse(
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncIterator[str]:
-        """Posts `body`; the data of each event. Raises `EngineError`."""
+        """Posts `body`; yields the data of each server-sent event. Raises `EngineError`."""
 
     async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
-        """Posts `body`; the JSON that comes back. Raises `EngineError`."""
+        """Posts `body`; returns the JSON of the answer. Raises `EngineError`."""
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections to the model's server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ChatSettings:
     stall_s: float = 4.0
 
     def body(self, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-        """A request, without what is particular to it."""
+        """Gives the body of a request, without `stream` and tools."""
         body: dict[str, Any] = {"model": model, "messages": list(messages)}
         if self.temperature is not None:
             body["temperature"] = self.temperature
@@ -79,7 +79,7 @@ class ChatSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatModel:
-    """A model and where it is; the guard is that of this model at this place."""
+    """A model, the connection to its server, and the guard of the two."""
 
     name: str
     endpoint: ChatEndpoint
@@ -119,8 +119,8 @@ class _Patience:
 
 
 class Chat:
-    """The models of an agent, shared by its calls: the first one answers, the others when those before them
-    fail. A lone one is asked twice."""
+    """The models of an agent, shared by its calls: the first one answers, each other one when those before it
+    fail. A single model is asked twice."""
 
     def __init__(self, models: Sequence[ChatModel], settings: ChatSettings) -> None:
         self.settings = settings
@@ -131,7 +131,7 @@ class Chat:
         self._pause_s = RETRY_PAUSE_S if len(self._models) == 1 else 0.0  # before another attempt
 
     def health(self) -> list[EngineHealth]:
-        """How the models do."""
+        """Gives the figures of each model."""
         return [model.guard.health for model in self._models]
 
     async def stream(
@@ -143,9 +143,9 @@ class Chat:
         may_call: bool = True,
         on_fault: Callable[[str], Awaitable[None]],
     ) -> AsyncGenerator[str, None]:
-        """The words of the answer that can be said, without markup and thoughts; its calls are in
-        `completion` at the end. `on_fault` hears of a failure that was got over. Raises `EngineError`,
-        `SaidNothing` among them, and `BrokenOff` for an answer that had begun."""
+        """Yields the words of the answer that can be said, without markup and thoughts; tool calls are in
+        `completion` at the end. `on_fault` is called with each failure after which another request follows.
+        Raises `EngineError`, `SaidNothing` among them, and `BrokenOff` for an answer that had begun."""
         more: dict[str, Any] = {"stream": True} | ({"tools": list(tools)} if tools else {})
         if tools and not may_call:
             more["tool_choice"] = "none"
@@ -243,8 +243,8 @@ class Chat:
         self._since_thought[model] = 0 if thought else min(THOUGHTLESS, since + 1)
 
     async def ask(self, messages: Sequence[Message], *, timeout_s: float, **extra: Any) -> str:
-        """The whole answer at once, of the first model that gives one in the time that they have together; as
-        long as it needs to be, since nobody listens to it. Raises `EngineError`."""
+        """Returns the whole answer at once, of the first model that gives one within the shared deadline.
+        Raises `EngineError`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
         failed: EngineError | None = None
@@ -270,7 +270,7 @@ class Chat:
         raise failed
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections of every model."""
         for model in self._models:
             await model.endpoint.close()
 

@@ -39,8 +39,8 @@ class _Call:
 
 
 class Completion:
-    """Feed it the `data:` of every event, then ask for `calls`. `asked`: characters of calls so far;
-    `thinks`: the model has thought, and the server keeps that apart."""
+    """One answer: call `feed` with the `data:` of every event, then read `calls`. `asked`: characters of tool
+    calls so far; `thinks`: the server streams the model's thoughts apart from the answer."""
 
     __slots__ = ("_calls", "_places", "_text_length", "asked", "finish_reason", "thinks")
 
@@ -48,7 +48,7 @@ class Completion:
         self.begin()
 
     def begin(self) -> None:
-        """An answer begins; what came before it was none."""
+        """Resets for a new answer; an earlier one is dropped."""
         self.finish_reason = ""
         self.asked = 0
         self.thinks = False
@@ -57,7 +57,8 @@ class Completion:
         self._places: dict[int, int] = {}  # of the last call with an index
 
     def feed(self, data: str) -> str:
-        """One event; the text that it adds. Raises `EngineError` for what is no answer of a chat model."""
+        """Takes one event; returns the text that the event adds. Raises `EngineError` for data that is no
+        chunk of a chat model."""
         if self.finish_reason or data.strip() == "[DONE]":
             self.finish_reason = self.finish_reason or "stop"
             return ""
@@ -78,7 +79,7 @@ class Completion:
 
     @property
     def has_calls(self) -> bool:
-        """Whether the model has asked for any tool, as far as it has got."""
+        """Whether a tool call has begun."""
         return bool(self._calls)
 
     def calls(self) -> list[ToolCall]:

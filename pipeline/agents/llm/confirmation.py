@@ -15,8 +15,8 @@ from pipeline.text.fold import folded, plain_words
 from pipeline.text.templates import PLACEHOLDER, placeholders
 
 MAX_VALUE: Final = 200
-"""Characters of one argument that are read to the caller. One that is longer is refused: nobody agrees to
-what they have not heard."""
+"""Most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to what
+they have not heard."""
 _YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
 
 

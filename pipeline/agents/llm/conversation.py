@@ -40,10 +40,10 @@ from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64
-"""Acts that may wait for the voice: a long answer. Beyond it the model's stream waits."""
+"""Most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
 
 UNHEARD: Final = 2
-"""Words of a question that a caller may talk over and still be answering it."""
+"""How many words of a question the caller may leave unheard by talking over it and still answer it."""
 
 OPENED: Final = "[The caller is on the line. You speak first.]"
 SILENT: Final = "[The caller says nothing.]"
@@ -60,7 +60,8 @@ class _Asked:
 
 
 class LlmConversation:
-    """One call. `said` is what the caller has heard already, of somebody who went before."""
+    """The conversation of one call. `said`: what the caller has heard already, from the script before this
+    agent."""
 
     def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
         self._mind = mind
@@ -78,7 +79,8 @@ class LlmConversation:
             self._was_said(said, said)
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        """See `Conversation.respond`."""
+        """Answers `event` with the model's acts, as a task makes them; closing the iterator cancels the
+        task."""
         if isinstance(event, CallOpened) and self._context.greeting:
             yield self._greet()
             return
@@ -97,17 +99,18 @@ class LlmConversation:
             await asyncio.gather(task, return_exceptions=True)
 
     def report(self) -> AgentReport:
-        """See `Conversation.report`."""
+        """Gives the disposition and the noted facts and numbers, masked where configured."""
         notes = self._state.notes
         numbers = shown(self._mind.policy.asks, self._state.given)
         return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
-        """See `Debriefing.debrief`."""
+        """Gives `report`, with the fields of the extraction schema where one is configured. Raises
+        `EngineError`."""
         report, settings = self.report(), self._mind.extract
         return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
 
-    # What happened ------------------------------------------------------------------------------------------
+    # Events -------------------------------------------------------------------------------------------------
 
     def _greet(self) -> Say:
         text = fill(self._context.greeting, self._context.variables)

@@ -1,7 +1,7 @@
-"""What one model's server takes of the chat API, learned from what it refuses.
+"""The dialect of the chat API that one model's server takes, learned from its refusals.
 
-Models that think want `max_completion_tokens` where all others know `max_tokens`, and refuse a `temperature`
-(OpenAI, Azure). Nobody can tell by the name of a model, or by that of its server.
+Reasoning models need `max_completion_tokens` where all others know `max_tokens`, and refuse a `temperature`
+(OpenAI, Azure). Neither the name of a model nor that of its server tells.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ INSTEAD: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Dialect:
-    """A `ChatEndpoint` that asks again, without what was refused. What then worked is kept for all requests
-    to come."""
+    """A `ChatEndpoint` that repeats a refused request without the fields that were refused, and leaves those
+    out of all later requests."""
 
     def __init__(self, endpoint: ChatEndpoint) -> None:
         self._endpoint = endpoint
@@ -35,7 +35,8 @@ class Dialect:
     async def stream_sse(
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncGenerator[str, None]:
-        """See `ChatEndpoint.stream_sse`; `first_s` is for all times of asking together."""
+        """Posts `body` without refused fields; yields the data of each event. `first_s` bounds all attempts
+        together. Raises `EngineError`."""
         unknown, begun = self._unknown, False
         until = _now() + first_s
         while True:
@@ -54,7 +55,8 @@ class Dialect:
                 unknown |= more
 
     async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
-        """See `ChatEndpoint.post_json`; `timeout_s` is for all times of asking together."""
+        """Posts `body` without refused fields; returns the JSON of the answer. `timeout_s` bounds all
+        attempts together. Raises `EngineError`."""
         unknown = self._unknown
         until = None if timeout_s is None else _now() + timeout_s
         while True:
@@ -70,7 +72,7 @@ class Dialect:
                 return answer
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections of the endpoint."""
         await self._endpoint.close()
 
     def _learn(self, unknown: frozenset[str], model: object) -> None:

@@ -25,11 +25,11 @@ from pipeline.text.redaction import MASK
 from pipeline.text.spoken_numbers import gathered, keyed_onto
 
 TRIES: Final = 4
-"""Answers that bring nothing before a number is not waited for any more: "one moment", "where does it stand?"
-and the like leave the question, and its mask, as they are."""
+"""Answers without digits after which a number is given up: "one moment", "where does it stand?" and the like
+leave the question, and its mask, as they are."""
 
 SHORTEST: Final = 4
-"""Digits of a masked number from which on it is looked for in what tools answer."""
+"""Fewest digits of a masked number that is concealed in the answers of tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A number that the caller has been asked for, and the part of it that is there."""
+    """A number that the caller has been asked for, and the part of it that was given."""
 
     ask: Ask
     part: str = ""
@@ -55,7 +55,7 @@ class Wanted:
 
     @property
     def expect(self) -> Expect:
-        """What the next answer may be."""
+        """The answers expected next: the digits that are still missing."""
         ask = self.ask
         rest = Expected(
             kinds=("digits",),
@@ -68,8 +68,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an answer comes to: what the model is told of it, the number if that is whole, what is wanted
-    still, and what is said at once, without the model ("" where the model answers)."""
+    """The result of an answer: what the model is told, the number if it is complete, what is still wanted,
+    and what is said at once without the model ("" where the model answers)."""
 
     told: str
     value: str = ""
@@ -78,7 +78,8 @@ class Reading:
 
 
 def read_answer(wanted: Wanted, event: UserSaid | UserKeyed, told: str, language: str) -> Reading:
-    """What `event` comes to; `told` is what the model would be told of it if nothing were wanted."""
+    """Reads `event` as an answer for `wanted`; `told`: what the model would be told if no number were
+    wanted."""
     ask = wanted.ask
     known = _known(wanted, event, language)
     if known and (not ask.digits or len(known) == ask.digits):
@@ -96,7 +97,7 @@ def read_answer(wanted: Wanted, event: UserSaid | UserKeyed, told: str, language
 
 
 def concealed(text: str, secrets: Iterable[str]) -> str:
-    """`text` with dots in the place of every secret number, however it is grouped."""
+    """Gives `text` with dots in the place of every secret number, however its digits are grouped."""
     for secret in secrets:
         if len(secret) >= SHORTEST:
             text = re.sub(r"[\s.-]?".join(secret), MASK, text)
@@ -104,7 +105,7 @@ def concealed(text: str, secrets: Iterable[str]) -> str:
 
 
 def shown(asks: Mapping[str, Ask], given: Mapping[str, str]) -> dict[str, str]:
-    """The numbers that were given, as people who read the call's record may see them."""
+    """Gives the numbers that were given, masked where configured: for records."""
     return {name: MASK if asks[name].mask else value for name, value in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""What came of a call, as the fields that a JSON schema asks for: asked of the model after the call."""
+"""Extraction: asks the model after the call for the fields of a JSON schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.net.untrusted import NotJson, read_json
 from pipeline.transcript import TranscriptEntry
 
 MAX_TRANSCRIPT: Final = 10_000
-"""Characters of the end of the transcript that are told: what was agreed is said last."""
+"""Most characters of the transcript that are sent, from its end: what was agreed is said last."""
 
 _SYSTEM: Final = """\
 You read the transcript of a telephone call and fill in a form about it. Answer with one JSON object that \
@@ -29,8 +29,8 @@ what was not said; do not guess."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractSettings:
-    """The form. `goal` names its boolean field that says whether the call reached its goal, `disposition`
-    and `summary` its text fields that go to those places of the analysis; "" for none."""
+    """The fields to extract. `goal` names the boolean field that says whether the call reached its goal,
+    `disposition` and `summary` the text fields for those places of the analysis; "" for none."""
 
     schema: Schema
     goal: str = ""

@@ -1,8 +1,8 @@
-"""What a language model is told of the conversation so far: the truth, as the caller heard it.
+"""The messages that tell a model the conversation so far, as the caller heard it.
 
 An answer that was cut short is cut here at the word where the caller stopped hearing it; one that was thrown
-away before any of it was heard never was, unless something was done in it that cannot be undone. The oldest
-exchanges are forgotten when the limits are reached, whole: a tool's result never stands without its call.
+away unheard is left out, unless a tool of it has changed something. The oldest exchanges are forgotten when
+the limits are reached, whole: a tool's result never stands without its call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOK_AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What the model asks for, as it wrote it: `arguments` is JSON, or was meant to be."""
+    """A tool call as the model wrote it: `arguments` should be JSON, and may not be."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Words given to the voice: `text` as the model wrote them, `spoken` as they are said."""
+    """A piece of text given to the voice: `text` as the model wrote it, `spoken` as it is said."""
 
     text: str
     spoken: str
@@ -57,7 +57,7 @@ class Round:
     results: dict[str, str] = field(default_factory=dict)
 
     def messages(self) -> Iterator[Message]:
-        """The round as the API takes it."""
+        """Gives the round as messages of the chat API."""
         content = " ".join(segment.text for segment in self.segments)
         if not content and not self.calls:
             return
@@ -72,15 +72,15 @@ class Round:
 
 @dataclass(slots=True)
 class Exchange:
-    """Something that happened (`user`, None for the greeting) and what came of it. `acted`: something was
-    done that stays done."""
+    """One event (`user`, None for the greeting) and the rounds that answer it. `acted`: a tool has changed
+    something."""
 
     user: str | None
     rounds: list[Round] = field(default_factory=list)
     acted: bool = False
 
     def messages(self) -> Iterator[Message]:
-        """The exchange as the API takes it."""
+        """Gives the exchange as messages of the chat API."""
         if self.user is not None:
             yield {"role": "user", "content": self.user}
         for each in self.rounds:
@@ -88,7 +88,7 @@ class Exchange:
 
 
 class History:
-    """The exchanges of one call. At most `max_turns` of them and about `max_tokens` are told."""
+    """The exchanges of one call. Messages are made of at most `max_turns` of them and about `max_tokens`."""
 
     __slots__ = ("_exchanges", "_max_tokens", "_max_turns")
 
@@ -98,15 +98,15 @@ class History:
         self._max_tokens = max_tokens
 
     def begin(self, user: str | None) -> Exchange:
-        """Something happened; what is said and done from now on belongs to it."""
+        """Begins the exchange of an event; later rounds belong to it."""
         exchange = Exchange(user)
         self._exchanges.append(exchange)
         del self._exchanges[: -self._max_turns]
         return exchange
 
     def undo(self) -> bool:
-        """The last exchange was about half of what the caller said, and nobody has heard its answer. True if
-        something was done in it: that stays known."""
+        """Removes the last exchange, whose event was half of the caller's turn and whose answer nobody heard.
+        True if a tool of it changed something: then the exchange is kept, without its words."""
         if not self._exchanges:
             return False
         last = self._exchanges[-1]
@@ -118,8 +118,8 @@ class History:
         return True
 
     def heard(self, text: str) -> int:
-        """The caller interrupted the last answer: of all its words they heard those of `text`. How many they
-        did not hear."""
+        """Cuts the last answer, which the caller interrupted, to the words of `text`. Returns how many words
+        were not heard."""
         if not self._exchanges:
             return 0
         rounds = self._exchanges[-1].rounds
@@ -131,7 +131,7 @@ class History:
         return total - heard
 
     def messages(self) -> list[Message]:
-        """What the model is told, oldest first."""
+        """Gives the messages for the next request, oldest first."""
         kept: list[list[Message]] = []
         budget = self._max_tokens
         for exchange in reversed(self._exchanges):

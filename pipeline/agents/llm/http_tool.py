@@ -1,8 +1,8 @@
-"""A tool that is an HTTP endpoint: what the model may put into the request, and where.
+"""Tools that are HTTP endpoints: a request made of configuration and of the model's arguments.
 
 Method, host, headers and fixed fields are the configuration's. The model's arguments fit the tool's schema
-and go into places of the path that were named for them, percent-encoded, or into the query (GET, DELETE) or
-the JSON body.
+and go into the places of the path that name them, percent-encoded, or into the query (GET, DELETE) or the
+JSON body.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpToolSettings:
-    """Where the tool is. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its metadata
-    (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their name."""
+    """The endpoint of a tool. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its
+    metadata (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their
+    name."""
 
     method: str
     url: str
@@ -40,12 +41,12 @@ class HttpToolSettings:
 
 
 def metadata_values(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """What `{{metadata.name}}` stands for in `fixed`: each field of the call's metadata, as text."""
+    """Gives the values of `{{metadata.name}}` in `fixed`: each field of the call's metadata, as text."""
     return {f"metadata.{name}": _text(value) for name, value in metadata.items()}
 
 
 def url_problems(url: str, spec: ToolSpec) -> list[str]:
-    """What is wrong with a URL template."""
+    """Lists the problems of a URL template for `spec`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         return ["must be a URL that begins with http:// or https://, without a user name"]
@@ -63,7 +64,7 @@ def url_problems(url: str, spec: ToolSpec) -> list[str]:
 
 
 class HttpTool:
-    """See `llm_tools.Tool`."""
+    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call."""
 
     def __init__(self, spec: ToolSpec, settings: HttpToolSettings, web: HttpClient) -> None:
         self.spec = spec

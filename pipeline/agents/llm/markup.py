@@ -1,4 +1,4 @@
-"""What a language model writes, made into what can be said: no Markdown, emoji or SSML, no thinking aloud.
+"""Turns a language model's output into speakable text: no Markdown, emoji, SSML or thoughts.
 
 Models are told to write plain sentences and do not always. A caller must never hear "asterisk asterisk".
 """
@@ -74,11 +74,11 @@ class MarkupGate:
 
     @property
     def is_hiding(self) -> bool:
-        """What comes now is not said: it belongs to something that was begun, and has not ended."""
+        """Whether the next text belongs to a hidden part that was begun and has not ended."""
         return bool(self._held) and (self._waits or _HIDDEN_OPEN.match(self._held) is not None)
 
     def feed(self, text: str) -> str:
-        """More of the stream; what of it may go on."""
+        """Takes more of the stream; returns the text that may go on."""
         return "".join(self._feed(text[at : at + _AT_ONCE]) for at in range(0, len(text), _AT_ONCE))
 
     def _feed(self, text: str) -> str:
@@ -98,7 +98,7 @@ class MarkupGate:
         return _without_tags(out)
 
     def finish(self) -> str:
-        """The stream is over; what was held and is text after all."""
+        """Ends the stream; returns held text that turned out to be no markup."""
         held, self._held = self._held, ""
         opened = _HIDDEN_OPEN.search(held)
         return _without_tags(held[: opened.start()] if opened else held)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 PROTOCOL: Final = "2025-06-18"
 RETRY_S: Final = 15.0
-"""A server that is away is asked again no sooner."""
+"""Shortest time between attempts to open an MCP server that is away, in seconds."""
 MAX_PAGES: Final = 20
 _LIST: Final = "tools/list"
 _FORGOTTEN: Final = frozenset({400, 404})
@@ -37,8 +37,8 @@ _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """A server and what may be used of it. `tools`: their names. `reads`: those that change nothing. `asks`:
-    what the caller is asked before a tool."""
+    """An MCP server and the tools used of it. `tools`: their names. `reads`: those that change nothing.
+    `asks`: the question to the caller before a tool."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class McpSettings:
 
 
 class McpServer:
-    """One server; its session is shared by all calls. `tools` are those it offers and we may use."""
+    """One MCP server; its session is shared by all calls. `tools`: those it offers and the settings name."""
 
     def __init__(self, settings: McpSettings, web: HttpClient) -> None:
         self.settings = settings
@@ -65,11 +65,11 @@ class McpServer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is known what the server has."""
+        """Whether the server's tools are known."""
         return self._opened
 
     async def open(self) -> None:
-        """Asks the server what it has, unless that is known or was asked a moment ago. Raises
+        """Lists the server's tools, unless they are known or were requested within `RETRY_S`. Raises
         `EngineError`."""
         now = asyncio.get_running_loop().time()
         async with self._opening:
@@ -84,7 +84,7 @@ class McpServer:
                 log.warning("MCP server lacks tools", extra={"tools": ", ".join(sorted(missing))})
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What the tool answered, in text. Raises `ToolFailed`."""
+        """Calls the tool; returns the text of its result. Raises `ToolFailed`."""
         params = {"name": name, "arguments": dict(arguments)}
         session = self._session
         try:
@@ -221,14 +221,14 @@ class _SessionOver(EngineError):
 
 
 class McpTool:
-    """See `llm_tools.Tool`."""
+    """A `pipeline.agents.llm.tools.Tool` that an MCP server offers."""
 
     def __init__(self, spec: ToolSpec, server: McpServer) -> None:
         self.spec = spec
         self._server = server
 
     async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-        """See `Tool.call`."""
+        """Calls the tool on the server; returns its text. Raises `ToolFailed`."""
         return await self._server.call_tool(self.spec.name, arguments)
 
 

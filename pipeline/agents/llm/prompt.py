@@ -1,4 +1,4 @@
-"""What the model is told before the conversation: the operator's words as the system, the rest as data.
+"""The messages before the conversation: the operator's prompt as the system's, all else as data.
 
 A customer's name comes out of somebody's database, and whoever wrote it there may have written anything. So a
 `{{name}}` in the prompt is not replaced by the value: it becomes a reference, and the values stand in a
@@ -53,7 +53,7 @@ def opening_messages(prompt: str, context: AgentContext) -> list[Message]:
 
 
 def facts_messages(notes: Notebook) -> list[Message]:
-    """What the model wanted remembered; it stays when the words it came from are forgotten."""
+    """Gives the message with the model's noted facts; it stays when older exchanges are forgotten."""
     return [{"role": "user", "content": data_block({"remembered": notes.facts})}] if notes.facts else []
 
 
@@ -70,7 +70,7 @@ def taking_turns(messages: Iterable[Message]) -> list[Message]:
 
 
 def data_block(value: Mapping[str, Any]) -> str:
-    """Something that is known, as data: JSON that cannot end its own block."""
+    """Gives `value` as a data block: JSON that cannot end its own block."""
     text = json.dumps(_bounded(value), ensure_ascii=False, default=str)[:MAX_DATA]
     return f"<data>{text.replace('<', chr(92) + 'u003c')}</data>"
 

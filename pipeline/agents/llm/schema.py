@@ -60,8 +60,8 @@ UNCHECKABLE: Final = (
 
 
 class Schema:
-    """A schema of an object. Raises ValueError with what is wrong with it. Unless it says otherwise, it
-    allows no properties beyond its own."""
+    """A JSON schema of an object. Raises ValueError with the problem of a schema that is refused. Unless it
+    says otherwise, it allows no further properties."""
 
     __slots__ = ("_steps", "_validator", "document")
 
@@ -92,7 +92,7 @@ class Schema:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The properties that it names."""
+        """The schemas of the named properties."""
         found = self.document.get("properties", {})
         return found if isinstance(found, Mapping) else {}
 

@@ -1,7 +1,7 @@
-"""A language model as the guest of a script: it leads one step and hands back what it found out.
+"""A language model that leads one step of a script and hands back the answers it collected.
 
 It talks, asks for numbers, remembers, waits and uses the agent's tools; it does not end or transfer the call,
-which is the script's to do.
+which the script does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ about what comes after. Do not say goodbye: the call goes on without you."""
 
 @dataclass(slots=True)
 class StepAgent:
-    """A model at work on an errand. `over`: it has finished; `done`: with success."""
+    """A model that leads one step. `over`: the step has ended; `done`: with success."""
 
     errand: LlmStep
     conversation: LlmConversation = field(init=False)
@@ -41,7 +41,7 @@ class StepAgent:
 
 
 def invite(mind: LlmAgentSpec, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-    """A model that takes over after the script has `said` something ("": it speaks first)."""
+    """Makes the model for a step, after the script has `said` something ("": the model speaks first)."""
     guest = StepAgent(errand)
     fields = f"Find out: {', '.join(errand.collect)}.\n" if errand.collect else ""
     builtins = {

@@ -1,4 +1,4 @@
-"""From the table `[agent.llm]` (`pipeline.agents.llm.table`) to what the agent works by."""
+"""Reads the table `[agent.llm]` and collects every problem of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """A model and where it is."""
+    """A model and its server."""
 
     base_url: str
     model: str
@@ -37,7 +37,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """A whole table, valid. `models`: in the order in which they are asked."""
+    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
 
     models: tuple[ModelSettings, ...]
     prompt: str

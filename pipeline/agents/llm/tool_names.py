@@ -1,5 +1,4 @@
-"""What the tools are called that every language-model agent may be given
-(`pipeline.agents.llm.builtin_tools`)."""
+"""Names of the built-in tools of `pipeline.agents.llm.builtin_tools`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a language model may have done for it, and how often: tools as the configuration gives them out.
+"""The tools of a language-model agent, and the limits on their use.
 
-The model proposes; this decides. A tool that is not here does not exist, arguments that do not fit its schema
-never leave, and what a call may cost in requests, seconds and bytes is bounded before it begins.
+The model proposes a call; the code here decides. A tool that is not here does not exist, arguments that do
+not fit its schema are never sent, and the cost of a call in requests, seconds and bytes is bounded before it
+begins.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ MAX_RESULT: Final = 8_000
 """Characters of one result that the model is told."""
 
 MAX_FAILURE: Final = 600
-"""Characters of what a tool says of its failure."""
+"""Most characters of a tool's failure that the model is told."""
 
 
 class ToolFailed(PipelineError):
-    """The tool could not do it; the message is for the model and the log, and holds no secret."""
+    """A tool call failed; the message is for the model and the log, and holds no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class ToolSpec:
 
     @property
     def message(self) -> dict[str, Any]:
-        """As the chat API takes it."""
+        """Gives the tool as the chat API takes it."""
         return {
             "type": "function",
             "function": {
@@ -57,19 +58,20 @@ class ToolSpec:
 
 
 class Tool(Protocol):
-    """Something outside that can be asked."""
+    """A tool outside of the server."""
 
     @property
     def spec(self) -> ToolSpec:
-        """What it is."""
+        """The tool's name, schema and limits, as the model and the budget know it."""
 
     async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-        """Does it, with arguments that fit the schema; the result in text. Raises `ToolFailed`."""
+        """Calls the tool with arguments that fit the schema; returns the result as text. Raises
+        `ToolFailed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the tools of one call may cost together. `rounds`: answers of the model to one turn."""
+    """Limits on the tool calls of one call. `rounds`: answers of the model to one turn."""
 
     calls: int = 30
     calls_a_turn: int = 6
@@ -78,7 +80,7 @@ class Limits:
 
 
 class Budget:
-    """What is left of the limits in one call."""
+    """The remainder of the limits in one call."""
 
     __slots__ = ("_by_name", "_calls", "_limits", "_seconds", "_turn")
 
@@ -89,7 +91,7 @@ class Budget:
         self._by_name: Counter[str] = Counter()
 
     def new_turn(self) -> None:
-        """The caller has said something: what is counted by the turn begins again."""
+        """Restarts the counts per turn."""
         self._turn = 0
 
     def refuses(self, name: str, most: int) -> str:
@@ -107,5 +109,5 @@ class Budget:
         return ""
 
     def took(self, seconds: float) -> None:
-        """A tool has been waited for."""
+        """Counts the seconds that a tool took."""
         self._seconds += seconds

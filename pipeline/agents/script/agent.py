@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Script:
-    """An agent that follows a plan. Shared by all its calls. `llm` leads the steps that ask for a model."""
+    """An agent that follows a script, shared by all its calls. `llm` leads the steps that name a model."""
 
     def __init__(self, plan: Plan, llm: Model | None = None) -> None:
         self._plan = plan
@@ -50,31 +50,32 @@ class Script:
 
     @property
     def expectations(self) -> tuple[Expected, ...]:
-        """What the steps listen for: for checking the words against what a recogniser knows."""
+        """The answers that the steps expect: for checking their words against a recogniser's vocabulary."""
         return tuple(step.expected for step in self._plan.steps.values() if step.expected is not None)
 
     @property
     def languages(self) -> frozenset[str]:
-        """Those that a step changes to."""
+        """The languages that steps change to."""
         return frozenset(step.language for step in self._plan.steps.values() if step.language)
 
     @property
     def patience(self) -> int:
-        """How many silences of the caller's in a row its steps answer; the session says goodbye after
+        """Most silences of the caller in a row that the steps answer; the session says goodbye after
         those."""
         return self._plan.patience
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """See `Guarded`."""
+        """Gives the figures of the model's engines, () without a model."""
         return self._llm.engine_health() if self._llm is not None else ()
 
     async def start(self) -> None:
-        """Nothing to load, but for the model's tools."""
+        """Starts the model's tools; a script without a model has nothing to start."""
         if self._llm is not None:
             await self._llm.start()
 
     def join(self, context: AgentContext) -> ScriptConversation:
-        """A conversation for one call. Raises `SettingsRefused` naming variables it did not bring."""
+        """Makes the conversation of one call. Raises `SettingsRefused` naming variables that the call
+        lacks."""
         needed = self.variables | set(placeholders(context.greeting))
         raise_missing("promptVariables", needed - context.variables.keys())
         run = ScriptRun(
@@ -88,7 +89,7 @@ class Script:
         return ScriptConversation(run, context, self._llm)
 
     async def close(self) -> None:
-        """Closes the model's connections."""
+        """Closes the connections of the script's model."""
         if self._llm is not None:
             await self._llm.close()
 
@@ -117,7 +118,7 @@ class ScriptConversation:
                 yield act
 
     def report(self) -> AgentReport:
-        """What came of it so far."""
+        """Reports the answers and the disposition so far."""
         return self._run.report()
 
     def _rewind(self, event: UserSaid) -> None:

@@ -1,4 +1,4 @@
-"""A step of a script that a language model takes over: what it is to find out, and where it hands back."""
+"""The interface between a script and the language model that leads one of its steps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class LlmStep:
-    """`goal`: in words, for the model. `collect`: the names under which it hands back what it found out.
-    `max_turns`: after so many events without a result the script goes on at `failed` ("": at `next`)."""
+    """A step that a model leads. `goal`: in words, for the model. `collect`: the names of the answers that
+    are handed back. `max_turns`: after so many events without a result the script goes on at `failed` ("": at
+    `next`)."""
 
     goal: str
     collect: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class LlmStep:
 
 
 class StepAgent(Protocol):
-    """A model at work on an errand. `over`: it has finished; `done`: with success, and `answers`."""
+    """A model that leads one step. `over`: the step has ended; `done`: with success, and `answers`."""
 
     errand: LlmStep
     over: bool
@@ -35,30 +36,30 @@ class StepAgent(Protocol):
 
     @property
     def conversation(self) -> Conversation:
-        """Who is told what happens, and says what to do."""
+        """The conversation that gets the events of the step."""
 
     @property
     def answers(self) -> Mapping[str, str]:
-        """What it found out."""
+        """The answers that the model collected, by name."""
 
 
 class Model(Protocol):
-    """What a script needs of the agent `llm`, which it has loaded only where a step asks for it."""
+    """The methods of the agent `llm` that a script uses; it is loaded only where a step names a model."""
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """See `Guarded`."""
+        """Gives the figures of each model."""
 
     async def start(self) -> None:
-        """See `Agent.start`."""
+        """Starts the model's tools. Raises `EngineMissing`."""
 
     def prewarm(self) -> None:
-        """A call begins."""
+        """Prepares connections in a task when a call begins."""
 
     def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """A guest for one step of a script, which has `said` something."""
+        """Makes the model for one step of a script, which has `said` something."""
 
     async def close(self) -> None:
-        """See `Agent.close`."""
+        """Closes the connections to models and tools."""
 
 
 def read_errand(step: Options) -> LlmStep | None:

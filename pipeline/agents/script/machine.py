@@ -65,27 +65,27 @@ class ScriptRun(ScriptWalk):
 
     @property
     def errand(self) -> LlmStep | None:
-        """What a model is to do now, in the place of the script."""
+        """The step that a model leads now; None where the script does."""
         return self._step.llm if self.state is ScriptState.ASKING else None
 
     @property
     def speaks(self) -> bool:
-        """Whether the step has words of its own."""
+        """Whether the current step has text of its own."""
         return bool(self._step.say)
 
     @property
     def known(self) -> Mapping[str, str]:
-        """The answers so far, without those that nobody may see."""
+        """The answers so far, without masked ones."""
         return shown_answers(self._plan, self.answers)
 
     def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
-        """The model is through with it: the script goes on."""
+        """Takes the model's answers for a step that has ended, and goes on with the script."""
         self.answers |= answers
         self._note_question()
         return list(self._enter(self._step.next if done or not errand.failed else errand.failed))
 
     def report(self) -> AgentReport:
-        """What came of it so far."""
+        """Reports the answers and the disposition so far."""
         return AgentReport(
             disposition=self._disposition or ("" if self.state is ScriptState.OPENING else "incomplete"),
             reached_goal=self._reached_goal if self._plan.has_goal else None,

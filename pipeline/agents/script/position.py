@@ -1,4 +1,4 @@
-"""The way through a script: where a conversation stands in it, and what is said from step to step."""
+"""The position of a conversation in its script, and the words from step to step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONFIRMATION = Expected(kinds=("yes_no", "digits"))
 
 
 class ScriptState(enum.Enum):
-    """Where a scripted conversation stands."""
+    """The state of a scripted conversation."""
 
     OPENING = "opening"
     ASKING = "asking"
@@ -29,7 +29,7 @@ class ScriptState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Everything that an answer can change: taken back when the answer turns out to be half of one."""
+    """A snapshot of the position: restored when an answer turns out to be half of one."""
 
     state: ScriptState
     step: Step
@@ -41,7 +41,7 @@ class Place:
 
 
 class ScriptWalk:
-    """A place in a plan, and the acts of leaving it."""
+    """The position in a script, and the acts of moving on from it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ScriptWalk:
         return lexicon(self.language)
 
     def place(self) -> Place:
-        """Where the conversation stands, to `return_to`."""
+        """Takes a snapshot for `return_to`."""
         return Place(
             self.state,
             self._step,
@@ -86,7 +86,7 @@ class ScriptWalk:
         )
 
     def return_to(self, place: Place) -> None:
-        """What has happened since did not happen."""
+        """Restores the snapshot `place`."""
         self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
         self._nomatches, self._silences = place.counts
         self._disposition, self._reached_goal = place.outcome
@@ -177,7 +177,7 @@ class ScriptWalk:
 
 
 SHOWN_OF: Final = 8
-"""The last four of fewer digits would give away too much of them."""
+"""Fewest digits of a number whose last four are shown: of fewer, four would give away too much."""
 
 
 def spoken_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
@@ -188,12 +188,12 @@ def spoken_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
-    """As people who read the call's record may see them."""
+    """Gives the answers with masked ones as dots: for people who read the call's record."""
     return {slot: masked(value) if slot in plan.masked else value for slot, value in answers.items()}
 
 
 def summary(place: str, reached_goal: bool | None, known: Mapping[str, str]) -> str:
-    """A line on how far it got."""
+    """Words the position, the goal and the answers in one line."""
     goal = {None: "", True: " goal reached;", False: " goal not reached;"}[reached_goal]
     answers = ", ".join(f"{slot}: {value}" for slot, value in known.items())
     return f"{place};{goal} answers: {answers or 'none'}"

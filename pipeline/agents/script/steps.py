@@ -1,4 +1,5 @@
-"""A script as data: steps, what they say and what may follow; read from settings and checked as a whole."""
+"""The steps of a script as data: their words and what may follow; read from settings and checked as a
+whole."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from pipeline.text.templates import PLACEHOLDER, placeholders
 ACTIONS = ("hang_up", "transfer", "send_digits")
 
 LAST_FOUR = ".last4"
-"""Behind a slot of dictated digits: the end of them, as cards and accounts are named."""
+"""Suffix of the variable with the last four of a slot's dictated digits, as cards and accounts are named."""
 
 _KEYED = re.compile(r"[0-9*#A-D]+")
 
@@ -81,18 +82,18 @@ class Step:
         yield from (*self.spoken(), self.target)
 
     def spoken(self) -> tuple[str, ...]:
-        """Those that the caller hears."""
+        """The texts that the caller hears."""
         return (self.say, self.nomatch.say, self.silence.say, self.partial, self.confirm)
 
     @property
     def digits(self) -> int:
-        """How many the answer has; 0 where that is open or it is none."""
+        """How many digits the answer has; 0 where the number is open or the answer has none."""
         return self.expected.digits if self.expected is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole script, valid."""
+    """A whole script, checked: every step exists that another one leads to."""
 
     start: str
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class Plan:
 
     @property
     def masked(self) -> frozenset[str]:
-        """Slots whose answers nobody may see."""
+        """Slots whose answers are masked in records and transcripts."""
         return frozenset(step.collect for step in self.steps.values() if step.collect and step.mask)
 
     @property
@@ -133,7 +134,7 @@ class Plan:
 
     @property
     def patience(self) -> int:
-        """How many silences of the caller's in a row it has an answer to, at most."""
+        """Most silences of the caller in a row that any step answers."""
         return max((self._silences_from(step) for step in self.steps.values()), default=0)
 
     def _silences_from(self, step: Step) -> int:
