@@ -53,13 +53,13 @@ def site(tmp_path: Path, fake: FakeOpenAi) -> Site:
 def asked_of_espeak(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the voice that comes with the server was asked to say."""
     asked: list[str] = []
-    speak = Espeak.speak
+    speak_ahead = Espeak.speak_ahead
 
-    def listened(self: Espeak, text: str, *, language: str) -> Any:
+    def listened(self: Espeak, text: str, *, language: str, ahead_s: float) -> Any:
         asked.append(text)
-        return speak(self, text, language=language)
+        return speak_ahead(self, text, language=language, ahead_s=ahead_s)
 
-    monkeypatch.setattr(Espeak, "speak", listened)
+    monkeypatch.setattr(Espeak, "speak_ahead", listened)
     return asked
 
 
