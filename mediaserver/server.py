@@ -68,9 +68,10 @@ GOODBYE_S = 2.0
 """How long `close` waits for the far ends to agree that the calls are over."""
 
 WRITE_S = 5.0
+"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
+
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
-"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
 Part = TypeVar("Part")
 

@@ -177,8 +177,8 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What `reap` found: calls put back to the queue, calls of which nobody knows how they went, and calls
-    that waited for a company that is gone."""
+    """What `reap_expired` found: calls put back to the queue, calls of which nobody knows how they went, and
+    calls that waited for a company that is gone."""
 
     requeued: tuple[str, ...]
     unknown: tuple[str, ...]

@@ -22,7 +22,7 @@ class Moderation:
 
     async def call_in(self, opened: OpenRoom, number: str, *, name: str = "") -> Participant:
         """Calls a number into a room, by the rules of its agent's calls. Returns at once: the participant
-        says how far it is. Raises `LineRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`,
+        says how far it is. Raises `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`,
         `NotConfigured`."""
         if self._lines is None:
             raise NotConfigured("Service not configured")

@@ -78,7 +78,7 @@ class SipParticipant:
 
 
 async def call_in(room: Room, lines: OutboundLegs, route: Route, *, name: str) -> SipParticipant:
-    """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `LineRefused`,
+    """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `DialRefused`,
     `SipError`, OSError, `RoomClosed`, `RoomFull`."""
     participant = phone_participant(route.number, name=name)
     call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}", leg_of=room.name)

@@ -17,8 +17,8 @@ LENGTHS: Final = struct.Struct("!II")
 
 HEAD_LIMIT: Final = 16 * 1024 * 1024
 ANSWER_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of a head, and of what a process sends with one: no honest message comes near it, a longer one means
-that the stream is out of step."""
+"""Bytes of a head, and of a head and of a payload that a process sends to the server: no honest message comes
+near it, a longer one means that the stream is out of step."""
 
 
 class Stream(Protocol):
@@ -45,7 +45,7 @@ def receive(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes]:
 async def receive_from(stream: Stream) -> tuple[dict[str, Any], bytes]:
     """One message of a process to the server. Raises EOFError and ValueError as `receive` does."""
     length, size = _lengths(await stream.readexactly(LENGTHS.size))
-    if size > ANSWER_LIMIT:
+    if max(length, size) > ANSWER_LIMIT:
         raise ValueError("the messages of a process are out of step")
     head = _object(await stream.readexactly(length))
     return head, await stream.readexactly(size) if size else b""
@@ -68,7 +68,10 @@ def _lengths(data: bytes) -> tuple[int, int]:
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    head = json.loads(text)
+    try:
+        head = json.loads(text)
+    except RecursionError:
+        raise ValueError("a message nested too deeply") from None
     if not isinstance(head, dict):
         raise ValueError("a message without an object")
     return head

@@ -213,7 +213,7 @@ class GuardedVoice:
         await self.engine.close()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """As the engine's own, and no longer than `longest_s`. Raises `EngineResting` at once while the
+        """As the engine's own, and no longer than `longest_s`. Raises `EngineCircuitOpen` at once while the
         engine is left alone."""
         return self.speak_ahead(text, language=language, ahead_s=0.0)
 

@@ -118,6 +118,7 @@ class AgentTurns:
             elif action.presumed:
                 self._hearing.presume(event.text, event.confidence)
             else:
+                self._hearing.presume("", 0.0)  # what was presumed before the caller went on is no answer
                 caller = self._hearing.take(now)
             text = f"{self._carried} {event.text}".strip()
             event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))

@@ -113,7 +113,7 @@ class PocketSphinx:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, again.hear, samples, made)
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, KeyError, OSError) as error:
             raise EngineError(f"pocketsphinx failed ({kind_of(error)})", retryable=True) from error
 
     def _grammar(self, expected: Expected | None) -> Grammar | None:
@@ -207,22 +207,26 @@ class SphinxListening:
     def close(self) -> None:
         """Gives the decoder back and frees the audio."""
         if self._decoder is not None:
-            self._end(self._decoder)
+            self._release(self._decoder)
         self._state = _State.CLOSED
         self._kept = bytearray()
 
     def _end(self, decoder: SphinxDecoder) -> bool:
-        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed. Whether there
-        may be an answer in it."""
+        """Releases the decoder. Whether there may be an answer in its utterance."""
+        if not self._release(decoder):
+            return True
+        return self._grammar is not None and decoder.may_hold(bytes(self._kept), self._grammar)
+
+    def _release(self, decoder: SphinxDecoder) -> bool:
+        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed: then False."""
         self._decoder = None
         try:
             decoder.end()
-            answered = self._grammar is not None and decoder.may_hold(bytes(self._kept), self._grammar)
         except RuntimeError:
             self._pool.discard()
-            return True
+            return False
         self._pool.give_back(decoder)
-        return answered
+        return True
 
     def _drop(self) -> None:
         self._decoder = None

@@ -24,7 +24,7 @@ _CLAUSE: Final = re.compile(r"[,;:،؛](?=\s)|\s[—–](?=\s)")
 _SHORT: Final = "|".join(
     re.escape(name.lower().removesuffix("."))
     for name in (
-        *English.abbreviations, *(month[:3] for month in MONTHS), *WEEKDAYS,
+        *English.abbreviations, *(month[:3] for month in MONTHS if len(month) > 3), *WEEKDAYS,
         "st", "no", "dept", "tel", "sept",
     )
 )  # fmt: skip

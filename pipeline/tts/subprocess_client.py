@@ -272,12 +272,13 @@ class VoiceProcess:
             request.messages.append((samples, [Word(*word) for word in head["words"]]))
             request.arrived.set()
             return
-        del self._requests[number]
+        refusal = None
         if kind == Kind.DONE:
             self._deaths = 0
-            request.end()
         else:
-            request.end(EngineError(f"{self.program.name} refused: {head['reason']}", retryable=False))
+            refusal = EngineError(f"{self.program.name} refused: {head['reason']}", retryable=False)
+        del self._requests[number]
+        request.end(refusal)
 
     def _kill(self) -> None:
         if self._process is not None:

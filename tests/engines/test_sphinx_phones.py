@@ -13,6 +13,7 @@ from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
 from pipeline.speech import Expected
 from pipeline.stt.pocketsphinx import dictionary
+from pipeline.stt.sphinx.decoder import SphinxDecoder
 from pipeline.stt.sphinx.jsgf import Grammar, grammar
 from pipeline.stt.sphinx.model import PHONES, STATES, Floats
 from pipeline.stt.sphinx.phones import aligned, looped
@@ -79,3 +80,21 @@ def test_no_file_is_left_of_an_utterance(tmp_path: Path, monkeypatch: pytest.Mon
     for _ in range(2):
         assert ears.hear(samples, only("yes", "no")).text
     assert not list(tmp_path.rglob("*.mfc"))
+
+
+async def test_an_utterance_that_fails_costs_that_one_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ears = Verified(dictionary(), narrow=True)
+    samples = wide(over_the_line(await flite("yes", tmp_path), 16000))
+    feed, fed = SphinxDecoder.feed, iter([False, True])
+
+    def failing(self: SphinxDecoder, samples: bytes) -> None:
+        if next(fed, False):
+            raise RuntimeError("no memory")
+        feed(self, samples)
+
+    monkeypatch.setattr(SphinxDecoder, "feed", failing)
+    with pytest.raises(RuntimeError):
+        ears.hear(samples, only("yes", "no"))
+    assert ears.hear(samples, only("yes", "no")).text == "yes"

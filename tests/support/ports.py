@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 # Below the ports that Linux gives to those who ask for any (32768 and up), so that no connection takes one.
-_FIRST, _LAST = 10_000, 32_000
+_FIRST, _LAST = 20_000, 32_000
 _SHARES = 16
 _SINGLE = 375  # of a share; the others are for RTP
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -18,9 +19,9 @@ import numpy as np
 
 from pipeline.speech import Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, Dictionary, SphinxDecoder, means
-from pipeline.stt.sphinx.evidence import confidence, evidence, is_hopeless, levels
+from pipeline.stt.sphinx.evidence import SpokenWord, confidence, evidence, is_hopeless, levels
 from pipeline.stt.sphinx.jsgf import Grammar
-from pipeline.stt.sphinx.model import PhoneModel
+from pipeline.stt.sphinx.model import Floats, PhoneModel
 from pipeline.stt.sphinx.phones import phone_evidence
 
 _FRAME: Final = RATE_HZ // 100 * 2  # octets of 10 ms
@@ -48,7 +49,8 @@ class Verified:
         self._dictionary = dictionary
         folder = mkdtemp(prefix="cepstra-", dir=_MEMORY if _MEMORY.is_dir() else None)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._decoder = SphinxDecoder(dictionary, narrow=narrow, keep=Path(folder))
+        self._make = partial(SphinxDecoder, dictionary, narrow=narrow, keep=Path(folder))
+        self._decoder = self._make()
         self._model = PhoneModel(means(narrow=narrow), narrow=narrow)
 
     def hear(self, samples: bytes, grammar: Grammar) -> Hypothesis:
@@ -63,10 +65,11 @@ class Verified:
     def weigh(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, dict[str, float]]:
         """What is understood and the evidence for it, empty where there is nothing or it is hopeless."""
         samples = levelled(samples)
-        self._decoder.begin(grammar)
-        for start in range(0, len(samples), _SLICE):
-            self._decoder.feed(samples[start : start + _SLICE])
-        heard, words, cepstra = self._decoder.end(), self._decoder.spoken(), self._decoder.cepstra()
+        try:
+            heard, words, cepstra = self._searched(samples, grammar)
+        except (RuntimeError, KeyError):
+            self._decoder = self._make()  # an utterance that was not ended lets no other one begin
+            raise
         if not heard.text or not words:
             return Hypothesis(""), {}
         found = evidence(words, levels(samples), grammar)
@@ -79,6 +82,12 @@ class Verified:
             for word in words
         ]
         return heard, found | phone_evidence(pieces, costs)
+
+    def _searched(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, list[SpokenWord], Floats]:
+        self._decoder.begin(grammar)
+        for start in range(0, len(samples), _SLICE):
+            self._decoder.feed(samples[start : start + _SLICE])
+        return self._decoder.end(), self._decoder.spoken(), self._decoder.cepstra()
 
 
 def levelled(samples: bytes) -> bytes:

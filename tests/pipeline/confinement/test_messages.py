@@ -38,10 +38,11 @@ async def test_a_message_arrives_as_it_was_sent() -> None:
         LENGTHS.pack(2, ANSWER_LIMIT + 1) + b"{}",
         LENGTHS.pack(2, 0) + b"[]",
         LENGTHS.pack(2, 0) + b"\xff{",
+        LENGTHS.pack(200_000, 0) + b"[" * 200_000,
     ],
 )
 async def test_a_stream_out_of_step_is_known_before_anything_is_read_into_memory(message: bytes) -> None:
-    with pytest.raises(ValueError, match=r"out of step|without an object|decode"):
+    with pytest.raises(ValueError, match=r"out of step|without an object|decode|too deeply"):
         await receive_from(stream(message))
 
 

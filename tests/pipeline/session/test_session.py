@@ -722,6 +722,26 @@ def test_words_that_are_answered_are_in_the_transcript_when_the_recogniser_is_la
     assert texts(result, Role.CALLER) == ["no i am traveling"]
 
 
+def test_words_that_were_presumed_before_the_caller_went_on_are_not_those_of_their_turn() -> None:
+    """A partial "yes" is answered, the caller speaks on, the words are withdrawn, and no result ever comes."""
+
+    class Withdrawn(FakeStt):
+        def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
+            listening = WithdrawnListening(self, expected)
+            self.listenings.append(listening)
+            return listening
+
+    class WithdrawnListening(FakeListening):
+        def partial(self) -> str:
+            return "yes" if self.samples < 8000 * 2 else ""
+
+    agent = FakeAgent([GREETING], [Say("sorry"), HangUp()], [Say("sorry"), HangUp()])
+    pause = np.zeros(8000 * 3 // 10, np.int16)
+    speech = np.concatenate([voice(0.6), pause, voice(2.0)])
+    result, _ = converse(agent, stt=Withdrawn(delay_s=60), prepare=lambda leg: leg.says(3.0, speech))
+    assert texts(result, Role.CALLER) == [turn.user_text for turn in result.turns[1:] if turn.user_text]
+
+
 def test_a_recogniser_with_a_bug_is_survived() -> None:
     class Buggy(FakeStt):
         def understand(self, listening: Any) -> str:
