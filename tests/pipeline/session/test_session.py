@@ -723,7 +723,7 @@ def test_words_that_are_answered_are_in_the_transcript_when_the_recogniser_is_la
 
 
 def test_words_that_were_presumed_before_the_caller_went_on_are_not_those_of_their_turn() -> None:
-    """A partial "yes" is answered, the caller speaks on, the words are withdrawn, and no result ever comes."""
+    """A partial "yes" is answered, the caller speaks on, the words are withdrawn, no result comes."""
 
     class Withdrawn(FakeStt):
         def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
