@@ -17,12 +17,12 @@ from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason
 from pipeline.session.dead_air import SILENT_AGENT
 from pipeline.session.parts import SessionParts
-from pipeline.session.recognition import Recognition
+from pipeline.session.recognition import NO_WORDS, Recognition
 from pipeline.session.reply import Reply
 from pipeline.session.synthesis import Synthesis
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
-from pipeline.speech import Expected
+from pipeline.speech import Expected, Hypothesis
 from pipeline.text.prompts import Phrase
 from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply, WaitBegan
 
@@ -82,6 +82,7 @@ class AgentTurns:
         self._voice = Synthesis(playout, cast.voices, settings, minutes.fault_now)
         self._unanswered = False  # a reply was thrown away before any of it was heard
         self._written = ""  # what is being answered, where it was written
+        self._presumed = NO_WORDS  # what is being answered, where the recogniser has yet to confirm it
         self._carried = ""  # what was written, and went on before any of the answer was heard
         self._quiet: asyncio.Future[None] | None = None
         self._doing = ""
@@ -116,9 +117,8 @@ class AgentTurns:
             if written:
                 minutes.caller_wrote(event.text, now)
             elif action.presumed:
-                self._hearing.presume(event.text, event.confidence)
+                self._presumed = Hypothesis(event.text, event.confidence)
             else:
-                self._hearing.presume("", 0.0)  # what was presumed before the caller went on is no answer
                 caller = self._hearing.take(now)
             text = f"{self._carried} {event.text}".strip()
             event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))
@@ -142,7 +142,7 @@ class AgentTurns:
 
     def confirm_turn(self, endpoint_due: float, now: float) -> None:
         """The turn that was presumed to be over is over."""
-        caller = self._hearing.take(now)
+        caller = self._hearing.take(now, self._presumed)
         self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
         if self.reply is not None:
             self.reply.confirm_turn()

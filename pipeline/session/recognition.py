@@ -26,6 +26,9 @@ BACKGROUND_S: Final = 4.0
 POLL_S: Final = 2.0  # about a voice that goes on, where there are no partial results
 
 
+NO_WORDS: Final = Hypothesis("")
+
+
 class Recognition:
     """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
 
@@ -49,7 +52,7 @@ class Recognition:
         self._words = words
         self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
-        self._hypothesis = self._presumed = Hypothesis("")
+        self._hypothesis = Hypothesis("")
         self._task: asyncio.Task[None] | None = None
         self._asked_at = self._opened_at = 0.0
         self._taken = False  # the open utterance has become a turn
@@ -74,7 +77,7 @@ class Recognition:
         self.cancel()
         self._ears.close()
         self._minutes.masking.forgotten(self._loop.time())
-        self._hypothesis = self._presumed = Hypothesis("")
+        self._hypothesis = Hypothesis("")
         self._taken = False
 
     def decode(
@@ -121,20 +124,15 @@ class Recognition:
         if task is not None:
             task.cancel()
 
-    def take(self, now: float) -> TranscriptEntry | None:
+    def take(self, now: float, presumed: Hypothesis = NO_WORDS) -> TranscriptEntry | None:
         """Takes the turn: gives its entry of the transcript, None for no words. A recogniser that has not
-        answered by now is late, and the turn counts as words not understood."""
+        answered by now is late: the turn is of the words that were `presumed`, or not understood."""
         if self._task is not None:
             self.cancel()
-            self._hypothesis, self.words_known = self._presumed, now
+            self._hypothesis, self.words_known = presumed, now
             self._minutes.fault("stt", "the recogniser was late", now)
         self._taken = True
         return self.said
-
-    def presume(self, text: str, confidence: float) -> None:
-        """The agent answers `text`, which the recogniser has yet to confirm: if the recogniser is late, these
-        words stand in the transcript."""
-        self._presumed = Hypothesis(text, confidence)
 
     @property
     def said(self) -> TranscriptEntry | None:
