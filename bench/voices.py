@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from bench import report
+from mediaserver.engine_pool.warm_up import cpu_s
 from pipeline.errors import EngineMissing
 from pipeline.registry import load
 from pipeline.tts.subprocess_voice import ProcessVoice
@@ -29,8 +30,6 @@ TEXTS: Final = {
     "four in the afternoon today, alright?",
 }
 """By number of words."""
-
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -91,12 +90,12 @@ async def measure(rounds: int) -> dict[str, Figures]:
 
 async def _say(voice: ProcessVoice, words: int, text: str, into: Figures) -> None:
     pid = _pid(voice)
-    cpu, began, first = _cpu_s(pid), time.perf_counter(), 0.0
+    cpu, began, first = cpu_s(pid), time.perf_counter(), 0.0
     async for chunk in voice.speak(text, language="en"):
         first = first or time.perf_counter() - began
         into.speech_s += len(chunk.samples) / getattr(voice, "rate_hz", 1)
     into.wall_s += time.perf_counter() - began
-    into.cpu_s += _cpu_s(pid) - cpu
+    into.cpu_s += cpu_s(pid) - cpu
     into.first_s[words].append(first)
 
 
@@ -127,12 +126,6 @@ def _pid(voice: ProcessVoice) -> int:
     assert process is not None
     assert process.pid is not None
     return process.pid
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def _status_mb(pid: int, name: str) -> int:

@@ -15,8 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
 from tests.support.node.store import ENGINES, Clock, on_engine
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.paths import ROOT
 
 SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
 

@@ -5,7 +5,6 @@ have agreed on it, the decode's CPU time included: what it takes on a core that 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ import numpy as np
 
 from bench.embedded_stt.corpus import LINE_HZ, Spoken
 from bench.people.questions import LANGUAGE
+from mediaserver.engine_pool import warm_up
 from pipeline.audio.resample import resample
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.faster_whisper import MODEL_RATE_HZ, FasterWhisper, local_directory
@@ -26,7 +26,6 @@ from pipeline.text.fold import plain_words
 EVERY_S: Final = (0.3, 0.5, 1.0)
 SPEAKERS: Final = 15
 SHORTEST_WORDS: Final = 8
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class AtOnce:
@@ -123,8 +122,4 @@ def children() -> list[int]:
 
 def cpu_s() -> float:
     """User and system time of this process and of those that it has started and that run."""
-    spent = time.process_time()
-    for pid in children():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        spent += (int(fields[11]) + int(fields[12])) * _TICK_S
-    return spent
+    return time.process_time() + sum(map(warm_up.cpu_s, children()))

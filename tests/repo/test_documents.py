@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = next(each for each in Path(__file__).resolve().parents if (each / "pyproject.toml").exists())
+from tests.support.paths import ROOT
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "bench" / "README.md"])
 SENTENCES, WORDS = 3, 90
 
