@@ -28,13 +28,13 @@ from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.background import forever
 from mediaserver.calls.active_calls import ActiveCalls
-from mediaserver.calls.call_api import CallApi, Live
+from mediaserver.calls.call_api import CallApi
 from mediaserver.calls.conversations import Held
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.inbound import Inbound
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.live_conversation import CallServices
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.services import CallServices
 from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
@@ -314,8 +314,9 @@ class Server:
         for holder in (board, self._lobby):
             if holder is not None:
                 self._held.add(holder)
-        live = Live(find=self._held.find, hang_up=self._held.hang_up)
-        self._orders = CallApi(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
+        self._orders = CallApi(
+            self.directory, self.engines, store, live=self._held, check=self._check_taking_calls
+        )
         self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
         self._run_dispatch(store, board)
 

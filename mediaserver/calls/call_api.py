@@ -7,14 +7,14 @@ queue.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.conversations import Held
 from mediaserver.calls.validation import (
     UNKNOWN_AGENT,
     CallRequest,
@@ -58,19 +58,11 @@ class StoredRecording:
     node_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """The calls in progress on this node: found by id, and ended."""
-
-    find: Callable[[str], LiveConversation | None]
-    hang_up: Callable[[Iterable[str]], Awaitable[None]]
-
-
 class CallApi:
     """The verbs. `check` raises `Unavailable` while no calls are taken."""
 
     def __init__(
-        self, directory: Directory, engines: Engines, store: Store, *, live: Live, check: Callable[[], None]
+        self, directory: Directory, engines: Engines, store: Store, *, live: Held, check: Callable[[], None]
     ) -> None:
         self._directory = directory
         self._engines = engines

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.detail_record import CallDetailRecord
 
 
 class Holder(Protocol):
     """A part of the server that holds conversations: `ActiveCalls` for the phone, `RoomRegistry` for the
     rooms."""
 
-    def find(self, call_id: str, /) -> LiveConversation | None:
-        """The conversation of that id."""
+    def find(self, call_id: str, /) -> CallDetailRecord | None:
+        """The record of the conversation of that id."""
 
     async def hang_up(self, call_ids: Iterable[str], /) -> None:
         """Ends those of the named conversations that this holder has."""
@@ -29,8 +29,8 @@ class Held:
         """Adds a holder of conversations."""
         self._holders.append(holder)
 
-    def find(self, call_id: str) -> LiveConversation | None:
-        """The conversation of that id, if this node has it."""
+    def find(self, call_id: str) -> CallDetailRecord | None:
+        """The record of the conversation of that id, if this node has it."""
         found = (holder.find(call_id) for holder in self._holders)
         return next((each for each in found if each is not None), None)
 
