@@ -103,7 +103,7 @@ class Server:
             reach=egress_allowed(settings),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
-        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
+        self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )
