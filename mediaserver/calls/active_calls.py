@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from mediaserver.admin.directory import Directory
@@ -30,22 +30,15 @@ PAUSE_MS = 1000
 
 
 class ActiveCalls:
-    """Runs calls. `room_made` is called whenever one is over."""
+    """Runs calls. The queue of the store is woken whenever one is over."""
 
     def __init__(
-        self,
-        directory: Directory,
-        *,
-        endpoint: Endpoint,
-        engines: Engines,
-        floor: CallServices,
-        room_made: Callable[[], None],
+        self, directory: Directory, *, endpoint: Endpoint, engines: Engines, services: CallServices
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
         self._engines = engines
-        self._floor = floor
-        self._room_made = room_made
+        self._services = services
         self._live: dict[str, PhoneCall] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._draining = False
@@ -82,7 +75,7 @@ class ActiveCalls:
         except EngineMissing as missing:
             self._refuse(claim, str(missing))
             return
-        live = PhoneCall(claim, profile, self._floor)
+        live = PhoneCall(claim, profile, self._services)
         self._start(live, live.dial(trunk))
 
     def check(self, agent: AgentSettings) -> None:
@@ -91,7 +84,7 @@ class ActiveCalls:
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""
-        live = PhoneCall(claim, CallProfile.of(agent, self._engines), self._floor, step=Step.PLACING)
+        live = PhoneCall(claim, CallProfile.of(agent, self._engines), self._services, step=Step.PLACING)
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
@@ -126,7 +119,7 @@ class ActiveCalls:
 
     def _start(self, live: PhoneCall, run: Coroutine[Any, Any, None]) -> None:
         self._live[live.cdr.call_id] = live
-        self._floor.metrics.active_calls.set(len(self._live))
+        self._services.metrics.active_calls.set(len(self._live))
         task = asyncio.create_task(run, name=f"call {live.cdr.call_id}")
         self._tasks[live.cdr.call_id] = task
         task.add_done_callback(lambda done: self._over(live, done))
@@ -134,26 +127,26 @@ class ActiveCalls:
     def _over(self, live: PhoneCall, task: asyncio.Task[None]) -> None:
         self._live.pop(live.cdr.call_id, None)
         self._tasks.pop(live.cdr.call_id, None)
-        self._floor.metrics.active_calls.set(len(self._live))
+        self._services.metrics.active_calls.set(len(self._live))
         if not task.cancelled() and task.exception() is not None:
             log.error("call task failed", extra={"call_id": live.cdr.call_id}, exc_info=task.exception())
-        self._room_made()
+        self._services.store.queue_filled.set()
 
     def _refuse(self, claim: Claim, reason: str) -> None:
         if claim.epoch < PATIENCE:
             self._release(claim, reason, pause_ms=PAUSE_MS)
             return
-        store = self._floor.store
+        store = self._services.store
         log.error("call cannot be placed here", extra={"call_id": claim.call_id, "reason": reason})
         outcome = Outcome(status=CallStatus.FAILED, cause="not_configured", error=reason)
-        self._floor.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
-        self._floor.journal.note(
+        self._services.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
+        self._services.journal.note(
             claim.call_id, "finish", lambda: store.finish(claim, outcome), essential=True
         )
 
     def _release(self, claim: Claim, reason: str, *, pause_ms: int = 0) -> None:
         log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})
-        store = self._floor.store
-        self._floor.journal.note(
+        store = self._services.store
+        self._services.journal.note(
             claim.call_id, "release", lambda: store.release(claim, pause_ms=pause_ms), essential=True
         )

@@ -7,14 +7,14 @@ queue.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.conversations import Held
+from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.validation import (
     UNKNOWN_AGENT,
     CallRequest,
@@ -58,11 +58,21 @@ class StoredRecording:
     node_url: str
 
 
+class Live(Protocol):
+    """The calls in progress on this node."""
+
+    def find(self, call_id: str, /) -> CallDetailRecord | None:
+        """The record of the call of that id, if this node has it."""
+
+    async def hang_up(self, call_ids: Iterable[str], /) -> None:
+        """Ends the calls named, those that this node has."""
+
+
 class CallApi:
     """The verbs. `check` raises `Unavailable` while no calls are taken."""
 
     def __init__(
-        self, directory: Directory, engines: Engines, store: Store, *, live: Held, check: Callable[[], None]
+        self, directory: Directory, engines: Engines, store: Store, *, live: Live, check: Callable[[], None]
     ) -> None:
         self._directory = directory
         self._engines = engines
