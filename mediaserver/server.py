@@ -27,17 +27,15 @@ from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.background import forever
-from mediaserver.calls.active_calls import ActiveCalls
-from mediaserver.calls.call_api import CallApi, Live
-from mediaserver.calls.conversations import Held
+from mediaserver.calls.call_api import CallApi
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
-from mediaserver.calls.inbound import Inbound
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.live_conversation import CallServices
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.services import CallServices
 from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
+from mediaserver.live_calls import LiveCalls
 from mediaserver.metrics import Metrics
 from mediaserver.models.places import places
 from mediaserver.queue.records import KeyRow
@@ -45,7 +43,7 @@ from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
 from mediaserver.rooms.connect import WebCalls
-from mediaserver.rooms.registry import RoomRegistry, open_lobby
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.runtime_metrics import Watching
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
@@ -63,12 +61,6 @@ log = logging.getLogger(__name__)
 
 APPLY_S = 3.0
 """How long a change waits for the engines that it needs."""
-
-GOODBYE_S = 2.0
-"""How long `close` waits for the far ends to agree that the calls are over."""
-
-WRITE_S = 5.0
-"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
@@ -103,7 +95,7 @@ class Server:
             reach=egress_allowed(settings),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
-        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
+        self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
         )
@@ -118,11 +110,8 @@ class Server:
         self._pending = ["kernels", "sip", "database"]
         self._tasks: list[asyncio.Task[None]] = []
         self._open_things = AsyncExitStack()
-        self._journal: Journal | None = None
+        self._calls: LiveCalls | None = None
         self._dispatch: Dispatch | None = None
-        self._switchboard: ActiveCalls | None = None
-        self._lobby: RoomRegistry | None = None
-        self._held = Held()
         self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
         self._watching: Watching | None = None
         self._recollection: Recollection | None = None
@@ -176,33 +165,14 @@ class Server:
         """Refuses new calls, waits up to server.drain_s for those in progress; True when all have ended."""
         self.phase = Phase.DRAINING
         self.endpoint.drain()
-        if self._switchboard is None:
-            return True
-        self._switchboard.drain()
-        log.info("draining", extra={"calls": len(self._switchboard)})
-        timeout_s = self.settings.server.drain_s
-        waits = [self._switchboard.empty(timeout_s)]
-        if self._lobby is not None:
-            waits.append(self._lobby.drain(timeout_s))
-        return all(await asyncio.gather(*waits))
+        return self._calls is None or await self._calls.drain(self.settings.server.drain_s)
 
     async def close(self) -> None:
         """Ends every call, writes their outcomes, frees everything. May be called in any phase, and again."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
-        if self._lobby is not None:
-            await self._lobby.close()
-        if self._switchboard is not None:
-            await self._switchboard.give_up_all()
-            await self._switchboard.empty(GOODBYE_S)
-        await self.endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
-        if self._switchboard is not None:
-            await self._switchboard.empty(WRITE_S)
-            await self._switchboard.close()
-        if self._journal is not None and not await self._journal.flush(WRITE_S):
-            lost = {"events": len(self._journal), "calls": self._journal.calls()}
-            log.error("call events lost: the database is away", extra=lost)
+        await (self._calls.end() if self._calls is not None else self.endpoint.close())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -238,14 +208,14 @@ class Server:
     def lobby(self) -> RoomRegistry:
         """The rooms of web calls. Raises `NotConfigured` where there are none."""
         self._open()
-        if self._lobby is None:
+        if self._calls is None or self._calls.rooms is None:
             raise NotConfigured("Service not configured")
-        return self._lobby
+        return self._calls.rooms
 
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
-        if self._watching is not None and self._journal is not None:
-            self._watching.show(backlog=len(self._journal), phone=self.endpoint.stats)
+        if self._watching is not None and self._calls is not None:
+            self._watching.show(backlog=len(self._calls.journal), phone=self.endpoint.stats)
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -290,36 +260,21 @@ class Server:
 
     def _run_calls(self, recordings: Path, http: HttpClient) -> None:
         store = self._open()
-        self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
-        floor = self._floor(journal, recordings, http)
-        self._switchboard = board = ActiveCalls(
+        journal = Journal(dropped=self.metrics.journal_dropped.inc)
+        self._calls = calls = LiveCalls(
             self.directory,
             endpoint=self.endpoint,
             engines=self.engines,
-            floor=floor,
-            room_made=store.queue_filled.set,
-        )
-        inbound = Inbound(
-            self.directory,
-            endpoint=self.endpoint,
-            store=store,
-            switchboard=board,
-            journal=journal,
+            services=self._services(journal, recordings, http),
             node=self.node,
-            lease_ms=LEASE_MS,
         )
-        self._lobby = open_lobby(
-            self.directory, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
+        self._orders = CallApi(
+            self.directory, self.engines, store, live=calls, check=self._check_taking_calls
         )
-        for holder in (board, self._lobby):
-            if holder is not None:
-                self._held.add(holder)
-        live = Live(find=self._held.find, hang_up=self._held.hang_up)
-        self._orders = CallApi(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
-        self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
-        self._run_dispatch(store, board)
+        self._keep(journal=journal.run, inbound=calls.inbound.run, changes=self.administration.run)
+        self._run_dispatch(store, calls)
 
-    def _floor(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
+    def _services(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
@@ -339,7 +294,7 @@ class Server:
             note_dial=_up(self._recollection).note,
         )
 
-    def _run_dispatch(self, store: Store, board: ActiveCalls) -> None:
+    def _run_dispatch(self, store: Store, calls: LiveCalls) -> None:
         recollection, keys = _up(self._recollection), _up(self._keys)
         self._watching = watching = Watching(self.metrics, store, keys, recollection, load=self.load)
         self._open_things.callback(watching.close)
@@ -348,9 +303,9 @@ class Server:
             self.node,
             calls=Calls(
                 room=lambda: 0 if recollection.refused or self.load.pause_s() else self._room(),
-                start=board.dial,
-                holds=self._held.holds,
-                hang_up=self._held.hang_up,
+                start=calls.phone.dial,
+                holds=calls.holds,
+                hang_up=calls.hang_up,
             ),
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
@@ -379,9 +334,9 @@ class Server:
         await asyncio.wait([task], timeout=APPLY_S)
 
     def _room(self) -> int:
-        if self._switchboard is None or self.phase is not Phase.RUNNING:
+        if self._calls is None or self.phase is not Phase.RUNNING:
             return 0
-        return self._switchboard.room()
+        return self._calls.phone.room()
 
     def _keep(self, **loops: Callable[[], Awaitable[None]]) -> None:
         for name, run in loops.items():

@@ -7,14 +7,14 @@ queue.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.validation import (
     UNKNOWN_AGENT,
     CallRequest,
@@ -58,12 +58,14 @@ class StoredRecording:
     node_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """The calls in progress on this node: found by id, and ended."""
+class Live(Protocol):
+    """The calls in progress on this node."""
 
-    find: Callable[[str], LiveConversation | None]
-    hang_up: Callable[[Iterable[str]], Awaitable[None]]
+    def find(self, call_id: str, /) -> CallDetailRecord | None:
+        """The record of the call of that id, if this node has it."""
+
+    async def hang_up(self, call_ids: Iterable[str], /) -> None:
+        """Ends the calls named, those that this node has."""
 
 
 class CallApi:

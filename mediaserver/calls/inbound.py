@@ -14,14 +14,13 @@ import uuid
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
-from mediaserver.calls.journal import Journal
+from mediaserver.calls.services import CallServices
 from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
 from mediaserver.settings import AgentSettings
 from mediaserver.store.managed import Kind
-from mediaserver.store.store import Store
 from pipeline.errors import EngineMissing, boundary
 from sip.call import Call
 from sip.endpoint import Endpoint
@@ -76,20 +75,16 @@ class Inbound:
         directory: Directory,
         *,
         endpoint: Endpoint,
-        store: Store,
+        services: CallServices,
         switchboard: ActiveCalls,
-        journal: Journal,
         node: str,
-        lease_ms: int,
     ) -> None:
         self._directory = directory
         self._plan = NumberPlan(directory)
         self._endpoint = endpoint
-        self._store = store
+        self._services = services
         self._switchboard = switchboard
-        self._journal = journal
         self._node = node
-        self._lease_ms = lease_ms
         self._away_until = 0.0
         endpoint.serves = self.serves
 
@@ -147,11 +142,13 @@ class Inbound:
                 log.error("inbound calls are answered without the database", extra={"reason": reason})
                 self._away_until = loop.time() + AWAY_S
         self._check_known(new)
-        self._journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
+        journal = self._services.journal
+        journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
         return inbound_claim(new, self._node)
 
     async def _write(self, new: NewInboundCall, *, is_up: bool = False) -> Claim:
-        return await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms, is_up=is_up)
+        store, ttl_ms = self._services.store, self._services.lease_ms
+        return await store.record_inbound(new, node=self._node, ttl_ms=ttl_ms, is_up=is_up)
 
     def _check_known(self, new: NewInboundCall) -> None:
         """What the database would have been asked, of what this node knows by itself. Raises `Unknown`."""

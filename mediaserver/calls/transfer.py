@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mediaserver.calls.live_conversation import LiveConversation
@@ -27,27 +27,39 @@ log = logging.getLogger(__name__)
 
 EVENT: Final = "call.transferred"
 
+OnAnswer = Callable[[Call, float], None]
+
 
 def was_transferred(result: SessionResult | None) -> bool:
     """Whether the caller is still there, for somebody else."""
     return result is not None and result.reason is EndReason.TRANSFER
 
 
-async def transfer_call(live: LiveConversation, bridge: Bridge, result: SessionResult | None) -> None:
+async def transfer_call(
+    live: LiveConversation, bridge: Bridge, result: SessionResult | None, *, on_answer: OnAnswer | None = None
+) -> None:
     """Puts everybody in `bridge` through to whom the agent named; returns when that is over. Nothing where it
-    named nobody. Never raises."""
-    lines = live.floor.lines
+    named nobody. `on_answer`: called when that person has answered. Never raises."""
+    lines = live.services.lines
     if result is None or not was_transferred(result) or lines is None or live.stopped:
         return
-    with boundary(log, "transfer failed", **live.fields()):
-        await _Transfer(live, lines, result).run(bridge)
+    with boundary(log, "transfer failed", **live.cdr.fields()):
+        await _Transfer(live, lines, result, on_answer).run(bridge)
 
 
 class _Transfer:
     """One attempt to put one caller through."""
 
-    def __init__(self, live: LiveConversation, lines: OutboundLegs, result: SessionResult) -> None:
+    def __init__(
+        self,
+        live: LiveConversation,
+        lines: OutboundLegs,
+        result: SessionResult,
+        on_answer: OnAnswer | None,
+    ) -> None:
         self._live = live
+        self._cdr = live.cdr
+        self._on_answer = on_answer
         self._lines = lines
         self._result = result
         self._told = False
@@ -56,13 +68,13 @@ class _Transfer:
         """Puts everybody in `bridge` through, and tells of it."""
         people = self._people()
         handed = await (self._visit(bridge, people) if people is not None else self._call(bridge))
-        self._live.handed = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
-        log.info("transfer over", extra={**self._live.fields(), "outcome": handed.outcome})
+        self._cdr.transfer = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
+        log.info("transfer over", extra={**self._cdr.fields(), "outcome": handed.outcome})
         if not self._told:
-            self._live.tell(EVENT, self._data(handed))
+            self._cdr.tell(EVENT, self._data(handed))
 
     def _people(self) -> Bridge | None:
-        agent_id = self._live.claim.agent_id
+        agent_id = self._cdr.claim.agent_id
         try:
             return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
         except DialRefused:
@@ -73,7 +85,7 @@ class _Transfer:
         visit = Visit(bridge, people)
         self._live.transfer = visit
         self._told = True
-        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
         try:
             return await visit.run()
         finally:
@@ -93,7 +105,7 @@ class _Transfer:
             await self._close(recording)
 
     async def _reach(self) -> Call:
-        claim, lines = self._live.claim, self._lines
+        claim, lines = self._cdr.claim, self._lines
         number = lines.target(claim.agent_id, self._result.transfer_target)
         try:
             route = await lines.route(claim.agent_id, number)
@@ -103,8 +115,9 @@ class _Transfer:
 
     def _answered(self, call: Call) -> None:
         self._told = True
-        self._live.handed_to(call, asyncio.get_running_loop().time())
-        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        if self._on_answer is not None:
+            self._on_answer(call, asyncio.get_running_loop().time())
+        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
 
     def _data(self, handed: TransferResult) -> dict[str, Any]:
         data = {"target": self._result.transfer_target, "outcome": handed.outcome}
@@ -113,13 +126,13 @@ class _Transfer:
     # What the caller hears where nobody is reached ----------------------------------------------------------
 
     async def _regret(self, rate_hz: int) -> Pcm:
-        part = self._live.part
+        part = self._live.profile
         voices: Sequence[TextToSpeech] = (part.cast.tts, *part.cast.fallback_tts)
         for voice in voices if part.unreachable else ():
             try:
                 words = await synthesise(voice, part.unreachable, part.language)
             except (EngineError, TimeoutError) as error:
-                log.warning("words cannot be said", extra={**self._live.fields(), "reason": str(error)})
+                log.warning("words cannot be said", extra={**self._cdr.fields(), "reason": str(error)})
             else:
                 return resample(words, voice.rate_hz, rate_hz)
         return part.cast.phrases.at(Phrase.APOLOGY, rate_hz).samples
@@ -131,9 +144,9 @@ class _Transfer:
         if path is None:
             return None
         try:
-            return await self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
+            return await self._live.services.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
         except OSError as error:
-            log.error("transfer goes on unrecorded", extra={**self._live.fields(), "reason": str(error)})
+            log.error("transfer goes on unrecorded", extra={**self._cdr.fields(), "reason": str(error)})
             self._live.unrecorded(error)
             return None
 
@@ -143,5 +156,5 @@ class _Transfer:
         try:
             await recording.close(asyncio.get_running_loop().time())
         except RecordingError as error:
-            log.error("recording is incomplete", extra={**self._live.fields(), "reason": str(error)})
+            log.error("recording is incomplete", extra={**self._cdr.fields(), "reason": str(error)})
             self._live.unrecorded(error)

@@ -93,7 +93,7 @@ async def engine_findings(settings: Settings) -> list[Finding]:
         engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
         await engines.start()
         missing = engines.missing()
-        unreachable = await engines.unreachable() + await _model_away(agent, reach)
+        unreachable = await engines.running.unreachable() + await _model_away(agent, reach)
         await engines.close()
         name = f"agent {agent.name or agent.id}"
         if missing:

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 
-from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
 from mediaserver.rooms.participant import Participant
@@ -82,10 +82,10 @@ class OpenRoom:
             metadata=request.metadata,
         )
 
-    def conversation(self, claim: Claim, part: CallProfile, floor: CallServices) -> WebCall:
+    def conversation(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """The agent's conversation with whoever is here."""
-        call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
-        call.speaking = self.speaking
+        call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge)
+        call.captions.speaking = self.speaking
         return call
 
     def speaking(self, now: float) -> Participant | None:

@@ -20,8 +20,9 @@ from typing import Any
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
@@ -93,10 +94,10 @@ class RoomRegistry:
         """Rooms, those that nobody has joined yet included."""
         return len(self._rooms)
 
-    def find(self, call_id: str) -> WebCall | None:
-        """Gives the live web call of that id; None where this node does not have it."""
+    def find(self, call_id: str) -> CallDetailRecord | None:
+        """Gives the record of the live web call of that id; None where this node does not have it."""
         opened = self._rooms.get(call_id)
-        return opened.call if opened is not None else None
+        return opened.call.cdr if opened is not None and opened.call is not None else None
 
     def __contains__(self, name: str) -> bool:
         return name in self._rooms
@@ -294,17 +295,9 @@ class RoomRegistry:
         agent = self._directory.agent(opened.request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
-        part = CallProfile(
-            cast=self._engines.cast(agent.id),
-            language=agent.language,
-            greeting=agent.greeting,
-            records=agent.session.recording,
-            tools=agent.pre_call_tools,
-            unreachable=agent.unreachable,
-        )
-        floor = self._floor
+        profile, floor = CallProfile.of(agent, self._engines), self._floor
         claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
-        return opened.conversation(claim, part, floor)
+        return opened.conversation(claim, profile, floor)
 
     async def _leave(
         self, opened: OpenRoom, person: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
@@ -331,7 +324,7 @@ class RoomRegistry:
     async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
         """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""
         if opened.call is not None:
-            await opened.call.hang_up()
+            opened.call.hang_up()
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)

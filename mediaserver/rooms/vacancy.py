@@ -6,7 +6,7 @@ of several who join at once nobody is put out again.
 
 from __future__ import annotations
 
-from mediaserver.calls.live_conversation import CallServices
+from mediaserver.calls.services import CallServices
 from mediaserver.errors import StoreError, Unavailable
 from mediaserver.rooms.errors import RoomFull
 from mediaserver.rooms.open_room import OpenRoom

@@ -12,7 +12,7 @@ from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
 from pipeline.agents.script.llm_step import LlmStep, Model, StepAgent
 from pipeline.agents.script.machine import ScriptRun
-from pipeline.agents.script.position import Place
+from pipeline.agents.script.position import Position
 from pipeline.agents.script.steps import Plan, read_plan
 from pipeline.engines.aio import closing
 from pipeline.engines.guard import EngineHealth
@@ -102,7 +102,7 @@ class ScriptConversation:
         self._context = context
         self._llm = llm
         self._guest: StepAgent | None = None
-        self._before: tuple[StepAgent | None, Place] | None = None  # before the caller's last words
+        self._before: tuple[StepAgent | None, Position] | None = None  # before the caller's last words
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         """The acts for `event`. The script has moved on before the first of them, so closing the iterator in
@@ -124,11 +124,10 @@ class ScriptConversation:
     def _rewind(self, event: UserSaid) -> None:
         """Half an answer did not happen, neither to the script nor to its guest."""
         if event.continues and self._before is not None:
-            self._guest, place = self._before
-            self._run.return_to(place)
+            self._guest, self._run.position = self._before
             if self._guest is not None:
                 self._guest.over = False
-        self._before = self._guest, self._run.place()
+        self._before = self._guest, self._run.position
 
     async def _go_on(self, acts: list[AgentAct]) -> AsyncGenerator[AgentAct, None]:
         """The script's acts, and the model's first words where it has come to a step of the model's."""
@@ -148,7 +147,7 @@ class ScriptConversation:
         if self._llm is None:
             raise AssertionError("a plan got through whose steps ask a model that is not there")
         known = {**self._context.variables, **self._run.known}
-        about = replace(self._context, variables=known, language=self._run.language)
+        about = replace(self._context, variables=known, language=self._run.position.language)
         return self._llm.invite(errand, about, said)
 
     async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:

@@ -1,20 +1,20 @@
-"""The position of a conversation in its script, and the words from step to step."""
+"""The position of a conversation in its script, and what the caller's words mean there."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipeline.agent import AgentAct, Expect, HangUp, Say, SendDigits, SwitchLanguage, Transfer
+from pipeline.agent import AgentAct, Expect
 from pipeline.agents.script.steps import LAST_FOUR, Plan, Step
 from pipeline.speech import Expected
+from pipeline.text.answers import value_of
 from pipeline.text.fold import folded
 from pipeline.text.lexicon import Lexicon, lexicon
 from pipeline.text.redaction import masked
-from pipeline.text.spoken_numbers import in_figures
-from pipeline.text.templates import fill
+from pipeline.text.spoken_numbers import gathered, in_figures, keyed_onto
 
 _CONFIRMATION = Expected(kinds=("yes_no", "digits"))
 
@@ -28,152 +28,99 @@ class ScriptState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A snapshot of the position: restored when an answer turns out to be half of one."""
+class Position:
+    """The position of a conversation in its script. Whoever keeps a position can go back to it.
 
-    state: ScriptState
+    `nomatches`, `silences`: at this step. `ending`: the act that ended the script. `partial`: the part that
+    is known of the digits asked for. `confirming`: the label of the answer that the caller is to confirm.
+    """
+
     step: Step
-    answers: Mapping[str, str]
-    counts: tuple[int, int]
-    outcome: tuple[str, bool]
-    ending: AgentAct | None
-    dictation: tuple[str, str, str]
-
-
-class ScriptWalk:
-    """The position in a script, and the acts of moving on from it."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        language: str = "en",
-        greeting: str = "",
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        self.state = ScriptState.OPENING
-        self.answers: dict[str, str] = {}
-        self._plan = plan
-        self.language = language
-        self._greeting = greeting
-        self._variables = dict(variables or {})
-        self._step = plan.steps[plan.start]
-        self._nomatches = 0
-        self._silences = 0
-        self._disposition = ""
-        self._reached_goal = False
-        self._ending: AgentAct | None = None
-        self._reopened: tuple[str, bool] | None = None  # the outcome before an answer that is asked for again
-        self._asked: Place | None = None  # the question that was answered before the end
-        self._before_said: Place | None = None
-        self._partial = ""  # of the digits asked for
-        self._confirming = ""  # the label of the answer that the caller is asked to confirm
+    language: str = "en"
+    state: ScriptState = ScriptState.OPENING
+    answers: Mapping[str, str] = field(default_factory=dict)
+    nomatches: int = 0
+    silences: int = 0
+    disposition: str = ""
+    reached_goal: bool = False
+    ending: AgentAct | None = None
+    partial: str = ""
+    confirming: str = ""
 
     @property
-    def _lexicon(self) -> Lexicon:
+    def lexicon(self) -> Lexicon:
+        """The words of the language that is spoken."""
         return lexicon(self.language)
 
-    def place(self) -> Place:
-        """Takes a snapshot for `return_to`."""
-        return Place(
-            self.state,
-            self._step,
-            dict(self.answers),
-            (self._nomatches, self._silences),
-            (self._disposition, self._reached_goal),
-            self._ending,
-            (self._partial, self._confirming, self.language),
+    @property
+    def dictates(self) -> bool:
+        """Whether the answer is a known number of digits."""
+        return self.step.digits > 0
+
+    def arrived(self, step: Step, *, reopened: Position | None) -> Position:
+        """The position at `step`. `reopened`: the question whose answer was asked for again; what its first
+        answer came to is taken back."""
+        before = reopened or self
+        return replace(
+            self,
+            step=step,
+            nomatches=0,
+            silences=0,
+            disposition=step.disposition or before.disposition,
+            reached_goal=before.reached_goal or step.goal,
+            partial="",
+            confirming="",
         )
 
-    def return_to(self, place: Place) -> None:
-        """Restores the snapshot `place`."""
-        self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
-        self._nomatches, self._silences = place.counts
-        self._disposition, self._reached_goal = place.outcome
-        self._ending = place.ending
-        self._partial, self._confirming, self.language = place.dictation
+    def returned_to(self, asked: Position) -> Position:
+        """The question `asked` again. What the call has come to since stands until it is answered."""
+        return replace(
+            asked,
+            answers=self.answers,
+            nomatches=0,
+            silences=0,
+            disposition=self.disposition,
+            reached_goal=self.reached_goal,
+        )
 
-    def _note_question(self) -> None:
-        if self.state is ScriptState.ASKING:
-            self._asked = self.place()
-
-    def _return_to_question(self, asked: Place) -> None:
-        """The farewell was taken back. What the call has come to stands until the question is answered."""
-        self._reopened, outcome = asked.outcome, (self._disposition, self._reached_goal)
-        self.return_to(replace(asked, answers=self.answers, counts=(0, 0), outcome=outcome))
-
-    def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
-        """Goes to a step and on through those that do not listen, up to the next question or the end."""
-        spoken: list[AgentAct] = self._words(before, interruptible=True)
-        while True:
-            step = self._arrive(name)
-            if step.expected is not None:
-                break
-            spoken += self._switched(step)
-            spoken += self._words(step.say, interruptible=step.interruptible)
-            if step.action in ("hang_up", "transfer"):
-                yield from (*spoken, self._end(self._ending_of(step)))
-                return
-            if step.action == "send_digits":
-                spoken.append(SendDigits(self._fill(step.target)))
-            name = step.next
-        yield from self._ask(step.say, before=spoken)
-
-    def _arrive(self, name: str) -> Step:
-        self._step = step = self._plan.steps[name]
-        self._nomatches = self._silences = 0
-        self._partial = self._confirming = ""
-        if self._reopened is not None:
-            (self._disposition, self._reached_goal), self._reopened = self._reopened, None
-        self._disposition = step.disposition or self._disposition
-        self._reached_goal = self._reached_goal or step.goal
-        return step
-
-    def _ask(self, text: str, *, before: list[AgentAct] | None = None) -> Iterator[AgentAct]:
-        step = self._step
-        self.state = ScriptState.ASKING
-        switched = self._switched(step)
-        if not switched:
-            yield from self._expect(step)
-        yield from before or ()
-        if switched:
-            yield from (*switched, *self._expect(step))
-        yield from self._words(text, interruptible=step.interruptible)
-
-    def _expect(self, step: Step) -> Iterator[AgentAct]:
+    def expect(self) -> list[AgentAct]:
         """What the next words may be: the answer, the rest of it, or a yes."""
-        expected = step.expected
-        if expected is not None and self._confirming:
-            yield Expect(_CONFIRMATION, masked=step.mask)
-        elif expected is not None:
-            rest = expected.digits - len(self._partial)
-            yield Expect(replace(expected, digits=rest) if self._partial else expected, masked=step.mask)
-
-    def _switched(self, step: Step) -> list[AgentAct]:
-        """From this step on its language is spoken, until another step has one."""
-        if not step.language or step.language == self.language:
+        expected = self.step.expected
+        if expected is None:
             return []
-        self.language = step.language
-        return [SwitchLanguage(step.language)]
+        if self.confirming:
+            expected = _CONFIRMATION
+        elif self.partial:
+            expected = replace(expected, digits=expected.digits - len(self.partial))
+        return [Expect(expected, masked=self.step.mask)]
 
-    def _ending_of(self, step: Step) -> AgentAct:
-        if step.action == "transfer":
-            self._disposition = self._disposition or "transferred"
-            return Transfer(self._fill(step.target))
-        self._disposition = self._disposition or "completed"
-        final = self._asked is None or not step.interruptible
-        return HangUp(self._disposition, final=final)
+    def dictated(self, text: str, keys: str = "") -> str:
+        """The digits known after `keys`, and `text`."""
+        known = keyed_onto(self.partial, keys, self.step.digits)
+        before = known or self.partial
+        return gathered(text, self.lexicon, before=before, wanted=self.step.digits) or known
 
-    def _end(self, act: AgentAct) -> AgentAct:
-        self.state, self._ending = ScriptState.ENDED, act
-        return act
+    def understood(self, text: str, keys: str = "") -> tuple[str, str]:
+        """The label and the value of an answer, ("", "") where it is none.
 
-    def _words(self, text: str, *, interruptible: bool) -> list[AgentAct]:
-        filled = fill(text, {**self._variables, **spoken_answers(self._plan, self.answers)})
-        return [Say(filled, interruptible=interruptible)] if filled else []
-
-    def _fill(self, text: str) -> str:
-        return fill(text, {**self._variables, **self.answers})
+        A phrase said inside a longer sentence counts ("yes tomorrow please"); the longest one wins. Phrases
+        come before kinds, kinds count in the order they are written.
+        """
+        expected = self.step.expected
+        if expected is None or not text:
+            return "", ""
+        label = label_in(text, self.step.labels, self.lexicon)
+        if label:
+            return label, label
+        for kind in expected.kinds:
+            if kind == "digits" and self.dictates:
+                value = self.dictated(text, keys)
+                value = value if len(value) == expected.digits else ""
+            else:
+                value = value_of(kind, text, self.lexicon)
+            if value:
+                return value, value
+        return "", ""
 
 
 SHOWN_OF: Final = 8

@@ -308,6 +308,22 @@ async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(site:
     assert call["endedAt"] is not None
 
 
+async def test_a_call_that_outlasts_the_drain_is_ended_and_written(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    with fake_models():
+        async with carrier(site, stays), running(site) as (server, client):
+            call_id = await place(client)
+            await until_status(client, call_id, "ANSWERED")
+            calls = server._calls
+            assert calls is not None
+            assert (calls.holds(call_id), calls.holds("another")) == (True, False)
+            assert await calls.drain(0.05) is False
+            await calls.end()
+            assert (calls.holds(call_id), len(calls.journal)) == (False, 0)
+            call = await report(client, call_id)
+    assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
+
+
 async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(site: Site) -> None:
     with fake_models():
         async with carrier(site, says_yes) as side, running(site) as (server, client):

@@ -179,7 +179,7 @@ api_key = "sk-hidden"
             Engines([agent_choice(settings.agents[0])], reach=EgressPolicy(["127.0.0.0/8"])),
             Metrics(),
         )
-        metrics.watch_engines(engines.health)
+        metrics.watch_engines(engines.running.health)
         await engines.start()
         fake.manners.status = 503
         fake.manners.headers = {"Retry-After": "60"}
@@ -228,7 +228,7 @@ async def test_the_metrics_tell_of_the_models_that_an_agent_asks(tmp_path: Path,
             del about["script"]
         settings = AgentSettings.model_validate(about)
         engines, metrics = Engines([agent_choice(settings)], reach=EgressPolicy(["127.0.0.0/8"])), Metrics()
-        metrics.watch_engines(engines.health)
+        metrics.watch_engines(engines.running.health)
         await engines.start()
         conversation = engines.cast(settings.id).agent.join(context())
         assert [act.text for act in await acts_of(conversation, CallOpened()) if isinstance(act, Say)]

@@ -44,7 +44,7 @@ def helpers() -> list[str]:
 async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> None:
     needs(PIPER)
     engines, metrics = Engines([agent(number) for number in range(5)]), Metrics()
-    metrics.watch_engines(engines.health, engines.decoder_waits)
+    metrics.watch_engines(engines.running.health, engines.running.decoder_waits)
     before = helpers()
     await engines.start()
     try:
@@ -55,7 +55,9 @@ async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> No
         assert started == ["pipeline.stt.whisper.process", "pipeline.tts.onnx.process"]
         ears = {id(engines.cast(f"agent {number}").stt.ears[0].engine) for number in range(5)}
         assert len(ears) == 1
-        (recogniser,) = [each for each in engines._running.values() if isinstance(each, FasterWhisper)]
+        (recogniser,) = [
+            each for each in engines.running._engines.values() if isinstance(each, FasterWhisper)
+        ]
         voices = [Piper(), Piper()]  # not only agents': an equal voice made elsewhere shares the process
         await asyncio.gather(*(voice.start() for voice in voices))
         assert all(await asyncio.gather(*(said(voice, "Hello.") for voice in voices)))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from aiohttp.test_utils import TestClient
 
-from mediaserver.calls.phone_call import LiveCall
+from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.rooms import registry
 from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.participant_leg import ParticipantLeg
@@ -53,9 +53,9 @@ OF_A_PHONE_CALL: Final = (
     ClientTransaction,
     ClientRequest,
     IncomingInvite,
-    LiveCall,
     MediaStream,
     OutgoingInvite,
+    PhoneCall,
     ServerTransaction,
     Session,
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from mediaserver.engine_pool.pool import START_TIMEOUT_S
+from mediaserver.engine_pool.running import START_TIMEOUT_S
 from pipeline.agent import CallOpened, Say
 from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.http_tool import HttpTool, HttpToolSettings

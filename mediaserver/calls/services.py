@@ -1,0 +1,64 @@
+"""What a live call is given: the services of its node, and the profile of its agent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mediaserver.calls.journal import Journal
+from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.engine_pool.pool import AgentEngines, Engines
+from mediaserver.metrics import Metrics
+from mediaserver.queue.records import Claim
+from mediaserver.settings import AgentSettings
+from mediaserver.settings.tools import PreCallTool
+from mediaserver.store.store import Store
+from pipeline.media.recording import RecordingWriter
+from pipeline.net.http import HttpClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallServices:
+    """The services of a node that every live call uses."""
+
+    store: Store
+    journal: Journal
+    metrics: Metrics
+    recorder: RecordingWriter
+    recordings: Path
+    lease_ms: int
+    http: HttpClient | None = None  # for tools before a call; without one, none are asked
+    public_url: str = ""  # what links to this server begin with
+    node_url: str = ""  # where the other nodes reach this one's recordings
+    lines: OutboundLegs | None = None  # to people; without them, nobody is handed on
+    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
+    wall_clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallProfile:
+    """What an agent brings to a call: engines and settings. `caller_id` None: the trunk's."""
+
+    cast: AgentEngines
+    language: str
+    greeting: str
+    records: bool
+    caller_id: str | None = None
+    tools: tuple[PreCallTool, ...] = ()
+    unreachable: str = ""  # said when nobody answers to whom the caller is handed
+
+    @classmethod
+    def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
+        """The profile of `agent` with the engines of this node. Raises `EngineMissing`."""
+        return cls(
+            cast=engines.cast(agent.id),
+            language=agent.language,
+            greeting=agent.greeting,
+            records=agent.session.recording,
+            caller_id=caller_id,
+            tools=agent.pre_call_tools,
+            unreachable=agent.unreachable,
+        )
