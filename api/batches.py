@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
 from mediaserver.errors import InvalidRequest, LocalError, NotFound
@@ -23,14 +23,12 @@ routes = web.RouteTableDef()
 
 
 @routes.get(BATCHES)
-@described(
-    Operation(
-        summary="Lists batches, newest first",
-        query=models.BatchesQuery,
-        answer=models.BatchPage,
-        scopes=USERS,
-        about=About.AGENT,
-    )
+@Operation(
+    summary="Lists batches, newest first",
+    query=models.BatchesQuery,
+    answer=models.BatchPage,
+    scopes=USERS,
+    about=About.AGENT,
 )
 async def list_batches(request: web.Request) -> web.Response:
     """Answers a page of the company's batches."""
@@ -49,25 +47,19 @@ async def list_batches(request: web.Request) -> web.Response:
 
 
 @routes.get(BATCHES + "/{batchId}")
-@described(
-    Operation(
-        summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,)
-    )
-)
+@Operation(summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the batch that the path names; 404 where there is none."""
     return answer(view(await _batch(request)))
 
 
 @routes.post(BATCHES + "/{batchId}/pause")
-@described(
-    Operation(
-        summary="Holds back what of a batch is not dialled yet",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Holds back what of a batch is not dialled yet",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def pause(request: web.Request) -> web.Response:
     """Calls in progress go on."""
@@ -75,14 +67,12 @@ async def pause(request: web.Request) -> web.Response:
 
 
 @routes.post(BATCHES + "/{batchId}/resume")
-@described(
-    Operation(
-        summary="Lets a paused batch go on",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Lets a paused batch go on",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def resume(request: web.Request) -> web.Response:
     """One that is not paused stays as it is."""
@@ -90,14 +80,12 @@ async def resume(request: web.Request) -> web.Response:
 
 
 @routes.post(BATCHES + "/{batchId}/cancel")
-@described(
-    Operation(
-        summary="Cancels what of a batch is not dialled yet",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Cancels what of a batch is not dialled yet",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
     """Calls in progress go on."""
@@ -137,13 +125,11 @@ def view(row: BatchRow) -> models.BatchView:
 
 
 @routes.get(DO_NOT_CALL)
-@described(
-    Operation(
-        summary="Lists the numbers that are never dialled",
-        query=models.PageQuery,
-        answer=models.DoNotCallList,
-        scopes=USERS,
-    )
+@Operation(
+    summary="Lists the numbers that are never dialled",
+    query=models.PageQuery,
+    answer=models.DoNotCallList,
+    scopes=USERS,
 )
 async def list_numbers(request: web.Request) -> web.Response:
     """Answers a page of the company's do-not-call list, ordered by number."""
@@ -161,13 +147,11 @@ async def list_numbers(request: web.Request) -> web.Response:
 
 
 @routes.post(DO_NOT_CALL)
-@described(
-    Operation(
-        summary="Puts numbers on the list",
-        body=models.DoNotCallBody,
-        answer=models.DoNotCallAdded,
-        scopes=USERS,
-    )
+@Operation(
+    summary="Puts numbers on the list",
+    body=models.DoNotCallBody,
+    answer=models.DoNotCallAdded,
+    scopes=USERS,
 )
 async def add(request: web.Request) -> web.Response:
     """What waits to be dialled to them fails when its turn comes. One wrong number: none is added."""
@@ -181,7 +165,7 @@ async def add(request: web.Request) -> web.Response:
 
 
 @routes.delete(DO_NOT_CALL + "/{phoneNumber}")
-@described(Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,)))
+@Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,))
 async def remove(request: web.Request) -> web.Response:
     """Removes a number, in any spelling, from the company's do-not-call list; 404 where it is not listed."""
     company_id = caller_of(request).company_id

@@ -15,7 +15,7 @@ from pydantic import Field
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
 from api.http.node_proxy import fetched
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas.base import (
     CallPage,
     CallReport,
@@ -74,16 +74,14 @@ class CallsQuery(Model):
 
 
 @routes.post("/api/v1/calls/outbound")
-@described(
-    Operation(
-        summary="Places one call, or a batch of up to 100",
-        body=OutboundRequest,
-        answer=OutboundResponse | BatchResponse | TrialResponse,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404, 409),
-        headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
-    )
+@Operation(
+    summary="Places one call, or a batch of up to 100",
+    body=OutboundRequest,
+    answer=OutboundResponse | BatchResponse | TrialResponse,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404, 409),
+    headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
 )
 async def place_call(request: web.Request) -> web.Response:
     """One call or a batch (sections 2.2 to 2.5, 4.1, 4.2)."""
@@ -187,16 +185,14 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
 
 
 @routes.post("/api/v1/calls/queue/cancel/{phoneNumber}")
-@described(
-    Operation(
-        summary="Cancels what waits to be dialled to a number, however it is written",
-        body=CancelRequest,
-        body_required=False,
-        answer=CancelResponse,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Cancels what waits to be dialled to a number, however it is written",
+    body=CancelRequest,
+    body_required=False,
+    answer=CancelResponse,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
     """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
@@ -220,14 +216,12 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls")
-@described(
-    Operation(
-        summary="Lists calls, newest first",
-        query=CallsQuery,
-        answer=CallPage,
-        scopes=READERS,
-        about=About.AGENT,
-    )
+@Operation(
+    summary="Lists calls, newest first",
+    query=CallsQuery,
+    answer=CallPage,
+    scopes=READERS,
+    about=About.AGENT,
 )
 async def list_calls(request: web.Request) -> web.Response:
     """The company's calls, a page at a time."""
@@ -240,14 +234,12 @@ async def list_calls(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}")
-@described(
-    Operation(
-        summary="Tells everything about a call",
-        answer=CallReport,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Tells everything about a call",
+    answer=CallReport,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def get_call(request: web.Request) -> web.Response:
     """Everything known about a call."""
@@ -257,14 +249,12 @@ async def get_call(request: web.Request) -> web.Response:
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
-@described(
-    Operation(
-        summary="Ends a call in whatever state it is",
-        answer=HangupResponse,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Ends a call in whatever state it is",
+    answer=HangupResponse,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def hang_up(request: web.Request) -> web.Response:
     """Ends a call; ending one that is over changes nothing."""
@@ -275,15 +265,13 @@ async def hang_up(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}/recording")
-@described(
-    Operation(
-        summary="The stereo recording: caller left, agent right; whole, or by Range",
-        media=("audio/wav",),
-        ranges=True,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="The stereo recording: caller left, agent right; whole, or by Range",
+    media=("audio/wav",),
+    ranges=True,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
     """The stereo recording, whole or by Range."""

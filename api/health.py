@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.http.auth import SERVER
 from api.http.openapi import document, page
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.http.peer import may_scrape
 from api.schemas.base import Readiness
 from mediaserver.errors import Forbidden
@@ -20,14 +20,14 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/healthz")
-@described(Operation(summary="The process lives"))
+@Operation(summary="The process lives")
 async def healthz(request: web.Request) -> web.Response:
     """200 as soon as the process answers at all."""
     return web.json_response({"alive": True})
 
 
 @routes.get("/readyz")
-@described(Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness))
+@Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness)
 async def readyz(request: web.Request) -> web.Response:
     """200 when calls can be taken; else 503 with the list of what is missing."""
     server = request.app[SERVER]
@@ -41,12 +41,10 @@ async def readyz(request: web.Request) -> web.Response:
 
 
 @routes.get("/metrics")
-@described(
-    Operation(
-        summary="Figures for Prometheus, for this machine and server.metrics_networks",
-        media=("text/plain",),
-        errors=(403,),
-    )
+@Operation(
+    summary="Figures for Prometheus, for this machine and server.metrics_networks",
+    media=("text/plain",),
+    errors=(403,),
 )
 async def metrics(request: web.Request) -> web.Response:
     """Answers the metrics in Prometheus' text format, or 403 to whom `may_scrape` refuses."""
@@ -57,14 +55,14 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 @routes.get("/openapi.json")
-@described(Operation(summary="This document", media=("application/json",)))
+@Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
     """The API's OpenAPI 3.1 document."""
     return web.Response(text=request.app[DESCRIPTION].document, content_type="application/json")
 
 
 @routes.get("/docs")
-@described(Operation(summary="This document for people", media=("text/html",)))
+@Operation(summary="This document for people", media=("text/html",))
 async def docs(request: web.Request) -> web.Response:
     """The same for people; one page without anything from elsewhere."""
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}

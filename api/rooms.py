@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas import calls as models
 from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
@@ -22,14 +22,12 @@ routes = web.RouteTableDef()
 
 
 @routes.get(PARTICIPANTS)
-@described(
-    Operation(
-        summary="Lists who is in a room, the agent included",
-        answer=models.ParticipantList,
-        scopes=(Scope.WEB_CALLS, Scope.CALLS),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Lists who is in a room, the agent included",
+    answer=models.ParticipantList,
+    scopes=(Scope.WEB_CALLS, Scope.CALLS),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def list_participants(request: web.Request) -> web.Response:
     """A telephone's `callStatus` is dialing, ringing or active."""
@@ -38,15 +36,13 @@ async def list_participants(request: web.Request) -> web.Response:
 
 
 @routes.post(PARTICIPANTS)
-@described(
-    Operation(
-        summary="Calls a number into a room, over the trunk of its agent",
-        body=models.CallInBody,
-        answer=models.ParticipantView,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Calls a number into a room, over the trunk of its agent",
+    body=models.CallInBody,
+    answer=models.ParticipantView,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404, 409),
 )
 async def call_in(request: web.Request) -> web.Response:
     """The rules are those of every call; answers as soon as it is dialled."""
@@ -60,14 +56,12 @@ async def call_in(request: web.Request) -> web.Response:
 
 
 @routes.delete(PARTICIPANTS + "/{identity}")
-@described(
-    Operation(
-        summary="Puts somebody out of a room; a telephone is hung up",
-        answer=models.Removed,
-        scopes=(Scope.WEB_CALLS, Scope.CALLS),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Puts somebody out of a room; a telephone is hung up",
+    answer=models.Removed,
+    scopes=(Scope.WEB_CALLS, Scope.CALLS),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def remove(request: web.Request) -> web.Response:
     """The agent stays: hanging the call up ends it."""
@@ -76,15 +70,13 @@ async def remove(request: web.Request) -> web.Response:
 
 
 @routes.post(ROOM + "/tokens")
-@described(
-    Operation(
-        summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
-        body=models.TokenBody,
-        answer=models.TokenView,
-        scopes=(Scope.WEB_CALLS,),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
+    body=models.TokenBody,
+    answer=models.TokenView,
+    scopes=(Scope.WEB_CALLS,),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def make_token(request: web.Request) -> web.Response:
     """Good for joining during 15 minutes, as the first one."""

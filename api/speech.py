@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from api.http.auth import SERVER, authenticate, caller_of
 from api.http.bodies import complaint, json_object
-from api.http.operation import About, Operation, Scope, described
+from api.http.operation import About, Operation, Scope
 from api.http.peer import neighbourhood
 from api.schemas.speech import SpeechBody, TranscriptionForm, TranscriptionResponse
 from mediaserver.admission.rate_limits import RateLimit
@@ -66,14 +66,12 @@ def set_up(app: web.Application) -> None:
 
 
 @routes.post("/v1/text-to-speech/generate")
-@described(
-    Operation(
-        summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
-        body=SpeechBody,
-        key_optional=True,
-        media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
-        errors=(400, 401, 403, 413, 422, 429, 500, 503),
-    )
+@Operation(
+    summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
+    body=SpeechBody,
+    key_optional=True,
+    media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
+    errors=(400, 401, 403, 413, 422, 429, 500, 503),
 )
 async def generate(request: web.Request) -> web.StreamResponse:
     """Streams the speech of a text, in the format that the body names."""
@@ -171,16 +169,14 @@ class Form:
 
 
 @routes.post("/transcribe")
-@described(
-    Operation(
-        summary="Understands an audio file",
-        body=TranscriptionForm,
-        body_type="multipart/form-data",
-        answer=TranscriptionResponse,
-        scopes=(Scope.SPEECH,),
-        about=About.REQUEST,
-        errors=(400, 401, 403, 409, 413, 429, 500, 503),
-    )
+@Operation(
+    summary="Understands an audio file",
+    body=TranscriptionForm,
+    body_type="multipart/form-data",
+    answer=TranscriptionResponse,
+    scopes=(Scope.SPEECH,),
+    about=About.REQUEST,
+    errors=(400, 401, 403, 409, 413, 429, 500, 503),
 )
 async def transcribe(request: web.Request) -> web.Response:
     """Answers the transcript of an uploaded audio file, with its confidence."""

@@ -50,27 +50,6 @@ def save(name: str, figures: Mapping[str, Any]) -> Path:
     return path
 
 
-def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], *, unit: str) -> Path:
-    """results/NAME.png: bars on a logarithmic scale; `groups` maps a subject to contenders and values."""
-    labels, values, colours = [], [], []
-    for group, contenders in groups.items():
-        for number, (contender, value) in enumerate(contenders.items()):
-            labels.append(f"{group}: {contender}")
-            values.append(value)
-            colours.append("#1f6f8b" if number == 0 else "#c9c9c9")
-    figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(labels) + 1.2))
-    axes.barh(range(len(labels)), values, color=colours)
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
-    axes.margins(x=0.15, y=0.01)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel(unit)
-    axes.set_title(f"{title}\n{_caption()}", fontsize=9)
-    for position, value in enumerate(values):
-        axes.text(value, position, f" {value:,.0f}", va="center", fontsize=7)
-    return _finish(figure, name)
-
-
 def lines(
     name: str,
     title: str,
@@ -89,10 +68,6 @@ def lines(
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    return _finish(figure, name)
-
-
-def _finish(figure: Any, name: str) -> Path:
     path = _path(name, "png")
     figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -31,17 +31,19 @@ COMMANDS: Mapping[str, str] = {
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for. `targets`: as `COMMANDS`."""
+
+    targets = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
-        return list(COMMANDS)
+        return list(self.targets)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, None for an unknown one."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.targets:
             return None
-        command: click.Command = resolve_name(COMMANDS[cmd_name])
+        command: click.Command = resolve_name(self.targets[cmd_name])
         return command
 
 

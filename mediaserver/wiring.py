@@ -26,7 +26,6 @@ from mediaserver.settings import (
 )
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
-from pipeline.call_progress.answer_detection import LineSettings
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
@@ -44,19 +43,8 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         stt_fallback=_fallbacks("stt", agent.stt, agent.language, needs=hearing),
         tts_fallback=_voices_behind(agent, speaking),
         session=session_settings(agent),
-        line=line_settings(agent),
+        line=agent.line,
         turn_model=agent.session.turn_model,
-    )
-
-
-def line_settings(agent: AgentSettings) -> LineSettings:
-    """What an agent does about a machine that answers."""
-    line = agent.line
-    return LineSettings(
-        answering_machine=line.answering_machine,
-        message=line.message,
-        hold_music=line.hold_music,
-        hold_s=line.hold_s,
     )
 
 

@@ -6,7 +6,7 @@ document (`api.http.openapi`), so that none of them can drift from the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from types import UnionType
@@ -71,20 +71,15 @@ class Operation:
         """Whether `?company=` means something here."""
         return self.about in (About.AGENT, About.COMPANY) and Scope.ADMIN in self.scopes
 
+    def __call__(self, handler: AnyHandler) -> AnyHandler:
+        """Describes `handler`: a decorator, below the route's."""
+        _OPERATIONS[handler] = self
+        return handler
+
 
 _OPERATIONS: dict[Handler, Operation] = {}
 
 
-def described(operation: Operation) -> Callable[[AnyHandler], AnyHandler]:
-    """Says what a handler does; goes below the route's decorator."""
-
-    def describe(handler: AnyHandler) -> AnyHandler:
-        _OPERATIONS[handler] = operation
-        return handler
-
-    return describe
-
-
 def operation_of(handler: Handler) -> Operation | None:
-    """What `described` said of a handler, None for one that speaks for itself."""
+    """The operation that describes a handler, None for one that is not described."""
     return _OPERATIONS.get(handler)

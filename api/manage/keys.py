@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.schemas import managed as models
 from mediaserver.errors import InvalidRequest, NotFound
 from mediaserver.store.managed import KeyInfo, NewKey
@@ -19,7 +19,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get(KEYS)
-@described(Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN))
+@Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN)
 async def list_keys(request: web.Request) -> web.Response:
     """By id; what they say is known to nobody any more."""
     query = query_of(request, models.PageQuery)
@@ -30,15 +30,13 @@ async def list_keys(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS)
-@described(
-    Operation(
-        summary="Makes an API key, which is shown in this answer only",
-        body=models.NewKeyBody,
-        answer=models.KeyView,
-        scopes=ADMIN,
-        status=201,
-        errors=(409,),
-    )
+@Operation(
+    summary="Makes an API key, which is shown in this answer only",
+    body=models.NewKeyBody,
+    answer=models.KeyView,
+    scopes=ADMIN,
+    status=201,
+    errors=(409,),
 )
 async def make(request: web.Request) -> web.Response:
     """Makes an API key, which opens at once, and answers its secret this one time."""
@@ -56,7 +54,7 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(KEYS + "/{key}")
-@described(Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the API key that the path names, without its secret; 404 where there is none."""
     found = await request.app[SERVER].store.key(caller_of(request).company_id, request.match_info["key"])
@@ -66,16 +64,14 @@ async def get(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS + "/{key}/rotate")
-@described(
-    Operation(
-        summary="Makes a key like this one, which itself goes on for a while",
-        body=models.RotateBody,
-        body_required=False,
-        answer=models.KeyView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a key like this one, which itself goes on for a while",
+    body=models.RotateBody,
+    body_required=False,
+    answer=models.KeyView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
     """The new one is shown in this answer only."""
@@ -89,7 +85,7 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(KEYS + "/{key}")
-@described(Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def revoke(request: web.Request) -> web.Response:
     """It opens nothing any more."""
     store = request.app[SERVER].store

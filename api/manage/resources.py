@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.manage.common import (
     changed_document,
     check_not_of_file,
@@ -49,14 +49,12 @@ routes = web.RouteTableDef()
 
 
 @routes.get(COMPANIES)
-@described(
-    Operation(
-        summary="Lists companies: all for the server's admin key, else the key's own",
-        query=models.PageQuery,
-        answer=models.CompanyPage,
-        scopes=ADMIN,
-        about=About.SERVER,
-    )
+@Operation(
+    summary="Lists companies: all for the server's admin key, else the key's own",
+    query=models.PageQuery,
+    answer=models.CompanyPage,
+    scopes=ADMIN,
+    about=About.SERVER,
 )
 async def list_companies(request: web.Request) -> web.Response:
     """Answers a page of companies, ordered by id."""
@@ -73,16 +71,14 @@ async def list_companies(request: web.Request) -> web.Response:
 
 
 @routes.post(COMPANIES)
-@described(
-    Operation(
-        summary="Makes a company; with the server's admin key",
-        body=models.NewCompanyBody,
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        status=201,
-        errors=(409,),
-    )
+@Operation(
+    summary="Makes a company; with the server's admin key",
+    body=models.NewCompanyBody,
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    status=201,
+    errors=(409,),
 )
 async def make_company(request: web.Request) -> web.Response:
     """The id is chosen by the server's administrator."""
@@ -95,14 +91,12 @@ async def make_company(request: web.Request) -> web.Response:
 
 
 @routes.get(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Tells a company's terms",
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404,),
-    )
+@Operation(
+    summary="Tells a company's terms",
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404,),
 )
 async def get_company(request: web.Request) -> web.Response:
     """Answers the company whose id is in the path; 404 where there is none."""
@@ -110,15 +104,13 @@ async def get_company(request: web.Request) -> web.Response:
 
 
 @routes.patch(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Changes a company's terms; with the server's admin key. Fields left out stay",
-        body=models.CompanyChange,
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a company's terms; with the server's admin key. Fields left out stay",
+    body=models.CompanyChange,
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404, 409),
 )
 async def change_company(request: web.Request) -> web.Response:
     """Terms are the server's to grant: a company cannot raise its own limits."""
@@ -132,14 +124,12 @@ async def change_company(request: web.Request) -> web.Response:
 
 
 @routes.delete(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Takes a company away, and its keys with it; with the server's admin key",
-        answer=models.Done,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Takes a company away, and its keys with it; with the server's admin key",
+    answer=models.Done,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404, 409),
 )
 async def remove_company(request: web.Request) -> web.Response:
     """What it did is kept."""
@@ -167,7 +157,7 @@ def company_view(server: Server, company: CompanySettings) -> BaseModel:
 
 
 @routes.get(TRUNKS)
-@described(Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN))
+@Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN)
 async def list_trunks(request: web.Request) -> web.Response:
     """Answers a page of the company's trunks, ordered by id."""
     server = request.app[SERVER]
@@ -182,15 +172,13 @@ async def list_trunks(request: web.Request) -> web.Response:
 
 
 @routes.post(TRUNKS)
-@described(
-    Operation(
-        summary="Makes a trunk",
-        body=models.TrunkBody,
-        answer=models.TrunkView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a trunk",
+    body=models.TrunkBody,
+    answer=models.TrunkView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make_trunk(request: web.Request) -> web.Response:
     """It can be dialled over at once."""
@@ -199,21 +187,19 @@ async def make_trunk(request: web.Request) -> web.Response:
 
 
 @routes.get(TRUNKS + "/{trunkId}")
-@described(Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,))
 async def get_trunk(request: web.Request) -> web.Response:
     """One trunk; its password is not told."""
     return answer(trunk_view(request.app[SERVER], _trunk(request)))
 
 
 @routes.patch(TRUNKS + "/{trunkId}")
-@described(
-    Operation(
-        summary="Changes a trunk. Fields left out stay",
-        body=models.TrunkChange,
-        answer=models.TrunkView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a trunk. Fields left out stay",
+    body=models.TrunkChange,
+    answer=models.TrunkView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change_trunk(request: web.Request) -> web.Response:
     """Calls in progress go on as they were."""
@@ -224,7 +210,7 @@ async def change_trunk(request: web.Request) -> web.Response:
 
 
 @routes.delete(TRUNKS + "/{trunkId}")
-@described(Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove_trunk(request: web.Request) -> web.Response:
     """Not while an agent uses it."""
     return await removed(request, Kind.TRUNK, _trunk(request).id)
@@ -261,7 +247,7 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
 
 
 @routes.get(AGENTS)
-@described(Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN))
+@Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN)
 async def list_agents(request: web.Request) -> web.Response:
     """Answers a page of the company's agents, ordered by id."""
     server = request.app[SERVER]
@@ -276,15 +262,13 @@ async def list_agents(request: web.Request) -> web.Response:
 
 
 @routes.post(AGENTS)
-@described(
-    Operation(
-        summary="Makes an agent",
-        body=models.AgentBody,
-        answer=models.AgentView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes an agent",
+    body=models.AgentBody,
+    answer=models.AgentView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make_agent(request: web.Request) -> web.Response:
     """It can take calls as soon as its engines run: `missing` says what it waits for."""
@@ -293,21 +277,19 @@ async def make_agent(request: web.Request) -> web.Response:
 
 
 @routes.get(AGENTS + "/{agentId}")
-@described(Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,))
 async def get_agent(request: web.Request) -> web.Response:
     """One agent; keys in its engines' options are not told."""
     return answer(agent_view(request.app[SERVER], _agent(request)))
 
 
 @routes.patch(AGENTS + "/{agentId}")
-@described(
-    Operation(
-        summary="Changes an agent. Fields left out stay; tables are replaced whole",
-        body=models.AgentChange,
-        answer=models.AgentView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes an agent. Fields left out stay; tables are replaced whole",
+    body=models.AgentChange,
+    answer=models.AgentView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change_agent(request: web.Request) -> web.Response:
     """Calls in progress go on as they were."""
@@ -318,7 +300,7 @@ async def change_agent(request: web.Request) -> web.Response:
 
 
 @routes.delete(AGENTS + "/{agentId}")
-@described(Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove_agent(request: web.Request) -> web.Response:
     """Its calls in the queue fail when their turn comes."""
     return await removed(request, Kind.AGENT, _agent(request).id)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
 from api.schemas import managed as models
 from api.schemas.camel_case import plain
@@ -31,9 +31,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get(WEBHOOKS)
-@described(
-    Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
-)
+@Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
 async def list_webhooks(request: web.Request) -> web.Response:
     """Answers a page of the company's webhooks, ordered by id."""
     server = request.app[SERVER]
@@ -48,15 +46,13 @@ async def list_webhooks(request: web.Request) -> web.Response:
 
 
 @routes.post(WEBHOOKS)
-@described(
-    Operation(
-        summary="Makes a webhook",
-        body=models.NewWebhook,
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a webhook",
+    body=models.NewWebhook,
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make(request: web.Request) -> web.Response:
     """It is told of what happens from now on."""
@@ -68,21 +64,19 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(WEBHOOKS + "/{webhook}")
-@described(Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """One webhook; its secret is not told."""
     return answer(view(request.app[SERVER], _webhook(request)))
 
 
 @routes.patch(WEBHOOKS + "/{webhook}")
-@described(
-    Operation(
-        summary="Changes a webhook. Fields left out stay",
-        body=models.WebhookChange,
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a webhook. Fields left out stay",
+    body=models.WebhookChange,
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change(request: web.Request) -> web.Response:
     """What is under way goes to the new URL as well."""
@@ -95,13 +89,11 @@ async def change(request: web.Request) -> web.Response:
 
 
 @routes.post(WEBHOOKS + "/{webhook}/rotate")
-@described(
-    Operation(
-        summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
     """The new secret is in the answer, once."""
@@ -113,7 +105,7 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(WEBHOOKS + "/{webhook}")
-@described(Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove(request: web.Request) -> web.Response:
     """What it has not been told yet it is not told any more."""
     return await removed(request, Kind.WEBHOOK, _webhook(request).id)
@@ -161,13 +153,11 @@ def view(server: Server, hook: Subscription, *, secret: str | None = None) -> mo
 
 
 @routes.get(DELIVERIES)
-@described(
-    Operation(
-        summary="Lists deliveries of events to webhooks, newest first",
-        query=models.DeliveriesQuery,
-        answer=models.DeliveryPage,
-        scopes=ADMIN,
-    )
+@Operation(
+    summary="Lists deliveries of events to webhooks, newest first",
+    query=models.DeliveriesQuery,
+    answer=models.DeliveryPage,
+    scopes=ADMIN,
 )
 async def list_deliveries(request: web.Request) -> web.Response:
     """Answers a page of the company's webhook deliveries."""
@@ -190,10 +180,8 @@ async def list_deliveries(request: web.Request) -> web.Response:
 
 
 @routes.get(DELIVERIES + "/{delivery}")
-@described(
-    Operation(
-        summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
-    )
+@Operation(
+    summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
 )
 async def get_delivery(request: web.Request) -> web.Response:
     """What was sent, and what every attempt came to."""
@@ -210,13 +198,11 @@ async def get_delivery(request: web.Request) -> web.Response:
 
 
 @routes.post(DELIVERIES + "/replay")
-@described(
-    Operation(
-        summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
-        body=models.ReplayBody,
-        answer=models.Replayed,
-        scopes=ADMIN,
-    )
+@Operation(
+    summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
+    body=models.ReplayBody,
+    answer=models.Replayed,
+    scopes=ADMIN,
 )
 async def replay(request: web.Request) -> web.Response:
     """Each has a day of attempts again."""

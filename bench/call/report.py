@@ -60,16 +60,7 @@ def draw(figures: Figures) -> list[Path]:
         "framework part of voice-to-voice, p95": [step["framework_ms"]["p95"] or 0.0 for step in steps],
         "framework part of voice-to-voice, p50": [step["framework_ms"]["p50"] or 0.0 for step in steps],
     }
-    cost = {
-        "server, ms of CPU per call-second": [step["cpu_ms_per_call_second"] for step in steps],
-        "bare asyncio agent, in turns": [step["bare"]["cpu_ms_per_call_second"] for step in steps],
-    }
-    return [
-        report.lines("call", "Calls at once", calls, pacing, labels=("calls", "ms")),
-        report.lines(
-            "call_cpu", "Cost of a call", calls, cost, labels=("calls", "ms of CPU per call-second")
-        ),
-    ]
+    return [report.lines("call", "Calls at once", calls, pacing, labels=("calls", "ms"))]
 
 
 _LATENCY = ("phase", "turns", "v2v p50", "p95", "p99", "ours p50", "p95", "p99", "barge-in", "server's")

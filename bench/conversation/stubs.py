@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from bench.conversation.sounds import RATE_HZ, agent_words
-from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Expect, Say, UserSaid
+from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Expect, Say
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError
 from pipeline.speech import Expected, HeardWord, Hypothesis, SpeechChunk, SpokenWord
@@ -160,7 +160,3 @@ class Agent:
     def report(self) -> AgentReport:
         """Nothing came of it."""
         return AgentReport()
-
-    def last_said(self) -> UserSaid | None:
-        """What the agent was last told that the caller said."""
-        return next((event for event in reversed(self.events) if isinstance(event, UserSaid)), None)

@@ -250,10 +250,8 @@ def main(rounds: int) -> None:
     kernels.warm()
     rows: list[list[object]] = []
     figures: dict[str, dict[str, object]] = {}
-    groups: dict[str, dict[str, float]] = {}
     for case in cases():
         times = measured(case, rounds)
-        groups[case.name] = times
         figures[case.name] = {"ns": times, "note": case.note}
         others = [f"{name} {ns / times['ours']:.1f}x" for name, ns in times.items() if name != "ours"]
         rows.append([case.name, f"{times['ours']:,.0f}", ", ".join(others), case.note])
@@ -261,8 +259,7 @@ def main(rounds: int) -> None:
     silent = silences(rounds)
     told = {"unit": "ns of CPU per 20 ms frame, median", "rounds": rounds, "rows": figures, "silence": silent}
     saved = report.save("kernels", told)
-    drawn = report.bars("kernels", "CPU per 20 ms frame", groups, unit="ns per frame (log)")
-    click.echo(f"{saved.relative_to(report.RESULTS.parent)}, {drawn.relative_to(report.RESULTS.parent)}")
+    click.echo(saved.relative_to(report.RESULTS.parent))
     dear = [name for name, each in silent.items() if not each["met"]]
     if dear:
         raise click.ClickException(f"dearer in digital silence than in a voice: {', '.join(dear)}")

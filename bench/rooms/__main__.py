@@ -162,8 +162,6 @@ def main(short: bool, participants: int) -> None:
     report.show("rooms: a join with the Python SDK, ms", ["until", "p50", "target"], steps)
     saved = {"participants": participants, "seconds": seconds, "targets": TARGETS, "join_ms": joins}
     report.save("rooms", saved | figures)
-    pictured = {name: {kind: figures[kind][name] for kind in KINDS} for name in TARGETS if name != "capacity"}
-    report.bars("rooms", "A participant: milliseconds, ours and aiortc as it comes", pictured, unit="ms")
 
 
 if __name__ == "__main__":

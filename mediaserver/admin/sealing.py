@@ -18,7 +18,8 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from mediaserver import private
 from mediaserver.errors import LocalError
-from mediaserver.settings.server import GENERATED, ServerSettings, reveal
+from mediaserver.settings.server import GENERATED, ServerSettings
+from pipeline.engines.tables import reveal
 
 FILE = "secret.key"
 ADMIN_FILE = "admin.key"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mediaserver.settings.agent import AUTO
-from pipeline.call_progress.answer_detection import TALK_TO_ALL, LineSettings
+from pipeline.call_progress.answer_detection import TALK_TO_ALL
+from pipeline.call_progress.settings import LineSettings
 from pipeline.errors import boundary
 from pipeline.settings import SessionSettings
 

@@ -19,7 +19,8 @@ from mediaserver.engine_pool.running import Load, Purpose, RunningEngines
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
-from pipeline.call_progress.answer_detection import TALK_TO_ALL, LineSettings
+from pipeline.call_progress.answer_detection import TALK_TO_ALL
+from pipeline.call_progress.settings import LineSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends

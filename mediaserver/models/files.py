@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,8 +13,6 @@ from mediaserver.errors import MediaServerError
 
 MANIFEST: Final = "mediaserver-model.json"
 """In a fetched directory: where it is from, and the hash of every file."""
-
-_BLOCK: Final = 1 << 20
 
 
 class ModelError(MediaServerError):
@@ -36,14 +33,6 @@ def installed(into: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The models in `into`: name of the directory, and its manifest."""
     for manifest in sorted(into.glob(f"*/{MANIFEST}")):
         yield manifest.parent.name, json.loads(manifest.read_text())
-
-
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def settle(part: Path, fetched: Fetched) -> None:

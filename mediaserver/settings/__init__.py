@@ -18,12 +18,10 @@ from mediaserver.settings.server import (
     ServerSettings,
     SipSettings,
     SpeechSettings,
-    reveal,
-    revealed,
 )
 from mediaserver.settings.values import split_address, split_ports
 from pipeline.agents.llm.table import LlmSettings
-from pipeline.engines.tables import problem_of
+from pipeline.engines.tables import problem_of, reveal, revealed
 
 __all__ = [
     "AgentSettings",

@@ -13,6 +13,7 @@ from mediaserver.settings.tools import PreCallTool
 from mediaserver.settings.values import E164, CallingWindow, Name
 from pipeline import settings
 from pipeline.agents.llm.table import LlmSettings
+from pipeline.call_progress.settings import LineSettings
 from pipeline.engines.tables import Options, Table, resolve_env
 from pipeline.text.word_lists import EXTENSIBLE
 
@@ -107,21 +108,6 @@ class SessionSettings(Table):
     def timeout_ms(self) -> int:
         """Silence that ends any turn."""
         return self.eot_timeout_ms or max(_USUAL.eot_timeout_ms, 3 * self.endpoint_ms)
-
-
-class LineSettings(Table):
-    """[agent.line]: what an outbound agent does when a machine answers, or music."""
-
-    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
-    message: str = Field(default="", max_length=2000)
-    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
-    hold_s: float = Field(default=120.0, ge=5, le=3600)
-
-    @model_validator(mode="after")
-    def _worded(self) -> Self:
-        if self.answering_machine == "leave_message" and not self.message.strip():
-            raise ValueError("message: leave_message needs the words to leave")
-        return self
 
 
 ROOM = "room:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mediaserver.settings.document import Settings
-from mediaserver.settings.server import reveal
+from pipeline.engines.tables import reveal
 
 Problem = tuple[str, str]
 """Key and reason."""

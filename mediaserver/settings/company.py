@@ -8,7 +8,6 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.settings.server import reveal
 from mediaserver.settings.values import (
     E164,
     CallingWindow,
@@ -20,7 +19,7 @@ from mediaserver.settings.values import (
     Regex,
     SipUri,
 )
-from pipeline.engines.tables import HttpUrl, Secret, Table
+from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]

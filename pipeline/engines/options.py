@@ -110,10 +110,6 @@ class Options:
         """Every key written in this table, for tables whose keys are free."""
         return tuple(self._table)
 
-    def value(self, key: str) -> Any:
-        """Gives the value as written, None for an absent key; for keys whose form the caller checks."""
-        return self._get(key, None)
-
     def check_unknown(self) -> None:
         """Notes a problem for every key that was not read."""
         for key in self._table:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -16,9 +16,13 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationError,
     ValidationInfo,
 )
 from pydantic_core import ErrorDetails
+
+from pipeline.engines.options import IGNORED
+from pipeline.errors import SettingsRefused
 
 _ENV = "env:"
 
@@ -30,6 +34,15 @@ class Table(BaseModel):
     """A table of the file: unknown keys are errors, values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+
+
+class EngineTable(Table):
+    """The options of an engine. A number is written as a number, a text as a text."""
+
+    model_config = ConfigDict(strict=True)
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def resolve_env(value: Any, info: ValidationInfo) -> Any:
@@ -45,6 +58,22 @@ def resolve_env(value: Any, info: ValidationInfo) -> Any:
     if not environment[name]:
         raise ValueError(f"the environment variable {name} is empty")
     return environment[name]
+
+
+def reveal(secret: SecretStr | None) -> str:
+    """What a secret says, "" for none: the one way out, easy to find."""
+    return secret.get_secret_value() if secret is not None else ""
+
+
+def revealed(value: Any) -> Any:
+    """A dumped table with every secret in it told."""
+    if isinstance(value, SecretStr):
+        return reveal(value)
+    if isinstance(value, Mapping):
+        return {name: revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [revealed(inner) for inner in value]
+    return value
 
 
 def _http_url(value: str) -> str:
@@ -101,6 +130,9 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
 """A mapping that somebody else checks; `env:` values in it are resolved."""
 
+_NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
+
+_PLAINLY: Final = {"string_type": "must be a string", "bool_type": "must be true or false"}
 _REASONS = {
     "extra_forbidden": "unknown key",
     "missing": "missing",
@@ -108,6 +140,33 @@ _REASONS = {
     "dict_type": "must be a table",
     "tuple_type": "must be a list",
 }
+
+
+def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any]) -> AnyTable:
+    """The `settings` of an engine or an agent as its `table`, with `env:` values resolved before. Raises
+    `SettingsRefused` with every problem."""
+    options = {name: value for name, value in settings.items() if name not in IGNORED}
+    try:
+        return table.model_validate(options, context=RESOLVED)
+    except ValidationError as error:
+        raise SettingsRefused(subject, [_refusal(table, detail) for detail in error.errors()]) from None
+
+
+def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
+    """`problem_of` an engine's option: with both bounds of a number, and the options that there are."""
+    key, reason = problem_of(detail)
+    field = table.model_fields.get(key)
+    if not issubclass(table, EngineTable):
+        return key, reason
+    if detail["type"] == "extra_forbidden":
+        return key, f"unknown key; known are {', '.join(sorted(table.model_fields))}"
+    if detail["type"] == "literal_error" and field is not None:
+        return key, f"{detail['input']!r} is not one of {', '.join(filter(None, get_args(field.annotation)))}"
+    if field is not None and field.annotation in _NUMBERS and detail["type"] != "value_error":
+        low = next(each.ge for each in field.metadata if hasattr(each, "ge"))
+        high = next(each.le for each in field.metadata if hasattr(each, "le"))
+        return key, f"must be {_NUMBERS[field.annotation]} from {low:g} to {high:g}"
+    return key, _PLAINLY.get(detail["type"], reason)
 
 
 def problem_of(detail: ErrorDetails) -> tuple[str, str]:

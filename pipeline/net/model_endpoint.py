@@ -15,12 +15,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import aiohttp
+from pydantic import AfterValidator, Field
 
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
@@ -337,9 +338,14 @@ def _moment(date: str) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def endpoint_options(options: Options) -> tuple[str, str]:
-    """`base_url` and `api_key` of an engine's settings; the first is required."""
-    base_url = options.text("base_url")
-    if not base_url.startswith(("http://", "https://")):
-        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
-    return base_url, options.text("api_key")
+def _base_url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError('must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
+    return value
+
+
+class EndpointTable(EngineTable):
+    """The options of an engine behind an OpenAI-compatible API. `base_url` is required."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = Field(default="", validate_default=True)
+    api_key: str = Field(default="", repr=False)

@@ -16,18 +16,18 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.engines.local_weights import WHISPER, whole_files
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineBusy, EngineError, EngineMissing, kind_of
 from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
@@ -69,8 +69,15 @@ caller waiting: nothing more is queued behind them, and calls ask their next rec
 _NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
 
 
-@dataclass(frozen=True, slots=True)
-class WhisperSettings:
+def model_path(model: str) -> str:
+    """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
+    name, _, inside = model.removeprefix("package:").partition("/")
+    if not model.startswith("package:") or find_spec(name) is None:
+        return model
+    return str(files(name).joinpath(inside))
+
+
+class WhisperSettings(EngineTable):
     """`model`: directory of a CTranslate2 model; "": the weights of the extra `local`. `threads`: decodes at
     a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
     `min_confidence`: texts below it count as not understood, figures alone below half of it.
@@ -78,16 +85,16 @@ class WhisperSettings:
     words so far are decoded while somebody speaks, at the most; 0 for never. It takes a second thread.
     `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
 
-    model: str
-    threads: int
-    encoder_window_s: int = WINDOW_S
-    device: str = "cpu"
+    model: Annotated[str, AfterValidator(model_path)] = Field(default="", validate_default=True)
+    threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1, le=64)
+    encoder_window_s: int = Field(default=WINDOW_S, ge=1, le=LONGEST_WINDOW_S)
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
     compute_type: str = COMPUTE_TYPE
-    max_new_tokens: int = 96
-    min_confidence: float = 0.4
+    max_new_tokens: int = Field(default=96, ge=1, le=224)
+    min_confidence: float = Field(default=0.4, ge=0, le=1)
     hotwords: bool = False
-    batch: int = 1
-    partial_every_s: float = PARTIAL_S
+    batch: int = Field(default=1, ge=1, le=64)
+    partial_every_s: float = Field(default=PARTIAL_S, ge=0, le=30)
 
 
 class FasterWhisper:
@@ -102,23 +109,8 @@ class FasterWhisper:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
         """Keys: those of `WhisperSettings`. Raises `SettingsRefused`."""
-        options = Options("faster-whisper", settings)
-        model = options.text("model")
-        device = options.text("device", "cpu", choices=("cpu", "cuda", "auto"))
-        read = WhisperSettings(
-            model=model_path(model),
-            threads=options.integer("threads", min(4, os.cpu_count() or 1), low=1, high=64),
-            encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=LONGEST_WINDOW_S),
-            device=device,
-            compute_type=options.text("compute_type", COMPUTE_TYPE if device == "cpu" else "default"),
-            max_new_tokens=options.integer("max_new_tokens", 96, low=1, high=224),
-            min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
-            hotwords=options.flag("hotwords"),
-            batch=options.integer("batch", 1 if device == "cpu" else 16, low=1, high=64),
-            partial_every_s=options.number("partial_every_s", PARTIAL_S, low=0, high=30),
-        )
-        options.finish()
-        return cls(read)
+        on_gpu = {} if settings.get("device", "cpu") == "cpu" else {"compute_type": "default", "batch": 16}
+        return cls(read_table("faster-whisper", WhisperSettings, {**on_gpu, **settings}))
 
     async def start(self) -> None:
         """Loads the model and decodes once. Raises `EngineMissing` naming what is absent."""
@@ -291,14 +283,6 @@ class _FileEars:
     def spare_pause_s(self) -> float | None:
         """None: never."""
         return None
-
-
-def model_path(model: str) -> str:
-    """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
-    name, _, inside = model.removeprefix("package:").partition("/")
-    if not model.startswith("package:") or find_spec(name) is None:
-        return model
-    return str(files(name).joinpath(inside))
 
 
 def local_directory() -> str:

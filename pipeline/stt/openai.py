@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import aiohttp
 import numpy as np
+from pydantic import Field
 
 from pipeline.audio import Pcm, wav
 from pipeline.audio.resample import resample
-from pipeline.engines.options import Options
+from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError, EngineRefused
-from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
+from pipeline.net.model_endpoint import EndpointTable, ModelEndpoint
 from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 from pipeline.stt.whisper.pieces import joined, quietest, shifted
 from pipeline.text.fold import plain_words
@@ -45,17 +46,16 @@ _SHORTEST_S: Final = 0.1  # OpenAI refuses less
 _PROMPT_CHARACTERS: Final = 600  # Whisper keeps 224 tokens of a prompt
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptionSettings:
+class TranscriptionSettings(EndpointTable):
     """`timeout_s`: for one answer; `deadline_s`: for one where another engine could still answer in time. It
     is asked at the first 100 ms of silence, and a turn waits for its words until 800 ms after its end.
     `hints`: sends the expected phrases as the prompt, `prompt` before them. `min_confidence`: texts below it
     count as not understood."""
 
     model: str = "whisper-1"
-    timeout_s: float = 4.0
-    deadline_s: float = 0.7
-    min_confidence: float = 0.3
+    timeout_s: float = Field(default=4.0, ge=0.1, le=60)
+    deadline_s: float = Field(default=0.7, ge=0.1, le=60)
+    min_confidence: float = Field(default=0.3, ge=0, le=1)
     hints: bool = True
     prompt: str = ""
 
@@ -70,20 +70,9 @@ class OpenAiSpeechToText:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiSpeechToText:
-        """Keys: base_url (required), api_key and those of `TranscriptionSettings`. Raises
-        `SettingsRefused`."""
-        options = Options("openai", settings)
-        base_url, api_key = endpoint_options(options)
-        read = TranscriptionSettings(
-            model=options.text("model", "whisper-1"),
-            timeout_s=options.number("timeout_s", 4.0, low=0.1, high=60),
-            deadline_s=options.number("deadline_s", 0.7, low=0.1, high=60),
-            min_confidence=options.number("min_confidence", 0.3, low=0, high=1),
-            hints=options.flag("hints", True),
-            prompt=options.text("prompt"),
-        )
-        options.finish()
-        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+        """Keys: those of `TranscriptionSettings`. Raises `SettingsRefused`."""
+        read = read_table("openai", TranscriptionSettings, settings)
+        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
 
     @property
     def deadline_s(self) -> float:

@@ -15,16 +15,16 @@ import enum
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pocketsphinx
+from pydantic import Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineError, EngineMissing, kind_of
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
@@ -43,15 +43,14 @@ _GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must n
 _FREE_CONFIDENCE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class SphinxSettings:
+class SphinxSettings(EngineTable):
     """`decoders`: made at start (4 MB each); `max_decoders`: utterances decoded while they are spoken; those
     beyond it are decoded at their end. `min_confidence`: answers below it count as not understood; free
     dictation, whose confidence means less, needs 0.3, or `min_confidence` where that is lower."""
 
-    decoders: int = 2
-    max_decoders: int = 64
-    min_confidence: float = 0.5
+    decoders: int = Field(default=2, ge=1, le=256)
+    max_decoders: int = Field(default=64, ge=1, le=1024)
+    min_confidence: float = Field(default=0.5, ge=0, le=1)
 
 
 class PocketSphinx:
@@ -68,14 +67,7 @@ class PocketSphinx:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> PocketSphinx:
         """Keys: those of `SphinxSettings`. Raises `SettingsRefused`."""
-        options = Options("pocketsphinx", settings)
-        read = SphinxSettings(
-            decoders=options.integer("decoders", 2, low=1, high=256),
-            max_decoders=options.integer("max_decoders", 64, low=1, high=1024),
-            min_confidence=options.number("min_confidence", 0.5, low=0, high=1),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("pocketsphinx", SphinxSettings, settings))
 
     async def start(self) -> None:
         """Reads the dictionary and makes the first decoders. Raises `EngineMissing`."""

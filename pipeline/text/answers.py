@@ -63,11 +63,7 @@ def _time(text: str, lexicon: Lexicon) -> str:
     """The longest run of time words with a number or a part of the day in it ("half past nine", "3 30")."""
     known = lexicon.time | lexicon.time_glue
     runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon), lexicon)
-    return _longest(
-        run
-        for run in runs
-        if any(folded(word) in lexicon.time or _number_like(word, lexicon) for word in run)
-    )
+    return _longest(run for run in runs if any(_is_time(word, lexicon) for word in run))
 
 
 def _is_time(word: str, lexicon: Lexicon) -> bool:

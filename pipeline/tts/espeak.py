@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.engines.options import Options
+from pydantic import Field
+
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.text.sentences import sentences, shortened
 from pipeline.tts.espeak_arabic import vowelled
 from pipeline.tts.subprocess_client import VoiceProgram
@@ -26,15 +27,14 @@ VOICES: Mapping[str, str] = {"en": "en-us"}
 """The voice of a language that has several; every other language is a voice's name already."""
 
 
-@dataclass(frozen=True, slots=True)
-class EspeakSettings:
+class EspeakSettings(EngineTable):
     """`voice`: a name such as "en-gb", "ar" or "en-us+f3"; empty: by the call's language. `rate_wpm`: words
     a minute, 80 to 450. `pitch`: 0 to 99. `volume`: 0 to 200, where above 100 clips."""
 
     voice: str = ""
-    rate_wpm: int = 175
-    pitch: int = 50
-    volume: int = 100
+    rate_wpm: int = Field(default=175, ge=80, le=450)
+    pitch: int = Field(default=50, ge=0, le=99)
+    volume: int = Field(default=100, ge=0, le=200)
 
 
 SENTENCE_CHARACTERS = 400
@@ -55,15 +55,7 @@ class Espeak(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Espeak:
         """Keys: voice, rate_wpm, pitch, volume. Raises `SettingsRefused`."""
-        options = Options("espeak-ng", settings)
-        read = EspeakSettings(
-            voice=options.text("voice"),
-            rate_wpm=options.integer("rate_wpm", 175, low=80, high=450),
-            pitch=options.integer("pitch", 50, low=0, high=99),
-            volume=options.integer("volume", 100, low=0, high=200),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("espeak-ng", EspeakSettings, settings))
 
     @property
     def rate_hz(self) -> int:

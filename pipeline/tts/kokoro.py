@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
 
 from pipeline.engines.local_weights import INSTALL, KOKORO, KOKORO_SHA256, whole_files
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineMissing, LanguageRefused
 from pipeline.tts.clauses import pieces
 from pipeline.tts.subprocess_client import VoiceProgram
@@ -43,8 +44,7 @@ LOCAL_VOICE: Final = "jm_kumo"
 """Of the five, the one of which Whisper understands every word over a telephone line."""
 
 
-@dataclass(frozen=True, slots=True)
-class KokoroSettings:
+class KokoroSettings(EngineTable):
     """`model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and voices/NAME.pt; without `model`,
     `voice` is one of the extra `local`: jm_kumo, jf_alpha,
     jf_gongitsune, jf_nezumi, jf_tebukuro. `language`:
@@ -52,12 +52,28 @@ class KokoroSettings:
     CPU."""
 
     model: str = ""
-    config: str = ""
-    voice: str = LOCAL_VOICE
-    language: str = ""
-    speed: float = 1.0
-    device: str = "cpu"
-    threads: int = 1
+    config: str = Field(default="", validate_default=True)
+    voice: str = Field(default="", validate_default=True)
+    language: Literal["", "en", "en-us", "en-gb", "es", "fr", "hi", "it", "pt", "pt-br"] = ""
+    speed: float = Field(default=1.0, ge=0.5, le=2)
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: int = Field(default=1, ge=1, le=64)
+
+    @field_validator("config", "voice")
+    @classmethod
+    def _of_the_model(cls, path: str, info: ValidationInfo) -> str:
+        if info.data.get("model") and not path:
+            raise ValueError("names a local file of the model; there is no default")
+        if info.field_name == "config" and path and not info.data.get("model"):
+            raise ValueError("goes with `model`")
+        return path
+
+    @field_validator("device")
+    @classmethod
+    def _with_weights(cls, device: str, info: ValidationInfo) -> str:
+        if device != "cpu" and not info.data.get("model"):
+            raise ValueError("a GPU needs `model`: the weights of the extra `local` are for the CPU")
+        return device
 
 
 class Kokoro(ProcessVoice):
@@ -70,27 +86,8 @@ class Kokoro(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Kokoro:
         """Keys: those of `KokoroSettings`. Raises `SettingsRefused`."""
-        options = Options("kokoro", settings)
-        model = options.text("model")
-        paths = {"config": options.text("config"), "voice": options.text("voice")}
-        for name, path in paths.items():
-            if model and not path:
-                options.wrong(name, "names a local file of the model; there is no default")
-        if not model and paths["config"]:
-            options.wrong("config", "goes with `model`")
-        read = KokoroSettings(
-            model=model,
-            config=paths["config"],
-            voice=paths["voice"] or LOCAL_VOICE,
-            language=options.text("language", choices=tuple(LANGUAGES)),
-            speed=options.number("speed", 1.0, low=0.5, high=2.0),
-            device=options.text("device", "cpu", choices=("cpu", "cuda")),
-            threads=options.integer("threads", 1, low=1, high=64),
-        )
-        if not model and read.device != "cpu":
-            options.wrong("device", "a GPU needs `model`: the weights of the extra `local` are for the CPU")
-        options.finish()
-        return cls(read)
+        local = {} if settings.get("model") else {"voice": settings.get("voice") or LOCAL_VOICE}
+        return cls(read_table("kokoro", KokoroSettings, {**settings, **local}))
 
     @property
     def rate_hz(self) -> int:
@@ -157,7 +154,7 @@ def _local_program(settings: KokoroSettings) -> VoiceProgram:
 def program(settings: KokoroSettings) -> VoiceProgram:
     """The process of the model on torch that settings need; equal ones share it. It reads voices of one
     directory only."""
-    wanted = {name: asdict(settings)[name] for name in ("model", "config", "device", "threads")}
+    wanted = settings.model_dump(include={"model", "config", "device", "threads"})
     wanted["voices"] = str(Path(settings.voice).parent)
     return VoiceProgram(
         "kokoro",

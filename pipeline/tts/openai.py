@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
-from pipeline.engines.options import Options
+from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError
 from pipeline.net.audio_types import disguise
-from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
+from pipeline.net.model_endpoint import EndpointTable, ModelEndpoint
 from pipeline.speech import SpeechChunk
 from pipeline.tts.wav_stream import MARK, WavStream
 
@@ -29,19 +29,24 @@ CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
 _RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechSettings:
+def _resampled(rate_hz: int) -> int:
+    if rate_hz not in _RATES:
+        raise ValueError(f"must be one of {', '.join(map(str, _RATES))}")
+    return rate_hz
+
+
+class SpeechSettings(EndpointTable):
     """`voice`: as the server calls it; `voices`: by language, before it. `timeout_s`: until the first sound;
     `stall_s`: between two pieces. `speed`: 0.25 to 4."""
 
     model: str = "tts-1"
     voice: str = "alloy"
-    voices: Mapping[str, str] | None = None
-    rate_hz: int = 24000
-    speed: float = 1.0
-    timeout_s: float = 1.4
-    stall_s: float = 1.4
-    response_format: str = "pcm"
+    voices: dict[str, str] = Field(default_factory=dict)
+    rate_hz: Annotated[int, Field(ge=8000, le=48000), AfterValidator(_resampled)] = 24000
+    speed: float = Field(default=1.0, ge=0.25, le=4)
+    timeout_s: float = Field(default=1.4, ge=0.1, le=60)
+    stall_s: float = Field(default=1.4, ge=0.1, le=60)
+    response_format: Literal["pcm", "wav"] = "pcm"
 
 
 class OpenAiTextToSpeech:
@@ -53,24 +58,9 @@ class OpenAiTextToSpeech:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
-        """Keys: base_url (required), api_key and those of `SpeechSettings`. Raises `SettingsRefused`."""
-        options = Options("openai", settings)
-        base_url, api_key = endpoint_options(options)
-        voices = options.table("voices")
-        read = SpeechSettings(
-            model=options.text("model", "tts-1"),
-            voice=options.text("voice", "alloy"),
-            voices={language: voices.text(language) for language in voices.names()},
-            rate_hz=options.integer("rate_hz", 24000, low=8000, high=48000),
-            speed=options.number("speed", 1.0, low=0.25, high=4),
-            timeout_s=options.number("timeout_s", 1.4, low=0.1, high=60),
-            stall_s=options.number("stall_s", 1.4, low=0.1, high=60),
-            response_format=options.text("response_format", "pcm", choices=("pcm", "wav")),
-        )
-        if read.rate_hz not in _RATES:
-            options.wrong("rate_hz", f"must be one of {', '.join(map(str, _RATES))}")
-        options.finish()
-        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+        """Keys: those of `SpeechSettings`. Raises `SettingsRefused`."""
+        read = read_table("openai", SpeechSettings, settings)
+        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
 
     @property
     def rate_hz(self) -> int:
@@ -119,7 +109,7 @@ class OpenAiTextToSpeech:
         await self.endpoint.close()
 
     def _voice(self, language: str) -> str:
-        voices = self.settings.voices or {}
+        voices = self.settings.voices
         return voices.get(language) or voices.get(language.partition("-")[0]) or self.settings.voice
 
 

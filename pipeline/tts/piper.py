@@ -16,8 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import Field
+
 from pipeline.engines.local_weights import INSTALL, PIPER, whole_files
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineMissing, LanguageRefused
 from pipeline.tts.clauses import pieces
 from pipeline.tts.subprocess_client import VoiceProgram
@@ -34,15 +36,14 @@ with seven times its work that is 4 s, and a voice that is merely late must not 
 asks the next voice after 1.5 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class PiperSettings:
+class PiperSettings(EngineTable):
     """`model`: a voice's .onnx with its .onnx.json beside it; "": the one of the extra `local`. `speaker`: of
     a voice that has several. `speed`: 0.5 to 2. `threads`: of the CPU."""
 
     model: str = ""
-    speaker: int = 0
-    speed: float = 1.0
-    threads: int = 1
+    speaker: int = Field(default=0, ge=0, le=9999)
+    speed: float = Field(default=1.0, ge=0.5, le=2)
+    threads: int = Field(default=1, ge=1, le=64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,7 @@ class Piper(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Piper:
         """Keys: those of `PiperSettings`. Raises `SettingsRefused`."""
-        options = Options("piper", settings)
-        read = PiperSettings(
-            model=options.text("model"),
-            speaker=options.integer("speaker", 0, low=0, high=9999),
-            speed=options.number("speed", 1.0, low=0.5, high=2.0),
-            threads=options.integer("threads", 1, low=1, high=64),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("piper", PiperSettings, settings))
 
     @property
     def rate_hz(self) -> int:

@@ -183,13 +183,7 @@ class Verifier:
         ]
 
     def verify(
-        self,
-        request: Request,
-        password_of: Callable[[str], str | None],
-        now: float,
-        *,
-        host: str = "",
-        header: str = "Authorization",
+        self, request: Request, password_of: Callable[[str], str | None], now: float, *, host: str = ""
     ) -> tuple[Verdict, str | None]:
         """The verdict on the credentials of a request from `host`, and with OK the username.
 
@@ -197,7 +191,7 @@ class Verifier:
         as the Request-URI: proxies rewrite hosts and parameters, but a captured digest must not dial
         another number. Never raises for what a peer sent.
         """
-        fields = self._credentials_of(request, header)
+        fields = self._credentials_of(request)
         if fields is None:
             return Verdict.MISSING, None
         made_ms = self._made_ms(fields["nonce"], host)
@@ -215,13 +209,13 @@ class Verifier:
             return Verdict.STALE, None
         return Verdict.OK, username
 
-    def claimed(self, request: Request, *, header: str = "Authorization") -> str | None:
+    def claimed(self, request: Request) -> str | None:
         """Who a request says it is of; None: it has no credentials for our realm."""
-        fields = self._credentials_of(request, header)
+        fields = self._credentials_of(request)
         return None if fields is None else fields["username"]
 
-    def _credentials_of(self, request: Request, header: str) -> dict[str, str] | None:
-        for value in request.headers.get_all(header):
+    def _credentials_of(self, request: Request) -> dict[str, str] | None:
+        for value in request.headers.get_all("Authorization"):
             try:
                 fields = parse_fields(value)
             except MalformedMessage:
@@ -292,7 +286,7 @@ def _challenges(response: Response, header: str) -> list[Challenge]:
 
 
 def _nonce_of(request: Request, header: str, realm: str) -> str | None:
-    for value in request.headers.get_all(header):
+    for value in request.headers.get_all("Authorization"):
         try:
             fields = parse_fields(value)
         except MalformedMessage:

@@ -14,8 +14,6 @@ from sip.message.uri import Uri
 from sip.transaction.hop import Hop, hop_of
 from sip.transaction.transaction import ServerTransaction
 
-MAX_CSEQ = 2**31 - 1  # RFC 3261 8.1.1.5
-
 
 class DialogId(NamedTuple):
     """What identifies a dialog on this side."""

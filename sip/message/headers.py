@@ -37,7 +37,6 @@ TOKEN = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
 """RFC 3261 25.1, "token"."""
 
 _BARE_VALUE = re.compile(r"[A-Za-z0-9\-.!%*_+`'~\[\]:]+")
-_DIGITS = re.compile(r"[0-9]{1,10}")
 _CSEQ = re.compile(rf"([0-9]{{1,20}})\s+({TOKEN.pattern})")
 # Any version: a Via of SIP/7.0 must be read, for the 505 to be sent along it.
 _VIA_PROTOCOL = re.compile(rf"SIP\s*/\s*[0-9.]+\s*/\s*({TOKEN.pattern})\s+(.*)", re.IGNORECASE | re.DOTALL)
@@ -239,12 +238,6 @@ class Via:
         """The address that the next hop saw, without brackets."""
         value = self.params.get("received")
         return value.strip("[]") if value else None
-
-    @property
-    def rport(self) -> int | None:
-        """The port that the next hop saw; None where none is given (`"rport" in params` asks for it)."""
-        value = self.params.get("rport")
-        return int(value) if value and _DIGITS.fullmatch(value) and int(value) <= 65535 else None
 
     def with_params(self, **params: str | None) -> Via:
         """A copy with parameters added or replaced."""

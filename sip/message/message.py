@@ -158,12 +158,6 @@ class _Fields:
         return NameAddr.parse_list(self.headers.get_all("Record-Route"))
 
     @property
-    def max_forwards(self) -> int | None:
-        """Max-Forwards, None where the peer (RFC 2543) sent none."""
-        value = self.headers.get("Max-Forwards")
-        return None if value is None else int(value)
-
-    @property
     def content_type(self) -> str | None:
         """The body's media type in lower case, without parameters; None where there is none."""
         value = self.headers.get("Content-Type")

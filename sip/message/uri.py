@@ -22,9 +22,6 @@ _PASSWORD_SAFE = _MARK + "&=+$,"
 _PARAM_SAFE = _MARK + "[]/:&+$"
 _HEADER_SAFE = _MARK + "[]/?:+$"
 
-# A URI that has one of these and one that has not are different resources (RFC 3261 19.1.4).
-_SIGNIFICANT_PARAMS = ("user", "ttl", "method", "maddr", "transport")
-
 
 @dataclass(frozen=True, slots=True)
 class Uri:
@@ -78,24 +75,6 @@ class Uri:
     def without_headers(self) -> Uri:
         """A copy without the ?headers, as a Request-URI must be (RFC 3261 19.1.1, table 1)."""
         return replace(self, headers={})
-
-    def equivalent(self, other: Uri) -> bool:
-        """RFC 3261 19.1.4, less one rule: an escaped reserved character equals the bare one.
-
-        tel URIs compare their digits and parameters (RFC 3966 section 4), other schemes their text.
-        """
-        if self.scheme != other.scheme or self.opaque != other.opaque:
-            return False
-        if self.scheme == "tel":
-            return _digits(self.user) == _digits(other.user) and _lower(self.params) == _lower(other.params)
-        return (
-            self.user == other.user
-            and self.password == other.password
-            and self.host.lower() == other.host.lower()
-            and self.port == other.port
-            and _params_equivalent(self.params, other.params)
-            and _lower(self.headers) == _lower(other.headers)
-        )
 
     def __hash__(self) -> int:
         return hash((self.scheme, self.user, self.host, self.port, self.opaque))
@@ -223,18 +202,3 @@ def _params_text(params: Mapping[str, str | None]) -> str:
 def _headers_text(headers: Mapping[str, str]) -> str:
     fields = "&".join(f"{_escape(k, _HEADER_SAFE)}={_escape(v, _HEADER_SAFE)}" for k, v in headers.items())
     return f"?{fields}" if fields else ""
-
-
-def _params_equivalent(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> bool:
-    shared = ours.keys() & theirs.keys()
-    if any((ours[name] or "").lower() != (theirs[name] or "").lower() for name in shared):
-        return False
-    return not any((name in ours) != (name in theirs) for name in _SIGNIFICANT_PARAMS)
-
-
-def _lower(mapping: Mapping[str, str | None] | Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): (value or "").lower() for name, value in mapping.items()}
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"[-.()]", "", number).lower()

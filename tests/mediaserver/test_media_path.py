@@ -19,7 +19,8 @@ from mediaserver.settings import AgentSettings, TrunkSettings, load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm, frame_samples
-from pipeline.call_progress.answer_detection import LineSettings, LineStage
+from pipeline.call_progress.answer_detection import LineStage
+from pipeline.call_progress.settings import LineSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener

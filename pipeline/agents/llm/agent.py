@@ -17,10 +17,12 @@ from pipeline.agents.llm.dialect import Dialect
 from pipeline.agents.llm.http_tool import HttpTool
 from pipeline.agents.llm.mcp import McpServer
 from pipeline.agents.llm.script_step import StepAgent, invite
-from pipeline.agents.llm.settings import LlmPlan, ModelSettings, read_settings
+from pipeline.agents.llm.settings import LlmPlan, read_settings
+from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.agents.llm.tools import Tool
 from pipeline.agents.script.llm_step import LlmStep
 from pipeline.engines.guard import EngineHealth, Guard
+from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, contained
 from pipeline.net.http import GuardedHttpClient, HttpClient
 from pipeline.net.model_endpoint import ModelEndpoint
@@ -64,7 +66,7 @@ class Llm:
         """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
         plan = read_settings(settings)
         endpoints = [
-            ModelEndpoint(each.base_url, api_key=each.api_key, timeout_s=plan.chat.timeout_s)
+            ModelEndpoint(each.base_url, api_key=reveal(each.api_key), timeout_s=plan.chat.timeout_s)
             for each in plan.models
         ]
         return cls(plan, endpoints, GuardedHttpClient())
@@ -127,7 +129,7 @@ async def _open(server: McpServer) -> None:
         log.warning("MCP server away", extra={"reason": str(error)})
 
 
-def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
+def _guard(model: LlmSettings | LlmFallback, plan: LlmPlan) -> Guard:
     """Who gives up a request that took a whole attempt had a reason."""
     attempts = max(2, len(plan.models))
     name = f"{model.model} at {urlsplit(model.base_url).hostname}"

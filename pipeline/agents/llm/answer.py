@@ -21,7 +21,8 @@ from pipeline.agents.llm.extraction import ExtractSettings
 from pipeline.agents.llm.history import Exchange, History, Message, Round, Segment, ToolCall
 from pipeline.agents.llm.markup import tidy
 from pipeline.agents.llm.schema import Misfit
-from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
+from pipeline.agents.llm.table import LlmBudget
+from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, boundary, contained
 from pipeline.speech import Expected
@@ -71,7 +72,7 @@ class LlmAgentSpec:
     policy: Policy
     builtins: Mapping[str, Builtin]
     tools: Callable[[], Mapping[str, Tool]]
-    limits: Limits
+    limits: LlmBudget
     history_turns: int
     history_tokens: int
     extract: ExtractSettings | None = None

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.agent import AgentAct, DoNotCall, HangUp, SendDigits, SwitchLanguage, Transfer, Wait
-from pipeline.agents.llm.digits import Ask, Wanted
+from pipeline.agents.llm.digits import Wanted
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmAsk
 from pipeline.agents.llm.tool_names import NAMES
 from pipeline.agents.llm.tools import ToolSpec
 
@@ -36,7 +37,7 @@ class Policy:
     languages: tuple[str, ...] = ()
     dispositions: tuple[str, ...] = ()
     max_digits: int = 32
-    asks: Mapping[str, Ask] = field(default_factory=dict)
+    asks: Mapping[str, LlmAsk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,33 +11,21 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from pipeline.agents.llm.table import LlmTool
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
+from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient
 from pipeline.text.templates import fill
 
-METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 IN_QUERY: Final = frozenset(("GET", "DELETE"))
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _APART: Final = re.compile(r"[/\\;%?#\0]")
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpToolSettings:
-    """The endpoint of a tool. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its
-    metadata (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their
-    name."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 def metadata_values(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -64,9 +52,11 @@ def url_problems(url: str, spec: ToolSpec) -> list[str]:
 
 
 class HttpTool:
-    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call."""
+    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call. Its `fixed` fields, which
+    the call's variables (`"{{customer_id}}"`) and its metadata (`"{{metadata.order}}"`) fill, go where the
+    arguments go, and no argument may have their name."""
 
-    def __init__(self, spec: ToolSpec, settings: HttpToolSettings, web: HttpClient) -> None:
+    def __init__(self, spec: ToolSpec, settings: LlmTool, web: HttpClient) -> None:
         self.spec = spec
         self._settings = settings
         self._web = web
@@ -76,7 +66,7 @@ class HttpTool:
         settings = self._settings
         url, rest = self._url(arguments)
         rest |= {name: fill(text, variables) for name, text in settings.fixed.items()}
-        headers = {"Accept": "application/json", **settings.headers}
+        headers = {"Accept": "application/json", **revealed(settings.headers)}
         body = None
         if settings.method in IN_QUERY:
             query = urlencode({name: _text(value) for name, value in rest.items()})

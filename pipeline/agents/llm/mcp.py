@@ -12,11 +12,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmMcp
 from pipeline.agents.llm.tools import Tool, ToolFailed, ToolSpec
+from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient, IsWhole
 from pipeline.net.sse import EventReader
@@ -35,24 +36,10 @@ _REVISION: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpSettings:
-    """An MCP server and the tools used of it. `tools`: their names. `reads`: those that change nothing.
-    `asks`: the question to the caller before a tool."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    tools: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    asks: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 8.0
-    max_calls: int = 5
-
-
 class McpServer:
     """One MCP server; its session is shared by all calls. `tools`: those it offers and the settings name."""
 
-    def __init__(self, settings: McpSettings, web: HttpClient) -> None:
+    def __init__(self, settings: LlmMcp, web: HttpClient) -> None:
         self.settings = settings
         self.tools: Mapping[str, Tool] = {}
         self._web = web
@@ -140,7 +127,7 @@ class McpServer:
             description=description,
             schema=schema,
             acts=name not in settings.reads,
-            asks=settings.asks.get(name, ""),
+            asks=settings.confirm.get(name, ""),
             timeout_s=settings.timeout_s,
             max_calls=settings.max_calls,
         )
@@ -174,7 +161,7 @@ class McpServer:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": PROTOCOL if begins else self._protocol,
-            **self.settings.headers,
+            **revealed(self.settings.headers),
         }
         if session:
             headers["Mcp-Session-Id"] = session

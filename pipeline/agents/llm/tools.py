@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmBudget
 from pipeline.errors import PipelineError
 
 MAX_RESULT: Final = 8_000
@@ -69,22 +70,12 @@ class Tool(Protocol):
         `ToolFailed`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits on the tool calls of one call. `rounds`: answers of the model to one turn."""
-
-    calls: int = 30
-    calls_a_turn: int = 6
-    rounds: int = 5
-    seconds: float = 60.0
-
-
 class Budget:
-    """The remainder of the limits in one call."""
+    """The remainder of the limits in one call; `LlmBudget.rounds` are answers of the model to one turn."""
 
     __slots__ = ("_by_name", "_calls", "_limits", "_seconds", "_turn")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: LlmBudget) -> None:
         self._limits = limits
         self._calls = self._turn = 0
         self._seconds = 0.0

@@ -29,6 +29,7 @@ from pipeline.agent import (
 from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.settings import read_settings
+from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role, TranscriptEntry
@@ -737,7 +738,7 @@ def test_mistakes_in_the_table_are_named(change: dict[str, Any], key: str) -> No
 
 def test_a_key_that_reads_like_a_reference_is_not_looked_up_again() -> None:
     (model,) = read_settings({**BASE, "api_key": "env:NOWHERE"}).models
-    assert model.api_key == "env:NOWHERE"
+    assert reveal(model.api_key) == "env:NOWHERE"
 
 
 def test_the_key_does_not_show() -> None:
