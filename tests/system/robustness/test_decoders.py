@@ -53,7 +53,7 @@ async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> No
         for each in before:
             started.remove(each)
         assert started == ["pipeline.stt.whisper.process", "pipeline.tts.onnx.process"]
-        ears = {id(engines.cast(f"agent {number}").stt.ears[0].engine) for number in range(5)}
+        ears = {id(engines.cast(f"agent {number}").stt.recognizers[0].engine) for number in range(5)}
         assert len(ears) == 1
         (recogniser,) = [each for each in engines._running.values() if isinstance(each, FasterWhisper)]
         voices = [Piper(), Piper()]  # not only agents': an equal voice made elsewhere shares the process
