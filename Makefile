@@ -71,7 +71,7 @@ nightly-schema: test-tools
 		-k test_every_operation_answers_as_its_document_says
 
 nightly-fuzz: .venv/.dev
-	$(BIN)/python -m bench fuzz --cases $(call each,1200000)
+	$(BIN)/python -m bench fuzz --cases $(call each,1200000) --into var/nightly
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .

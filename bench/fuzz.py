@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -153,7 +154,14 @@ _COLUMNS = ("target", "cases", "accepted", "refused", "mean µs", "slowest ms", 
 @click.command()
 @click.option("--cases", default=100_000, show_default=True, type=click.IntRange(1), help="Cases in all.")
 @click.option("--seed", "start", default=1, show_default=True, help="The same seed gives the same cases.")
-def main(cases: int, start: int) -> None:
+@click.option(
+    "--into",
+    default=report.RESULTS,
+    show_default="bench/results",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of fuzz.json.",
+)
+def main(cases: int, start: int, into: Path) -> None:
     """Damaged SIP and SDP through every parser."""
     share = -(-cases // len(_TARGETS))
     tallies = {name: _run(strategy, target, share, start) for name, (strategy, target) in _TARGETS.items()}
@@ -167,5 +175,4 @@ def main(cases: int, start: int) -> None:
         }
         for name, tally in tallies.items()
     }
-    saved = report.save("fuzz", {"cases": cases, "seed": start, "targets": figures})
-    click.echo(f"{saved.relative_to(report.RESULTS.parent)}")
+    click.echo(report.save("fuzz", {"cases": cases, "seed": start, "targets": figures}, folder=into))

@@ -42,9 +42,9 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -
     Console().print(table)
 
 
-def save(name: str, figures: Mapping[str, Any]) -> Path:
-    """results/NAME.json: the figures with date and machine."""
-    path = _path(name, "json")
+def save(name: str, figures: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
+    """NAME.json in `folder`: the figures with date and machine."""
+    path = _path(name, "json", folder)
     whole = {"benchmark": name, "date": _now(), "machine": machine(), **figures}
     path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
@@ -75,9 +75,9 @@ def lines(
     return path
 
 
-def _path(name: str, suffix: str) -> Path:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    return RESULTS / f"{name}.{suffix}"
+def _path(name: str, suffix: str, folder: Path = RESULTS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.{suffix}"
 
 
 def _caption() -> str:

@@ -6,7 +6,7 @@ import sys
 
 from pipeline.audio import Pcm
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 
 class Echo:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 
 async def main(uri: str, number: str, path: str) -> None:

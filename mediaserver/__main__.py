@@ -19,7 +19,7 @@ from mediaserver.cli.config import config_option, load_again, load_or_exit
 COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
     "check": "mediaserver.cli.admin:check",
-    "doctor": "mediaserver.cli.doctor:doctor",
+    "doctor": "mediaserver.cli.admin:doctor",
     "explain": "mediaserver.cli.explain:explain",
     "call": "mediaserver.cli.admin:place",
     "keys": "mediaserver.cli.admin:keys",

@@ -65,6 +65,9 @@ APPLY_S = 3.0
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
 
+HTTP_CONNECTIONS_PER_HOST = 16
+"""Webhooks and pre-call tools under way to one host: two subscriptions with all their slots."""
+
 Part = TypeVar("Part")
 
 
@@ -130,7 +133,7 @@ class Server:
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
         await self._open_phone()
-        http = GuardedHttpClient(egress_allowed(self.settings), answer_limit=HTTP_ANSWER_LIMIT)
+        http = http_client(self.settings)
         self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
         self._run_webhooks(http)
@@ -352,3 +355,12 @@ def _up(part: Part | None) -> Part:
 def egress_allowed(settings: Settings) -> EgressPolicy:
     """The addresses that engines, tools and webhooks may connect to."""
     return EgressPolicy(str(network) for network in settings.server.allow_networks)
+
+
+def http_client(settings: Settings) -> GuardedHttpClient:
+    """The client of webhooks and pre-call tools."""
+    return GuardedHttpClient(
+        egress_allowed(settings),
+        answer_limit=HTTP_ANSWER_LIMIT,
+        connections_per_host=HTTP_CONNECTIONS_PER_HOST,
+    )

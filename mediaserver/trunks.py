@@ -13,7 +13,7 @@ from sip.endpoint import Endpoint
 from sip.errors import SipError
 from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 log = logging.getLogger(__name__)
 

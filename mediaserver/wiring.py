@@ -29,7 +29,8 @@ from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
-from sip import endpoint, trunk
+from sip import endpoint
+from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 
 
 def agent_choice(agent: AgentSettings) -> AgentChoice:
@@ -88,9 +89,9 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
     )
 
 
-def trunk_settings(settings: TrunkSettings) -> trunk.TrunkSettings:
+def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
     """A trunk as the phone takes it."""
-    return trunk.TrunkSettings(
+    return SipTrunkSettings(
         id=settings.id,
         uri=settings.uri,
         caller_id=settings.caller_id,

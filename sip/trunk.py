@@ -20,7 +20,7 @@ from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS, Codec
 from sip.trunk_settings import TrunkSettings
 
-__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkSettings", "TrunkUnavailable"]
+__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""

@@ -39,13 +39,13 @@ from bench.call.phases import measured
 from bench.call.processes import (
     ServerUnderTest,
     Target,
-    Usage,
     bare,
     before_others,
     nicer_to_us,
     serving,
     usage_by_module,
 )
+from bench.support.processes import Usage
 from pipeline.engines.local_weights import WHISPER, whole_files
 
 STEPS: Final = (2, 6, 10, 14, 18, 24, 30)

@@ -21,8 +21,8 @@ from bench.call.processes import (
     ServerUnderTest,
     Target,
     machine_busy_ms,
-    usage_of,
 )
+from bench.support.processes import usage_of
 
 FAILED_SHARE: Final = 0.01
 SET_UP_LIMIT_MS: Final = 500.0

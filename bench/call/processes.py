@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
@@ -19,6 +18,7 @@ from urllib.request import Request, urlopen
 import click
 
 from bench.support.ports import free_port
+from bench.support.processes import Usage, command_of, module_of, tree, usage_of
 
 KEY: Final = "bench-calls-key"
 SCRIPT_NUMBER: Final = "+14155550101"
@@ -27,7 +27,6 @@ ENDPOINT_MS: Final = 500
 BARGE_IN_MS: Final = 240
 
 _TICK_MS: Final = 1000 / os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _READY_TIMEOUT_S: Final = 120.0
 _BEFORE_OTHERS: Final = -15
 
@@ -90,14 +89,6 @@ engine = "bench"
 [agent.tts]
 engine = "bench"
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a process and its children have used: CPU milliseconds since their start, resident bytes now."""
-
-    cpu_ms: float
-    rss: int
 
 
 class Target:
@@ -262,28 +253,13 @@ def before_others(*, wanted: bool) -> Iterator[None]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def usage_of(pid: int, *, whole_tree: bool = True) -> Usage:
-    """CPU and memory of `pid` and, of the `whole_tree`, of all its descendants that live."""
-    cpu_ms, rss = 0.0, 0
-    for each in _tree(pid) if whole_tree else (pid,):
-        try:
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        cpu_ms += (int(fields[11]) + int(fields[12])) * _TICK_MS
-        rss += int(fields[21]) * _PAGE
-    return Usage(cpu_ms, rss)
-
-
 def usage_by_module(pid: int) -> dict[str, Usage]:
     """The same by what the processes run: the last two parts of the name after `-m`."""
     found: dict[str, Usage] = {}
-    for each in _tree(pid):
-        try:
-            words = Path(f"/proc/{each}/cmdline").read_bytes().decode().split("\0")
-        except OSError:
+    for each in tree(pid):
+        if not (words := command_of(each)):
             continue
-        name = ".".join(words[words.index("-m") + 1].split(".")[-2:]) if "-m" in words else words[0]
+        name = ".".join(module_of(each).split(".")[-2:]) or words[0]
         own, before = usage_of(each, whole_tree=False), found.get(name, Usage(0.0, 0))
         found[name] = Usage(before.cpu_ms + own.cpu_ms, before.rss + own.rss)
     return found
@@ -293,14 +269,3 @@ def machine_busy_ms() -> float:
     """CPU time that the whole machine has spent on anything, all cores together; stolen time counts."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return (sum(fields[:8]) - fields[3] - fields[4]) * _TICK_MS
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [child for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return
-    for child in children:
-        yield from _tree(int(child))

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from bench.support.processes import children
 from mediaserver.db.database import bring_up_to_date
 from mediaserver.db.postgres import PostgresTx
 
@@ -86,10 +87,10 @@ class Cluster:
         """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
         postmaster = self._postmaster()
         os.kill(postmaster, signal.SIGSTOP)  # so that it has no more children than are listed now
-        children = _children(postmaster)
-        for pid in (*children, postmaster):
+        started = children(postmaster)
+        for pid in (*started, postmaster):
             _kill(pid)
-        for pid in (*children, postmaster):
+        for pid in (*started, postmaster):
             _gone(pid)
         # Where nobody takes note of the dead, its number still looks alive to the next server.
         for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):
@@ -97,7 +98,7 @@ class Cluster:
 
     def processes(self) -> list[int]:
         """The postmaster and its children."""
-        return [self._postmaster(), *_children(self._postmaster())]
+        return [self._postmaster(), *children(self._postmaster())]
 
     def _postmaster(self) -> int:
         return int((self.folder / "data/postmaster.pid").read_text().split()[0])
@@ -156,13 +157,6 @@ class Standby(Cluster):
     def promote(self) -> None:
         """Makes it a server that is written to."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "promote")
-
-
-def _children(pid: int) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(child) for child in listed.stdout.split()]
 
 
 def _kill(pid: int) -> None:

@@ -1,11 +1,14 @@
-"""`mediaserver check`, `call`, `keys create`, `restore`: what an operator does beside running the server."""
+"""`mediaserver check`, `doctor`, `call`, `keys create`, `restore`: what an operator does beside running the
+server."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 
@@ -25,6 +28,18 @@ def check(config: str) -> None:
         f"{config}: {len(settings.companies)} companies, {len(settings.trunks)} trunks, "
         f"{len(settings.agents)} agents: ok"
     )
+
+
+@click.command()
+@config_option
+def doctor(config: str) -> None:
+    """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
+    settings = load_or_exit(config, engines=False)
+    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
+    findings = asyncio.run(resolve_name("mediaserver.cli.doctor:examine")(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)
 
 
 @click.command("call")

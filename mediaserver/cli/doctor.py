@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import shutil
 import socket
 import statistics
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
-import click
 from av.codec import Codec
 from av.error import FFmpegError
 
 from mediaserver import private
 from mediaserver.admission import descriptors
-from mediaserver.cli.config import config_option, load_or_exit
 from mediaserver.cli.doctor_speech import speech_findings, weights_findings
 from mediaserver.cli.finding import Finding
 from mediaserver.engine_pool.auto import Choosing, unheard_files
@@ -312,16 +307,3 @@ _ADVICE: Mapping[int | None, str] = {
     errno.EACCES: "not permitted: ports below 1024 need CAP_NET_BIND_SERVICE",
     errno.EADDRNOTAVAIL: "not an address of this machine",
 }
-
-
-@click.command()
-@config_option
-def doctor(config: str) -> None:
-    """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
-    settings = load_or_exit(config, engines=False)
-    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
-    examine = resolve_name("mediaserver.cli.doctor:examine")
-    findings = asyncio.run(examine(settings))
-    for finding in findings:
-        click.echo(str(finding))
-    sys.exit(0 if all(finding.ok for finding in findings) else 1)

@@ -28,6 +28,7 @@ ANSWER_LIMIT: Final = 256 * 1024
 
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_PER_HOST: Final = 32
+"""Unless a client is made with less: as many calls may wait for one server of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class HttpClient(Protocol):
 class GuardedHttpClient:
     """One pool of connections to the addresses that `policy` allows; None: what `egress.current()` says when
     the client is made. Connections are made on the loop of its first request. `timeout_s` bounds an exchange
-    that names no time of its own, `answer_limit` the bytes of an answer; `resolver` replaces the system's."""
+    that names no time of its own, `answer_limit` the bytes of an answer, `connections_per_host` the requests
+    to one host that are under way; `resolver` replaces the system's."""
 
     def __init__(
         self,
@@ -71,11 +73,13 @@ class GuardedHttpClient:
         resolver: AbstractResolver | None = None,
         timeout_s: float = TIMEOUT_S,
         answer_limit: int = ANSWER_LIMIT,
+        connections_per_host: int = CONNECTIONS_PER_HOST,
     ) -> None:
         self._policy = policy or egress.current()
         self._resolver = resolver
         self._timeout_s = timeout_s
         self._answer_limit = answer_limit
+        self._connections_per_host = connections_per_host
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -128,7 +132,7 @@ class GuardedHttpClient:
                 self._policy,
                 resolver=self._resolver,
                 limit=0,
-                limit_per_host=CONNECTIONS_PER_HOST,
+                limit_per_host=self._connections_per_host,
                 use_dns_cache=False,
             )
         return self._session

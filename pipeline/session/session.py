@@ -35,7 +35,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
-from pipeline.stt.fallback import told
+from pipeline.stt.fallback import of_call
 from pipeline.turns.events import LegEnded
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Session:
         self._leg_reason = ""
         self._ended = 0.0
         self._minutes = TurnLog(observer, call_id=call_id, loop=self._loop)
-        heard_by = told(stt, partial(self._minutes.fault_now, "stt"))
+        heard_by = of_call(stt, partial(self._minutes.fault_now, "stt"), call_id=call_id)
         self._ears = _ears(heard_by, settings, rate_hz=leg.rate_hz, judged=judge is not None)
         cast = SessionParts(
             leg=leg,

@@ -1,4 +1,4 @@
-"""Ears that do not go deaf: recognisers in order, the next one hears again what the last one failed on.
+"""Recognisers in order: the next one hears again what the last one failed on.
 
 The audio of an utterance is kept while it is listened to. An engine that fails or takes too long loses the
 utterance to the next, which gets all of it from its first sample: not a word is missed. Engines that failed a
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.engines.guard import Guard
-from pipeline.errors import EngineCircuitOpen, EngineError, EngineTimeout, contained, passes
+from pipeline.errors import EngineCircuitOpen, EngineError, EngineTimeout, catching, contained, passes
 from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, SpeechToText
 
 log = logging.getLogger(__name__)
@@ -37,24 +38,27 @@ class GuardedRecognizer:
 
 
 class FallbackRecognizer:
-    """Recognisers in order, for all calls; see `pipeline.speech.SpeechToText`. At least one."""
+    """Recognisers in order, for all calls; see `pipeline.speech.SpeechToText`. At least one. `on_fault` gets
+    every failure that the next recogniser makes good; `fields` are those of the log lines."""
 
     def __init__(
         self,
-        ears: Sequence[GuardedRecognizer],
+        recognizers: Sequence[GuardedRecognizer],
         *,
         on_fault: OnFault = lambda reason: None,
+        fields: Mapping[str, object] | None = None,
     ) -> None:
-        self.ears = tuple(ears)
+        self.recognizers = tuple(recognizers)
         self.on_fault = on_fault
+        self.fields = fields or {}
 
     async def start(self) -> None:
         """Starts every engine."""
-        await asyncio.gather(*(each.engine.start() for each in self.ears))
+        await asyncio.gather(*(each.engine.start() for each in self.recognizers))
 
     async def close(self) -> None:
         """Closes every engine."""
-        await asyncio.gather(*(each.engine.close() for each in self.ears))
+        await asyncio.gather(*(each.engine.close() for each in self.recognizers))
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FallbackListening:
         """Starts listening to one utterance with the first engine that is not left alone. Raises
@@ -62,8 +66,9 @@ class FallbackRecognizer:
         return FallbackListening(self, rate_hz=rate_hz, language=language, expected=expected)
 
 
-def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
-    """`engine`, which tells `on_fault` of every failure that it gets over, each once."""
+def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechToText:
+    """`engine` for one call: it tells `on_fault` of every failure that it gets over, each once, and logs the
+    call's id."""
     if not isinstance(engine, FallbackRecognizer):
         return engine
     said: set[str] = set()
@@ -73,21 +78,21 @@ def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
             said.add(reason)
             on_fault(reason)
 
-    return FallbackRecognizer(engine.ears, on_fault=once)
+    return FallbackRecognizer(engine.recognizers, on_fault=once, fields={"call_id": call_id})
 
 
 class FallbackListening:
     """One utterance. The engine that listens to it changes in one direction only: to the next."""
 
     __slots__ = (
-        "_broken", "_closed", "_cut", "_ears", "_expected", "_kept", "_language", "_listening", "_place",
+        "_broken", "_closed", "_cut", "_expected", "_fallback", "_kept", "_language", "_listening", "_place",
         "_rate_hz",
     )  # fmt: skip
 
     def __init__(
-        self, ears: FallbackRecognizer, *, rate_hz: int, language: str, expected: Expected | None
+        self, fallback: FallbackRecognizer, *, rate_hz: int, language: str, expected: Expected | None
     ) -> None:
-        self._ears = ears
+        self._fallback = fallback
         self._rate_hz = rate_hz
         self._language = language
         self._expected = expected
@@ -95,8 +100,8 @@ class FallbackListening:
         self._cut = 0  # bytes dropped at the start of what is kept
         self._closed = False
         self._place = 0
-        while not self._is_last and ears.ears[self._place].guard.rests():
-            ears.on_fault(f"{ears.ears[self._place].guard.name}: left alone after it failed")
+        while not self._is_last and self._guard.rests():
+            fallback.on_fault(f"{self._name}: left alone after it failed")
             self._place += 1
         self._listening: Listening | None = None
         self._broken: EngineError | None = None
@@ -113,33 +118,30 @@ class FallbackListening:
             if len(self._kept) > (WINDOW_S + 1) * second:
                 del self._kept[:second]
                 self._cut += second
-        if self._listening is not None:
-            try:
-                self._listening.push(samples)
-            except Exception as error:  # on the media path, so without a context manager
-                self._give_up(error)
+        listening = self._listening
+        if listening is not None:
+            catching(lambda: listening.push(samples), self._give_up)
 
     def partial(self) -> str:
         """What the engine at work says."""
-        try:
-            return "" if self._listening is None else self._listening.partial()[:LONGEST_TEXT]
-        except Exception as error:  # the boundary to somebody else's code
-            self._give_up(error)
+        listening = self._listening
+        if listening is None:
             return ""
+        return catching(lambda: listening.partial()[:LONGEST_TEXT], self._give_up) or ""
 
     async def result(self) -> Hypothesis:
         """The text of what was pushed so far, from the first engine that gives one; the last is asked once
         more if its failure may pass and cost no wait. Raises `EngineError` when none does."""
         again = True
         while True:
-            guard = self._ears.ears[self._place].guard
+            guard = self._guard
             try:
                 return await self._ask(guard)
             except EngineError as error:
                 if self._closed or (self._is_last and not (again and passes(error))):
                     raise
                 again = not self._is_last
-                self._ears.on_fault(f"{guard.name}: {error}")
+                self._fallback.on_fault(f"{guard.name}: {error}")
                 if again:
                     self._go_on()
 
@@ -151,7 +153,7 @@ class FallbackListening:
 
     @property
     def _is_last(self) -> bool:
-        return self._place + 1 == len(self._ears.ears)
+        return self._place + 1 == len(self._fallback.recognizers)
 
     def _go_on(self) -> None:
         self._drop()
@@ -161,7 +163,7 @@ class FallbackListening:
         """Closes what the engine at work holds."""
         old, self._listening = self._listening, None
         if old is not None:
-            _close(old, self._name)
+            self._free(old)
 
     def _bounded(self, heard: Hypothesis) -> Hypothesis:
         """Without what nobody can have said in the time: it would go into the transcript and every prompt."""
@@ -175,15 +177,22 @@ class FallbackListening:
     def _give_up(self, error: Exception) -> None:
         """The engine at work broke while it listened: `result` tells, and asks elsewhere."""
         try:
-            with contained(self._name):
+            with self._contained():
                 raise error
         except EngineError as broken:
             self._broken = broken
         self._drop()
 
+    def _contained(self) -> AbstractContextManager[None]:
+        return contained(self._name, **self._fallback.fields)
+
+    @property
+    def _guard(self) -> Guard:
+        return self._fallback.recognizers[self._place].guard
+
     @property
     def _name(self) -> str:
-        return self._ears.ears[self._place].guard.name
+        return self._guard.name
 
     async def _ask(self, guard: Guard) -> Hypothesis:
         if not guard.admits(always=self._is_last):
@@ -196,7 +205,7 @@ class FallbackListening:
                 if broken is not None:
                     raise broken
                 listening = self._listening or await self._replayed()
-                with contained(guard.name):
+                with self._contained():
                     heard = self._bounded(await listening.result())
         except TimeoutError:
             late = EngineTimeout(f"no answer within {deadline_s:g} s")
@@ -219,34 +228,32 @@ class FallbackListening:
             raise EngineError("this utterance was closed", retryable=False)
         listening = self._opened()
         step, place, frames = 2 * frame_samples(self._rate_hz), self._cut, 0
-        try:
+        with ExitStack() as unfinished:
+            unfinished.callback(self._free, listening)
             while place < self._cut + len(self._kept):
                 at = max(0, place - self._cut)
                 piece = bytes(self._kept[at : at + step])
-                with contained(self._name):
+                with self._contained():
                     listening.push(np.frombuffer(piece, np.int16))
                 place, frames = self._cut + at + len(piece), frames + 1
                 if frames % _FRAMES_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
-        except BaseException:
-            _close(listening, self._name)
-            raise
+            unfinished.pop_all()
         self._listening = listening
         if self._is_last:
             self._kept = bytearray()
         return listening
 
     def _opened(self) -> Listening:
-        engine = self._ears.ears[self._place].engine
-        with contained(self._name):
+        engine = self._fallback.recognizers[self._place].engine
+        with self._contained():
             return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
 
-
-def _close(listening: Listening, name: str) -> None:
-    try:
-        with contained(name):
-            listening.close()
-    except EngineError:
-        return  # nothing is wanted of it any more, and the log has it
+    def _free(self, listening: Listening) -> None:
+        try:
+            with self._contained():
+                listening.close()
+        except EngineError:
+            return  # nothing is wanted of it any more, and the log has it

@@ -28,7 +28,7 @@ from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.engines.local_weights import WHISPER, whole_files
 from pipeline.engines.tables import EngineTable, read_table
-from pipeline.errors import EngineBusy, EngineError, EngineMissing, kind_of
+from pipeline.errors import EngineBusy, EngineError, EngineMissing
 from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
@@ -207,14 +207,9 @@ class FasterWhisper:
                 f"{settings.model or WHISPER.name} knows English only, the agent speaks {language!r}"
             )
         heard = [Hypothesis("")] * len(decodes)
-        try:
-            found = self._heard(model, [decodes[place] for place in long])
-            for place, hypothesis in zip(long, found, strict=True):
-                heard[place] = hypothesis
-        except EngineError:
-            raise
-        except Exception as error:  # the boundary of the thread
-            raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
+        found = self._heard(model, [decodes[place] for place in long])
+        for place, hypothesis in zip(long, found, strict=True):
+            heard[place] = hypothesis
         return heard
 
     def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:

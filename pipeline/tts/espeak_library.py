@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import espeakng_loader
 
+from pipeline.errors import catching
+
 _SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: samples come by callback, inside espeak_Synth
 _DONT_EXIT = 0x8000  # espeakINITIALIZE_DONT_EXIT
 _UTF8 = 1  # espeakCHARS_UTF8
@@ -166,13 +168,14 @@ class EspeakLibrary:
         self, samples: ctypes._Pointer[ctypes.c_short], count: int, events: ctypes._Pointer[_Event]
     ) -> int:
         """The library's callback. An exception must not cross C: it is kept and raised by `speak`."""
-        try:
-            if self._sink is None:
-                return 1
-            return int(self._sink(_samples(samples, count), _words(events)))
-        except Exception as error:  # the boundary to C
-            self._failure = error
+        sink = self._sink
+        if sink is None or self._failure is not None:
             return 1
+        return catching(lambda: int(sink(_samples(samples, count), _words(events))), self._stop)
+
+    def _stop(self, error: Exception) -> int:
+        self._failure = error
+        return 1
 
 
 def _languages(voices: ctypes._Pointer[ctypes._Pointer[_Voice]]) -> Iterator[bytes]:

@@ -125,7 +125,7 @@ def _checked(settings: KokoroSettings) -> VoiceProgram:
         return _local_program(settings)
     for path in (settings.model, settings.config, settings.voice):
         if not Path(path).is_file():
-            raise EngineMissing(f"kokoro: there is no file {path}")
+            raise EngineMissing(f"there is no file {path}")
     if find_spec("kokoro") is None:
         raise EngineMissing("kokoro is not installed: pip install 'openline-mediaserver[kokoro]'")
     return program(settings)
@@ -133,7 +133,7 @@ def _checked(settings: KokoroSettings) -> VoiceProgram:
 
 def _local_program(settings: KokoroSettings) -> VoiceProgram:
     if find_spec("onnxruntime") is None:
-        raise EngineMissing(f"kokoro: onnxruntime is not installed: {INSTALL}")
+        raise EngineMissing(f"onnxruntime is not installed: {INSTALL}")
     files = whole_files(KOKORO)
     arguments = {
         "parts": [str(path) for name, path in files.items() if name.startswith("part ")],

@@ -96,13 +96,13 @@ class Piper(ProcessVoice):
 def _voice(settings: PiperSettings) -> _Voice:
     """Reads and checks the files of a voice. Raises `EngineMissing`."""
     if find_spec("onnxruntime") is None:
-        raise EngineMissing(f"piper: onnxruntime is not installed: {INSTALL}")
+        raise EngineMissing(f"onnxruntime is not installed: {INSTALL}")
     model, config = _files(settings)
     try:
         read = json.loads(config.read_text())
         rate_hz, language = int(read["audio"]["sample_rate"]), str(read["espeak"]["voice"])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise EngineMissing(f"piper: {config} does not describe a voice ({type(error).__name__})") from error
+        raise EngineMissing(f"{config} does not describe a voice ({type(error).__name__})") from error
     arguments = {
         "model": str(model.resolve()),
         "config": str(config.resolve()),
@@ -126,5 +126,5 @@ def _files(settings: PiperSettings) -> tuple[Path, Path]:
     config = model.with_name(f"{model.name}.json")
     for path in (model, config):
         if not path.is_file():
-            raise EngineMissing(f"piper: there is no file {path}")
+            raise EngineMissing(f"there is no file {path}")
     return model, config

@@ -15,10 +15,12 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import answers, pack, receive
+from pipeline.errors import catching, kind_of
 from pipeline.tts.subprocess_wire import Kind, Word
 
 _REQUESTS = 1024
@@ -72,19 +74,12 @@ class VoiceService:
         self._send({"kind": Kind.READY, "rate_hz": self._synthesiser.rate_hz})
         while (asked := self._requests.get()).request is not None:
             number, request = asked.number, asked.request
-            try:
-                self._speak(number, request)
-                self._send({"kind": Kind.DONE, "number": number})
-            except Refusal as refusal:
-                self._send({"kind": Kind.FAILED, "number": number, "reason": str(refusal)})
-            except Exception as error:  # somebody else's library; what it says may quote the text
-                self._send({"kind": Kind.FAILED, "number": number, "reason": type(error).__name__})
-            finally:
-                with self._lock:
-                    self._pending.discard(number)
-                    self._cancelled.discard(number)
+            self._send({**catching(partial(self._speak, number, request), _failed), "number": number})
+            with self._lock:
+                self._pending.discard(number)
+                self._cancelled.discard(number)
 
-    def _speak(self, number: int, request: Mapping[str, Any]) -> None:
+    def _speak(self, number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
         def emit(samples: bytes, words: list[Word]) -> bool:
             if samples and number not in self._cancelled:
                 self._send({"kind": Kind.CHUNK, "number": number, "words": words}, samples)
@@ -92,6 +87,7 @@ class VoiceService:
 
         if number not in self._cancelled:
             self._synthesiser.speak(request, emit)
+        return {"kind": Kind.DONE}
 
     def _read(self) -> None:
         with suppress(EOFError, ValueError):
@@ -111,6 +107,11 @@ class VoiceService:
     def _send(self, head: Mapping[str, Any], samples: bytes = b"") -> None:
         self._sink.write(pack(head, samples))
         self._sink.flush()
+
+
+def _failed(error: Exception) -> Mapping[str, Any]:
+    """Only a refusal may be quoted: what a library says may quote the text."""
+    return {"kind": Kind.FAILED, "reason": str(error) if isinstance(error, Refusal) else kind_of(error)}
 
 
 def serve(make: Callable[[], Synthesiser], confinement: Confinement = _NO_FILES) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,15 +40,15 @@ class ProcessVoice(ABC):
         if self._process is not None:
             return
         self._process = await VoiceProcess.acquire(self._program)
-        try:
-            async for _ in self.speak("One.", language=self._trial_language):
-                pass
-        except EngineError as error:
-            await self.close()
-            raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
-        except BaseException:  # whoever waited for it may have given up: nobody else knows of its process
-            await self.close()
-            raise
+        async with AsyncExitStack() as failed:
+            # Also where whoever waited has given up: nobody else knows of the process.
+            failed.push_async_callback(self.close)
+            try:
+                async for _ in self.speak("One.", language=self._trial_language):
+                    pass
+            except EngineError as error:
+                raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
+            failed.pop_all()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises piece by piece: the next is asked for when the last chunk of this one was taken.

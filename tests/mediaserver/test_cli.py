@@ -58,6 +58,18 @@ def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> Non
     assert mediaserver("check", "--config", site.path).returncode == 0
     examined = mediaserver("doctor", "--config", site.path)
     assert "kokoro: there is no file absent.pth" in examined.stdout
+    assert "kokoro: kokoro" not in examined.stdout
+
+
+def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> None:
+    """numba reads NUMBA_CACHE_DIR, which follows server.data_dir, when imported. `models` reads no file."""
+    code = "import sys\nfrom mediaserver.__main__ import COMMANDS, main\n" + (
+        "for each in COMMANDS.keys() - {'models'}:\n"
+        "    main.get_command(None, each)\n"
+        "    if 'numba' in sys.modules: sys.exit(each)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.message import Response
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone

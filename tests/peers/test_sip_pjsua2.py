@@ -12,7 +12,8 @@ import pytest
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone, write_wav

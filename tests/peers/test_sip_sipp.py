@@ -13,7 +13,8 @@ import pytest
 from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sipp import Sipp
 
 pytestmark = pytest.mark.peer

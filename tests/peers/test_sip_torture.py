@@ -10,7 +10,7 @@ import pytest
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.hostile import wrong_answer
 from tests.support.hostile.torture import MESSAGES
 

@@ -26,7 +26,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
-from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, told
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, of_call
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
 
@@ -230,7 +230,7 @@ def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
     faults: list[str] = []
 
     async def scene() -> str:
-        fallback = told(ears(only), faults.append)
+        fallback = of_call(ears(only), faults.append, call_id="c")
         listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
         listening.push(frames(1)[0])
         asking = asyncio.create_task(listening.result())
@@ -249,7 +249,7 @@ def test_a_slow_engine_in_this_machine_is_waited_for() -> None:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(heard(fallback), 30)
-        assert fallback.ears[0].guard.health.state is BreakerState.CLOSED
+        assert fallback.recognizers[0].guard.health.state is BreakerState.CLOSED
 
     play(scene)
     assert other.asked == 0
@@ -265,7 +265,7 @@ def test_failures_that_were_got_over_are_told_once() -> None:
     faults: list[str] = []
 
     async def scene() -> None:
-        fallback = told(ears(first, second), faults.append)
+        fallback = of_call(ears(first, second), faults.append, call_id="c")
         for _ in range(6):
             assert await heard(fallback) == "60"
 

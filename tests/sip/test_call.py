@@ -11,7 +11,7 @@ from pipeline.audio import Pcm
 from sip.call import MOVES, Call, CallFailed
 from sip.errors import LocalError, RemoteError
 from sip.states import CallState, HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sip_phones import PATIENCE_S, phones
 
 SETTINGS = TrunkSettings(id="x", uri="sip:127.0.0.1")

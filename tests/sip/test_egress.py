@@ -16,7 +16,7 @@ from sip.message.uri import Uri
 from sip.stack.transport import Transport
 from sip.states import HangupCause
 from sip.transaction.hop import Transmission, hop_of
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, rogue, traps, udp
 
 PATIENCE_S = 20.0

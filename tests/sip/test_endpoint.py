@@ -19,7 +19,7 @@ from sip.errors import LocalError
 from sip.message.message import Request, Response, parse
 from sip.states import CallState, HangupCause
 from sip.transaction.hop import Hop
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
 from tests.support.sip.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw

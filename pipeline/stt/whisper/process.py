@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, BinaryIO, Final
@@ -21,6 +22,7 @@ import numpy as np
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import pack, receive
+from pipeline.errors import catching, kind_of
 
 _SPARE_MB: Final = 1536  # libraries, and what decodes hold
 _COPIES: Final = 4  # of the weights: read whole, converted to a wider type
@@ -37,11 +39,8 @@ def main() -> int:
     Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
     streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
     first = streams[0][1]
-    try:
-        decoder = resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
-    except Exception as error:  # the boundary to somebody else's C++
-        kind = "absent" if isinstance(error, ImportError) else "failed"
-        _send(first, {kind: str(error)})
+    decoder = catching(partial(_loaded, model, arguments), partial(_tell, first))
+    if decoder is None:
         return 1
     _send(first, {"multilingual": bool(decoder.model.is_multilingual)})
     _serve(decoder, streams)
@@ -51,6 +50,15 @@ def main() -> int:
 def needs_mb(model: str) -> int:
     """The bound on the memory of a process with the model in the directory `model`."""
     return _SPARE_MB + _COPIES * (_size(model) >> 20)
+
+
+def _loaded(model: str, arguments: dict[str, Any]) -> Any:
+    return resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
+
+
+def _tell(sink: BinaryIO, error: Exception) -> None:
+    """Reports that the model was not loaded. Libraries raise anything: tokenizers a bare `Exception`."""
+    _send(sink, {"absent" if isinstance(error, ImportError) else "failed": str(error)})
 
 
 def _serve(decoder: Any, streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:
@@ -75,10 +83,10 @@ def _decoded(decoder: Any, head: dict[str, Any], samples: bytes) -> dict[str, An
     """What `decoder` makes of the utterances, or what kind of error it raised: its text may quote them."""
     whole = np.frombuffer(samples, np.float32)
     audios = np.split(whole, np.cumsum(head.pop("lengths"))[:-1])
-    try:
-        return {"texts": [asdict(each) for each in decoder.decoded(audios, **head)]}
-    except Exception as error:  # the boundary to somebody else's C++
-        return {"failed": type(error).__name__}
+    return catching(
+        lambda: {"texts": [asdict(each) for each in decoder.decoded(audios, **head)]},
+        lambda error: {"failed": kind_of(error)},
+    )
 
 
 def _send(sink: BinaryIO, head: dict[str, Any]) -> None:

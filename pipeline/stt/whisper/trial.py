@@ -19,7 +19,7 @@ import numpy as np
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.engines.local_weights import INSTALL
-from pipeline.errors import kind_of
+from pipeline.errors import catching, kind_of
 from pipeline.stt.whisper.process import needs_mb
 
 RATE_HZ: Final = 16000
@@ -42,20 +42,26 @@ def main() -> int:
 def tried(directory: str, window_s: int, compute_type: str) -> Mapping[str, Any]:
     """`cpu_ms` of the fastest decode of 3 s after one that warms, or `problem`."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when huggingface_hub is imported
-    try:
-        whisper = resolve_name("faster_whisper:WhisperModel")
-        view = resolve_name("faster_whisper.transcribe:get_ctranslate2_storage")
-        model = whisper(
-            directory, device="cpu", compute_type=compute_type, cpu_threads=1, local_files_only=True
-        )
-        spent = [_decode_ms(model, view, window_s) for _ in range(1 + RUNS)]
-    except ImportError as error:
-        return {"problem": f"{error.name or error} cannot be imported: {INSTALL}"}
-    except MemoryError:
-        return {"problem": "there is not enough memory"}
-    except Exception as error:  # the boundary of somebody else's C++
-        return {"problem": str(error).strip() or kind_of(error)}
-    return {"cpu_ms": min(spent[1:])}
+    return catching(
+        lambda: {"cpu_ms": _fastest_ms(directory, window_s, compute_type)},
+        lambda error: {"problem": _problem(error)},
+    )
+
+
+def _fastest_ms(directory: str, window_s: int, compute_type: str) -> float:
+    whisper = resolve_name("faster_whisper:WhisperModel")
+    view = resolve_name("faster_whisper.transcribe:get_ctranslate2_storage")
+    model = whisper(directory, device="cpu", compute_type=compute_type, cpu_threads=1, local_files_only=True)
+    spent = [_decode_ms(model, view, window_s) for _ in range(1 + RUNS)]
+    return min(spent[1:])
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"{error.name or error} cannot be imported: {INSTALL}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    return str(error).strip() or kind_of(error)
 
 
 def _decode_ms(model: Any, view: Any, window_s: int) -> float:

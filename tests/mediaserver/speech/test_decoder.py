@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from bench.support.processes import children
 from mediaserver.errors import InvalidRequest, SpeechFailed, TooLarge, Unavailable
 from mediaserver.speech.decoder import Audio, Limits, Reader
 from pipeline.confinement.confinement import lacking
@@ -197,9 +198,9 @@ def text_of(path: str) -> str:
     return Path(path).read_text()
 
 
-def _children(reader: Reader) -> list[str]:
+def _children(reader: Reader) -> list[int]:
     assert reader.pid is not None
-    return Path(f"/proc/{reader.pid}/task/{reader.pid}/children").read_text().split()
+    return children(reader.pid)
 
 
 async def test_a_reader_that_died_is_started_again() -> None:
@@ -241,13 +242,13 @@ async def slow_file(reader: Reader, tmp_path: Path) -> tuple[int, int]:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
 
 
-async def kill_fork(reader: Reader, before: set[str]) -> set[str]:
+async def kill_fork(reader: Reader, before: set[int]) -> set[int]:
     """Kills the fork that reads, as the kernel does where memory runs out; gives all that there were."""
     async with asyncio.timeout(10):
         while not (forks := set(_children(reader)) - before):
             await asyncio.sleep(0.01)
     for fork in forks:
-        os.kill(int(fork), signal.SIGKILL)
+        os.kill(fork, signal.SIGKILL)
     return forks | before
 
 

@@ -14,7 +14,7 @@ from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.message import Request, Response, parse
 from sip.states import CallState, HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, Socket, rogue, traps, udp
 from tests.support.sip.raw_call import RawCall
 

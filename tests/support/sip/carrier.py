@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.node.server import Site
 from tests.support.ports import free_rtp_ports
 

@@ -140,7 +140,7 @@ async def test_a_fallback_that_is_missing_is_passed_over() -> None:
     engines = Engines([choice(behind=("absent", "spare"))], load=shelf)
     await engines.start()
     cast = engines.cast("agent-1")
-    assert [each.guard.name for each in cast.stt.ears] == ["ears", "spare"]
+    assert [each.guard.name for each in cast.stt.recognizers] == ["ears", "spare"]
     assert len(cast.fallback_tts) == 1
     assert engines.missing() == []
     await engines.close()

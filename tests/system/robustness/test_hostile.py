@@ -9,12 +9,12 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bench.support.processes import children, module_of
 from pipeline.audio import wav
 from tests.support.hostile.hostile import hang_up, wrong_answer
 from tests.support.hostile.torture import MESSAGES
@@ -182,6 +182,5 @@ async def test_the_voice_is_killed_in_mid_sentence_and_goes_on(server: ServerPro
 
 def voice_of(server: ServerProcess) -> int:
     """The process that speaks."""
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    (pid,) = [pid for pid in children if b"espeak_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (pid,) = [pid for pid in children(server.process.pid) if module_of(pid).endswith("espeak_process")]
     return int(pid)
