@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
+from bench.support.virtual_clock import VirtualLoop
 from tests.support.node.store import ENGINES, Clock, on_engine
 from tests.support.paths import ROOT
 
@@ -21,6 +24,9 @@ SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
 
 EVERYTHING = "everything"
 """Of `--nightly`: all tests, by day and by night."""
+
+SOCKETS_S = 0.001
+"""A datagram to ourselves is there at once, unless the kernel has put it off."""
 
 # One cache of compiled kernels for the tests and for the servers that they start, each of which would compile
 # them into its own data directory. numba reads this when it is first imported.
@@ -53,6 +59,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = wanted
     long = {item.path for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("peer"))}
     items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late."""
+    if item.get_closest_marker("virtual_clock") is not None:
+        return {"virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)}
+    return {"real": asyncio.new_event_loop}
 
 
 def parts_of(item: pytest.Item) -> set[str]:
