@@ -22,6 +22,9 @@ from tests.support.paths import ROOT
 
 SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
 
+WAITING_FOLDERS = frozenset({"system", "peers", "mediaserver"})
+"""Their tests wait for calls, for seconds."""
+
 EVERYTHING = "everything"
 """Of `--nightly`: all tests, by day and by night."""
 
@@ -49,8 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what the night is for, or what is not in the part of it that is asked for. Long files come
-    first, so that a parallel run ends with short ones."""
+    """Leaves out what the night is for, or what is not in the part of it that is asked for. Sorts the rest so
+    that a parallel run ends with short files: first those that one process has to itself, then other files
+    with long tests, then the folders whose tests wait for calls."""
     part = config.option.nightly
     if part != EVERYTHING:
         wanted = [item for item in items if (part in parts_of(item) if part else not parts_of(item))]
@@ -58,7 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = wanted
     long = {item.path for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("peer"))}
-    items.sort(key=lambda item: item.path not in long)
+    apart = {path for path in {item.path for item in items} if SLOW_FILE.search(path.read_text())}
+    items.sort(
+        key=lambda item: (
+            item.path not in apart,
+            item.path not in long,
+            WAITING_FOLDERS.isdisjoint(item.path.relative_to(ROOT).parts),
+        )
+    )
 
 
 def pytest_asyncio_loop_factories(

@@ -21,6 +21,7 @@ from mediaserver.speech.decoder import Audio, Limits, Reader
 from pipeline.confinement.confinement import lacking
 from tests.support.hostile.bombs import BOMBS, wav
 from tests.support.speech.sounds import file_of, tone
+from tests.support.waiting import until
 
 LIMITS = Limits(audio_s=60)
 
@@ -188,9 +189,7 @@ async def test_forks_leave_no_children_and_the_server_no_descriptors(reader: Rea
 
 
 async def no_forks(reader: Reader) -> None:
-    async with asyncio.timeout(60):
-        while _children(reader):
-            await asyncio.sleep(0.01)
+    await until(lambda: not _children(reader), 60)
 
 
 def text_of(path: str) -> str:
@@ -210,9 +209,7 @@ async def test_a_reader_that_died_is_started_again() -> None:
         first = reading.pid
         assert first is not None
         os.kill(first, 9)
-        async with asyncio.timeout(30):
-            while reading.pid is not None:
-                await asyncio.sleep(0.01)
+        await until(lambda: reading.pid is None)
         assert (await read(reading, octets)).duration_ms == 100
         assert reading.pid != first
     finally:
@@ -261,9 +258,7 @@ async def test_a_file_whose_fork_was_killed_is_read_by_another(reader: Reader, t
     file, written = await slow_file(reader, tmp_path)
     reading = asyncio.create_task(reader.read(file, LIMITS))
     first = await kill_fork(reader, set())
-    async with asyncio.timeout(30):
-        while not set(_children(reader)) - first:
-            await asyncio.sleep(0.01)
+    await until(lambda: set(_children(reader)) - first)
     os.write(written, file_of(tone(8000, 100), 8000))
     os.close(written)
     assert (await reading).duration_ms == 100
@@ -299,9 +294,7 @@ async def test_a_fork_has_the_file_to_read_and_nothing_else(reader: Reader, tmp_
     }
     assert modes[str(tmp_path / "slow")] == os.O_RDONLY
     assert sum(name.startswith("socket:") for name in modes) == 1
-    async with asyncio.timeout(30):
-        while not lacking() and "Seccomp_filters:\t2\n" not in text_of(f"/proc/{forks[0]}/status"):
-            await asyncio.sleep(0.01)
+    await until(lambda: lacking() or "Seccomp_filters:\t2\n" in text_of(f"/proc/{forks[0]}/status"))
     os.close(written)
     with pytest.raises(InvalidRequest):
         await reading

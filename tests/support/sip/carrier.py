@@ -10,7 +10,7 @@ from typing import TypeAlias
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import Trunk, TrunkSettings
-from tests.support.node.server import Site
+from tests.support.node.node import Site
 from tests.support.ports import free_rtp_ports
 
 Answering: TypeAlias = Callable[[Call], Awaitable[None]]
