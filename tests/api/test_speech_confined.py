@@ -17,7 +17,7 @@ import pytest
 from bench.support.processes import children, module_of
 from pipeline.confinement.confined_process import clean_environment
 from pipeline.confinement.confinement import lacking
-from tests.support.node.server import REAL_ENGINES, SPEECH_KEY, ServerProcess, bearer, serving, write_site
+from tests.support.node.node import REAL_ENGINES, SPEECH_KEY, ServerProcess, bearer, serving, write_site
 from tests.support.speech.sounds import file_of, tone
 
 SECRET = "sk-of-the-server"

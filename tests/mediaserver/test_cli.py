@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node.server import (
+from tests.support.node.node import (
     KEY,
     NUMBER,
     OUTBOUND,
@@ -54,7 +54,7 @@ def test_a_good_file_is_checked_with_0(site: Site) -> None:
 
 def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> None:
     kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
-    site.path.write_text(site.path.read_text().replace('engine = "espeak-ng"', kokoro))
+    site.change('engine = "espeak-ng"', kokoro)
     assert mediaserver("check", "--config", site.path).returncode == 0
     examined = mediaserver("doctor", "--config", site.path)
     assert "kokoro: there is no file absent.pth" in examined.stdout
@@ -86,7 +86,7 @@ def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> No
 def test_a_bad_file_is_told_by_file_key_and_reason(
     site: Site, old: str, new: str, key: str, reason: str
 ) -> None:
-    site.path.write_text(site.path.read_text().replace(old, new))
+    site.change(old, new)
     done = mediaserver("check", "--config", site.path)
     assert done.returncode == 2
     lines = done.stderr.splitlines()

@@ -16,6 +16,7 @@ from sip.states import HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sipp import Sipp
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -71,9 +72,7 @@ async def answer_all(phone: Endpoint, digits: Digits) -> None:
 
 
 async def nothing_left(phone: Endpoint) -> None:
-    async with asyncio.timeout(10):
-        while phone.calls:
-            await asyncio.sleep(0.02)
+    await until(lambda: not phone.calls)
 
 
 @pytest.mark.parametrize("scenario", ["uac_call", "uac_late_offer", "uac_reinvite"])

@@ -21,7 +21,7 @@ from pipeline.audio.resample import resample
 from pipeline.audio.wav import read
 from pipeline.engines.local_weights import PIPER, WHISPER
 from tests.peers.test_talk import BARE_MICROPHONE, LINES, PLAYED, PRESS, RECORD, STATE
-from tests.support.node.server import Site, running
+from tests.support.node.node import Site, running
 from tests.support.speech.local_speech import needs, whisper_tiny
 from tests.support.speech.tones import write_wav
 from tests.support.webrtc.chromium import chromium

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mediaserver.rooms.web_call import WebCallRequest
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.relay import relay
 
@@ -49,18 +48,10 @@ window.heard = async () => {
 """
 
 
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
 async def grows(figure: Callable[[], int], by: int = 50) -> None:
     """Waits until a count is `by` more than now."""
     wanted = figure() + by
-    async with asyncio.timeout(30):
-        while figure() < wanted:
-            await asyncio.sleep(0.05)
+    await until(lambda: figure() >= wanted)
 
 
 async def hears(page: Page) -> None:

@@ -28,6 +28,7 @@ from pipeline.stt.openai import OpenAiSpeechToText
 from pipeline.tts.openai import OpenAiTextToSpeech
 from tests.support.http.openai_server import RATE_HZ, FakeOpenAi, Manners, openai_server, voice
 from tests.support.speech.conversation import voice as speech
+from tests.support.waiting import until
 
 HERE = EgressPolicy(["127.0.0.0/8"])
 TEXT = "one two three four five"
@@ -306,9 +307,7 @@ async def test_a_closed_utterance_ends_the_requests_about_all_its_pieces(fake: F
             listening.close()
         await asyncio.wait({speculative})
     assert isinstance(speculative.exception(), EngineError)
-    async with asyncio.timeout(10):
-        while fake.cut_off < 3:
-            await asyncio.sleep(0.005)
+    await until(lambda: fake.cut_off >= 3)
     await ears.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mediaserver.cli.explained import explained
 from mediaserver.settings import load
-from tests.support.node.server import REAL_ENGINES, Site, write_site
+from tests.support.node.node import REAL_ENGINES, Site, write_site
 from tests.support.paths import ROOT
 
 DEMO = ROOT / "config" / "demo.toml"
@@ -174,7 +174,7 @@ async def test_the_deadline_of_a_language_model_is_printed(led_by_a_model: Path)
 def test_a_voice_that_is_not_here(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
     kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
-    site.path.write_text(site.path.read_text().replace('engine = "espeak-ng"', kokoro))
+    site.change('engine = "espeak-ng"', kokoro)
     done = explain(site.path, "--agent", agent_of(site))
     assert done.returncode == 1
     assert "missing: kokoro: there is no file absent.pth" in done.stdout

@@ -26,6 +26,7 @@ from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from tests.support.node.store import ENGINES, Clock, company, on_engine, opened, settings
 from tests.support.speech.sounds import file_of, tone
+from tests.support.waiting import until
 
 DAY_MS = 24 * 3600 * 1000
 REQUEST = SpeechRequest(text="hello", format="pcm", chunk_ms=20)
@@ -144,9 +145,7 @@ async def bench(
 
 
 async def until_asked(ears: Ears, times: int = 1) -> None:
-    async with asyncio.timeout(10):
-        while ears.asked < times:
-            await asyncio.sleep(0.01)
+    await until(lambda: ears.asked >= times)
 
 
 async def test_a_job_goes_on_when_its_client_goes_away(tmp_path: Path) -> None:

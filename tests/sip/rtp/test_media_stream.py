@@ -23,6 +23,8 @@ from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 
+pytestmark = pytest.mark.virtual_clock
+
 
 class Peer:
     """A far end of plain sockets: an RTP port and the RTCP port above it."""

@@ -4,7 +4,7 @@ merely knows the ids."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, Socket, rogue, traps, udp
 from tests.support.sip.raw_call import RawCall
+from tests.support.waiting import until
 
 ELSEWHERE = "127.0.0.99"
 PATIENCE_S = 20.0
@@ -33,12 +34,6 @@ async def phone() -> AsyncIterator[Endpoint]:
 async def far() -> AsyncIterator[Rogue]:
     async with rogue() as made:
         yield made
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 async def placed(phone: Endpoint, far: Rogue, contact: str = "", **settings: Any) -> Call:

@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 
 from tests.support.hostile.trap import Trap
-from tests.support.node.server import KEY, OUTBOUND, bearer
+from tests.support.node.node import KEY, OUTBOUND, bearer
 
 AT_ONCE = 8
-LATE_S = 0.25
-"""A CANCEL that follows an INVITE that nobody wanted any more must have left by then."""
+LATE_S = 5.0
+"""A CANCEL follows an INVITE that nobody wanted any more within this, however busy the machine."""
 
 SETTLED_S = 60.0
 

@@ -11,7 +11,7 @@ from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
-from tests.support.node.server import Site
+from tests.support.node.node import Site
 from tests.support.ports import free_rtp_ports
 
 Answering: TypeAlias = Callable[[Call], Awaitable[None]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-import time
 import uuid
 from types import TracebackType
 from typing import cast
@@ -34,7 +33,7 @@ class _Socket(asyncio.DatagramProtocol):
         self.port = int(transport.get_extra_info("sockname")[1])
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.arrived.put_nowait((time.monotonic(), data))
+        self.arrived.put_nowait((asyncio.get_running_loop().time(), data))
 
 
 async def _bound() -> _Socket:
@@ -106,7 +105,7 @@ class RawCall:
             return parse((await self.sip.arrived.get())[1])
 
     async def timed_final(self, method: str = "") -> tuple[float, Response]:
-        """The next final response, to `method` if one is named, and when it came (`time.monotonic`)."""
+        """The next final response, to `method` if one is named, and when it came in the loop's time."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 at, data = await self.sip.arrived.get()
@@ -214,7 +213,7 @@ class RawCall:
         return heard
 
     async def sound(self, *, patience_s: float = PATIENCE_S) -> float:
-        """Waits for the agent to be audible; the time of the packet that was (`time.monotonic`)."""
+        """Waits for the agent to be audible; the time of the packet that was, in the loop's."""
         async with asyncio.timeout(patience_s):
             while True:
                 at, data = await self.rtp.arrived.get()

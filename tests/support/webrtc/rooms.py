@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient
 from mediaserver.rooms.open_room import JoinGrant
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.server import Server
-from tests.support.node.server import FAKE_ENGINES, Site, write_site
+from tests.support.node.node import FAKE_ENGINES, Site, write_site
 from tests.support.speech.tones import write_wav
 from tests.support.webrtc.rtc import RtcClient
 

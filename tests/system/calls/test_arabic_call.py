@@ -19,7 +19,7 @@ from pipeline.speech import Expected
 from pipeline.text.redaction import MASK
 from pipeline.tts.espeak import Espeak
 from tests.support.http.models import Ears, Utterance, fake_models
-from tests.support.node.server import KEY, Site, bearer, running, until_final, write_site
+from tests.support.node.node import KEY, Site, bearer, running, until_final, write_site
 from tests.support.sip.raw_call import FRAME, SOUND, RawCall
 from tests.support.speech.media import speech_like
 

@@ -23,7 +23,7 @@ from pipeline.settings import SessionSettings
 from tests.support.http.chat import FakeChat, acts_of, context, serving_chat
 from tests.support.http.models import Ears, Voice, fake_models
 from tests.support.http.openai_server import openai_server
-from tests.support.node.server import SPEECH_KEY, bearer, running, write_site
+from tests.support.node.node import SPEECH_KEY, bearer, running, write_site
 from tests.support.speech.sounds import played
 
 AGENT = {

@@ -13,7 +13,7 @@ import pytest
 from mediaserver.demo.run import AGENT, FRONT_DESK_AGENT
 from mediaserver.demo.speech import Speech
 from mediaserver.demo.stage import Ports, demo_config, write_config
-from tests.support.node.server import Site, serving
+from tests.support.node.node import Site, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -12,7 +12,7 @@ from pipeline.agent import AgentContext
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.session import Session
 from tests.support.http.models import fake_models
-from tests.support.node.server import FAKE_ENGINES, write_site
+from tests.support.node.node import FAKE_ENGINES, write_site
 from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, play
 
 AGENT = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     asking_agent,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ from sip.rtp.media_stream import MediaStream
 from sip.transaction.timers import TIMER_RULES, Timer, TimerRule
 from sip.transaction.transaction import ClientTransaction, ServerTransaction
 from tests.support.hostile.garbage import freed, uncollected, unreachable
-from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     OUTBOUND,
@@ -62,12 +61,6 @@ OF_A_PHONE_CALL: Final = (
 OF_A_WEB_CALL: Final = (PeerTransport, ParticipantLeg, Room, SdkSession, Session, WebCall, WhipSession)
 
 QUESTION = "Is that you who is speaking now, and would you like to go on with this conversation?"
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 @pytest.fixture(autouse=True)

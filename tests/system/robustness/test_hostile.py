@@ -18,7 +18,7 @@ from bench.support.processes import children, module_of
 from pipeline.audio import wav
 from tests.support.hostile.hostile import hang_up, wrong_answer
 from tests.support.hostile.torture import MESSAGES
-from tests.support.node.server import KEY, REAL_ENGINES, ServerProcess, serving, write_site
+from tests.support.node.node import KEY, REAL_ENGINES, ServerProcess, serving, write_site
 from tests.support.sip.raw_call import SOUND, RawCall, ulaw
 from tests.support.speech.tones import loud_part, share_at, tone
 
@@ -50,8 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     site = write_site(
         tmp_path_factory.mktemp("hostile"), engines=REAL_ENGINES, more=TELLS.replace("STORY", LONG)
     )
-    text = site.path.read_text().replace("ring_timeout_s = 20", "ring_timeout_s = 20\nmedia_timeout_s = 2")
-    site.path.write_text(text)
+    site.change("ring_timeout_s = 20", "ring_timeout_s = 20\nmedia_timeout_s = 2")
     with serving(site) as process:
         process.wait_ready()
         yield process

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,12 @@ from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.rooms.webrtc import sdp_munging
 from mediaserver.rooms.webrtc import udp_mux as media_port
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.relay import relay
 from tests.support.webrtc.rtc import RtcClient
 from tests.support.webrtc.sdk import sdk_client
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 async def goes_on(person: ParticipantLeg, sdk: RtcClient) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediaserver.rooms.web_call import WebCallRequest
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.livekit_page import NEWEST, OLDER, SdkPage, sdk_page
@@ -22,12 +20,6 @@ CASES = {
     "two connections": (NEWEST, {"singlePeerConnection": False}, 2),
     "older": (OLDER, {}, 2),
 }
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 async def users(page: SdkPage) -> dict[tuple[int, str], list[str]]:
