@@ -54,7 +54,7 @@ KEYS_LIMIT: Final = 8
 
 
 class Standing(Enum):
-    """How somebody who guesses is treated."""
+    """How keys from an address, or with one beginning, are treated."""
 
     FREE = "free"
     SLOWED = "slowed"
@@ -63,7 +63,8 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The standing of an address, or of a beginning (`by`), is another one."""
+    """A new standing of an address or of a beginning. `by`: "address" or "prefix"; `name`: the address, ""
+    for a beginning; `wait_s`: until the next key is looked up."""
 
     by: str
     name: str
@@ -143,7 +144,8 @@ class _Known:
 
 
 class Guesses:
-    """Who guesses at keys. An address is whatever text stands for one client."""
+    """Counts wrong keys by client address and by their first characters. An address is any text that stands
+    for one client."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
@@ -157,8 +159,8 @@ class Guesses:
         return len(self._addresses) + len(self._prefixes) + len(self._known)
 
     def wait_s(self, address: str, key: str, now: float) -> float:
-        """0.0: look `key` up, and say what came of it; else refuse it, with the time until it may be tried
-        again."""
+        """Returns the seconds until `address` may try `key` again. 0.0: look `key` up, then call `right` or
+        `wrong`."""
         prefix = self._hash(key[:PREFIX])
         wait_s = max(self._addresses.wait_s(address, now), self._prefixes.wait_s(prefix, now))
         if wait_s > 0:
@@ -168,7 +170,7 @@ class Guesses:
         return 0.0
 
     def right(self, address: str, key: str) -> None:
-        """The key opened something."""
+        """Counts `key` as one that opened something from `address`: it goes on opening there."""
         place = (address, self._hash(key[:PREFIX]))
         known = self._known.setdefault(place, _Known())
         self._known.move_to_end(place)
@@ -179,7 +181,7 @@ class Guesses:
             self._known.popitem(last=False)
 
     def wrong(self, address: str, key: str, now: float) -> Iterator[Change]:
-        """Nobody has that key. Yields what changes by it."""
+        """Counts `key` as one that nobody has. Yields each change of standing that follows."""
         prefix, hashed = self._hash(key[:PREFIX]), self._hash(key)
         known = self._known.get((address, prefix))
         if known is not None and hashed in known.keys:  # it was somebody's, until it was revoked
