@@ -68,7 +68,7 @@ def load_again(config: str, data: str | None = None) -> Settings:
 
 
 def make_data_dir(config: str, settings: Settings) -> None:
-    """Makes server.data_dir. Raises `SettingsError`."""
+    """Makes the directory `server.data_dir`, readable by its owner alone. Raises `SettingsError`."""
     try:
         private.make_folder(Path(settings.server.data_dir))
     except OSError as error:

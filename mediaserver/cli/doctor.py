@@ -245,7 +245,7 @@ async def database_finding(settings: Settings) -> Finding:
 
 
 def disk_finding(settings: Settings) -> Finding:
-    """Room for recordings."""
+    """Whether the disk of `server.data_dir` has room for an hour of recordings."""
     data_dir = Path(settings.server.data_dir)
     try:
         free = shutil.disk_usage(data_dir).free
