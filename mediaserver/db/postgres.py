@@ -106,7 +106,7 @@ _CALLERS_FAULT = (
 
 @lru_cache(maxsize=1024)
 def translated(sql: str, now: str) -> bytes:
-    """A statement in psycopg's spelling; `now` is what `{now}` becomes."""
+    """Returns `sql` as psycopg takes it; `now` replaces the token `{now}`."""
     text = _VALUE.sub(r"%(\1)s", sql.replace("%", "%%"))
     for token, meaning in {**_TOKENS, "{now}": now}.items():
         text = text.replace(token, meaning)
@@ -114,7 +114,7 @@ def translated(sql: str, now: str) -> bytes:
 
 
 class PostgresTx:
-    """A transaction on a connection; see `mediaserver.db.database.Tx`."""
+    """A transaction on a psycopg connection, a `mediaserver.db.database.Tx`."""
 
     __slots__ = ("_clock", "_connection")
 
@@ -123,20 +123,20 @@ class PostgresTx:
         self._clock = clock
 
     def rows(self, sql: str, **values: Any) -> list[DictRow]:
-        """See `Tx.rows`."""
+        """Runs a statement and returns its rows, none for a statement that returns no rows."""
         cursor = self._execute(sql, values)
         return cursor.fetchall() if cursor.description else []
 
     def row(self, sql: str, **values: Any) -> DictRow | None:
-        """See `Tx.row`."""
+        """Runs a statement and returns its first row, None for none."""
         return next(iter(self.rows(sql, **values)), None)
 
     def run(self, sql: str, **values: Any) -> int:
-        """See `Tx.run`."""
+        """Runs a statement and returns how many rows it changed."""
         return self._execute(sql, values).rowcount
 
     def lock_schema(self) -> None:
-        """See `Tx.lock_schema`."""
+        """Takes the advisory lock of the schema until the transaction ends."""
         self.rows("SELECT pg_advisory_xact_lock(7102254)")
 
     def _execute(self, sql: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
@@ -148,7 +148,7 @@ class PostgresTx:
 
 
 class Postgres:
-    """A database on a server; see `mediaserver.db.database.Db`. Made by `Postgres.open`."""
+    """A database on a PostgreSQL server, a `mediaserver.db.database.Db`. Made by `Postgres.open`."""
 
     def __init__(self, url: str, *, clock: Callable[[], int] | None, connections: int) -> None:
         self._url = url
@@ -175,8 +175,8 @@ class Postgres:
     async def open(
         cls, url: str, *, clock: Callable[[], int] | None = None, connections: int = CONNECTIONS
     ) -> Self:
-        """Connects to the server at `url`. `clock` is what `{now}` says, None for the server's. Raises
-        `StoreError`."""
+        """Connects to the server at `url`. `clock` gives the milliseconds of `{now}`; None: the server's
+        clock does. Raises `StoreError`."""
         db = cls(url, clock=clock, connections=connections)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(db.close)
@@ -185,15 +185,16 @@ class Postgres:
         return db
 
     async def write(self, work: Callable[[PostgresTx], T]) -> T:
-        """See `Db.write`."""
+        """Runs `work` in a transaction on a thread; returns after the commit. Raises `StoreError`."""
         return await self._on_thread(partial(self._run, work, reads=False))
 
     async def read(self, work: Callable[[PostgresTx], T]) -> T:
-        """See `Db.read`."""
+        """Runs `work`, which only reads, on one consistent state. Raises `StoreError`."""
         return await self._on_thread(partial(self._run, work, reads=True))
 
     async def close(self) -> None:
-        """See `Db.close`."""
+        """Finishes the work in progress; after `CLOSE_S` seconds it is cut off. Later calls raise
+        `StoreUnavailable`."""
         if self._closed:
             return
         self._closed = True

@@ -76,7 +76,7 @@ def clock_ms() -> int:
 
 
 class SqliteTx:
-    """A transaction on a connection; see `mediaserver.db.database.Tx`."""
+    """A transaction on an sqlite3 connection, a `mediaserver.db.database.Tx`."""
 
     __slots__ = ("_connection",)
 
@@ -84,19 +84,20 @@ class SqliteTx:
         self._connection = connection
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
-        """See `Tx.rows`."""
+        """Runs a statement and returns all its rows."""
         return self._connection.execute(_translated(sql), storable(values)).fetchall()
 
     def row(self, sql: str, **values: Any) -> Any:
-        """See `Tx.row`. All rows are fetched: a statement with RETURNING is done only then."""
+        """Runs a statement and returns its first row, None for none. Fetches all rows: SQLite completes a
+        statement with RETURNING only then."""
         return next(iter(self.rows(sql, **values)), None)
 
     def run(self, sql: str, **values: Any) -> int:
-        """See `Tx.run`."""
+        """Runs a statement and returns how many rows it changed."""
         return self._connection.execute(_translated(sql), storable(values)).rowcount
 
     def lock_schema(self) -> None:
-        """See `Tx.lock_schema`. Whoever writes is alone as it is."""
+        """Does nothing: SQLite runs one writing transaction at a time."""
 
 
 @lru_cache(maxsize=1024)
@@ -148,7 +149,8 @@ class Sqlite:
 
     @classmethod
     async def open(cls, path: Path, *, clock: Callable[[], int] = clock_ms, busy_ms: int = BUSY_MS) -> Self:
-        """Opens (or creates) the file. `clock` is what `{now}` says. Raises `StoreError`."""
+        """Opens the file at `path`, which is made if there is none. `clock` gives the milliseconds of
+        `{now}`. Raises `StoreError`."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
         db = cls(path, clock=clock, busy_ms=busy_ms)
@@ -161,7 +163,8 @@ class Sqlite:
         return db
 
     async def write(self, work: Callable[[SqliteTx], T]) -> T:
-        """See `Db.write`."""
+        """Runs `work` in a transaction on the writing thread; returns after the commit. Raises
+        `StoreError`."""
         item = _Work(work)
         if self._closed:
             raise StoreUnavailable(f"{self._path}: the database is closed")
@@ -173,13 +176,13 @@ class Sqlite:
         return result
 
     async def read(self, work: Callable[[SqliteTx], T]) -> T:
-        """See `Db.read`."""
+        """Runs `work`, which only reads, on one consistent state. Raises `StoreError`."""
         if self._closed:
             raise StoreUnavailable(f"{self._path}: the database is closed")
         return await self._on_reader(lambda: self._read(work))
 
     async def close(self) -> None:
-        """See `Db.close`."""
+        """Finishes the work in progress; later calls raise `StoreUnavailable`."""
         if self._closed:
             return
         self._closed = True
