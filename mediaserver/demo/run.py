@@ -181,7 +181,7 @@ def rates(call: Json, callee: CalleeProcess) -> dict[str, str]:
 
 
 async def place_call(api: ClientSession) -> str:
-    """`POST /api/v1/calls/outbound`; the call's id."""
+    """Places the call by `POST /api/v1/calls/outbound`; returns its id. Raises `StageError`."""
     body = {"phoneNumber": NUMBER, "agentId": AGENT, "promptVariables": {"name": NAME}}
     async with api.post("/api/v1/calls/outbound", json=body) as answer:
         reply = await answer.json()
@@ -191,14 +191,14 @@ async def place_call(api: ClientSession) -> str:
 
 
 async def call_of(api: ClientSession, call_id: str) -> Json:
-    """`GET /api/v1/calls/{callTaskId}`"""
+    """Returns the answer of `GET /api/v1/calls/{callTaskId}`."""
     async with api.get(f"/api/v1/calls/{call_id}") as answer:
         reply: Json = await answer.json()
         return reply
 
 
 async def converse(api: ClientSession, callee: CalleeProcess, receiver: Receiver) -> Json:
-    """The call, from the request to its last webhook."""
+    """Places the call, waits for its last webhook, and returns its record."""
     call_id = await place_call(api)
     async with asyncio.timeout(CALL_S):
         await callee.follow(lambda event: None)
@@ -208,7 +208,7 @@ async def converse(api: ClientSession, callee: CalleeProcess, receiver: Receiver
 
 
 def stop_signal() -> asyncio.Event:
-    """Set when the user wants to stop."""
+    """Returns an event that SIGINT or SIGTERM sets."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, event.set)
@@ -216,8 +216,8 @@ def stop_signal() -> asyncio.Event:
 
 
 async def prepare(screen: Screen, speech: Speech) -> Path:
-    """Compiles the kernels and synthesises what the called person says, both at once, where that was not done
-    before; the directory of the sentences."""
+    """Compiles the kernels and synthesises what the called person says, at the same time, where that was not
+    done before; returns the directory of the sentences."""
     sentences = cache() / "sentences"
     told = screen.progress("kernels compiled (once on this machine)")
     jobs = [told_by("mediaserver.compile_kernels", told=told)]
