@@ -48,8 +48,9 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine that could be taken. `title`: the model's name. `needs_mb`: memory. `problem`: why it cannot
-    be. `directory`: of a recogniser's model. `place`: where that lies, None for a package's."""
+    """An engine that could be chosen. `title`: the model's name; `needs_mb`: memory; `problem`: why the
+    engine cannot be chosen, "" where it can; `directory`: of a recogniser's model; `place`: where that
+    directory lies, None for a package's."""
 
     engine: EngineChoice
     title: str
@@ -59,27 +60,27 @@ class Candidate:
     place: Path | None = None
 
     def __str__(self) -> str:
-        """For those who may know where it lies."""
+        """Returns the title with the model's place, for readers who may know that place."""
         return self.title if self.place is None else f"{self.title} in {self.place}"
 
 
 class TryEars(Protocol):
-    """`mediaserver.engine_pool.warm_up.try_whisper`."""
+    """What measures a recogniser on this machine, such as `mediaserver.engine_pool.warm_up.try_whisper`."""
 
     async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
-        """What a decode costs."""
+        """Measures what a decode with the model in `directory` costs."""
 
 
 class TryVoice(Protocol):
-    """`mediaserver.engine_pool.warm_up.try_voice`."""
+    """What measures a voice on this machine, such as `mediaserver.engine_pool.warm_up.try_voice`."""
 
     async def __call__(self, voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
-        """What a second of speech costs."""
+        """Measures what a second of the voice's speech costs."""
 
 
 class Choosing:
-    """A `Chooser`. `places`: directories with models. `load` makes engines; `try_ears` and `try_voice`
-    measure them."""
+    """A `Chooser` that tries engines on this machine. `places`: directories with models; `load` makes
+    engines; `try_ears` and `try_voice` measure them."""
 
     def __init__(
         self,
@@ -101,7 +102,8 @@ class Choosing:
         self._one_at_a_time = asyncio.Lock()
 
     async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
-        """See `Chooser`. One at a time: a trial is not disturbed by the next."""
+        """Chooses the best engine for `wanted`, without the `refused` ones. One choice at a time, so that no
+        trial disturbs another's measurement."""
         async with self._one_at_a_time:
             await asyncio.to_thread(_without_avx)
             find = self._find_ears if wanted.kind == "stt" else self._find_voice

@@ -120,10 +120,10 @@ class Chooser(Protocol):
     """Finds an engine for an "auto"."""
 
     async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
-        """The best engine for `wanted`. `refused`: those that did not start, by identity, and why."""
+        """Returns the best engine for `wanted`. `refused`: why engines did not start, by their identity."""
 
     async def release(self) -> None:
-        """Lets go of what was tried and is not needed any more."""
+        """Closes what was started for trials and is no longer needed."""
 
 
 def unique(choices: Iterable[EngineChoice]) -> list[EngineChoice]:
@@ -132,14 +132,15 @@ def unique(choices: Iterable[EngineChoice]) -> list[EngineChoice]:
 
 
 class AutoEngines:
-    """What each "auto" of a server became. Without a `chooser` it is what comes with the server."""
+    """What each "auto" of a server became. Without a `chooser` an "auto" becomes the engine that comes with
+    the server."""
 
     def __init__(self, chooser: Chooser | None) -> None:
         self._chooser = chooser
         self._chosen: dict[str, Chosen] = {}
 
     async def choose(self, wanted: Iterable[EngineChoice], refused: Mapping[str, str]) -> None:
-        """Finds an engine for each of `wanted`; see `Chooser`. One that cannot be looked for has none, and
+        """Chooses an engine for each of `wanted`. A choice that fails leaves its "auto" without an engine and
         does not stop the server."""
         if self._chooser is None:
             return
@@ -151,22 +152,23 @@ class AutoEngines:
                 self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
 
     async def release(self) -> None:
-        """See `Chooser`."""
+        """Closes what the chooser started for trials and no longer needs."""
         if self._chooser is not None:
             await self._chooser.release()
 
     def resolved(self, choice: EngineChoice) -> EngineChoice:
-        """What an "auto" became, itself where nothing was found yet; any other choice itself."""
+        """Returns the engine that an "auto" became; `choice` itself for any other choice, and where nothing
+        was found yet."""
         if self._chooser is None and choice.name == AUTO:
             return embedded(choice)
         chosen = self._chosen.get(choice.identity)
         return chosen.engine if chosen is not None and chosen.engine is not None else choice
 
     def chosen(self, written: Iterable[EngineChoice]) -> list[Chosen]:
-        """What those of `written` became, each once."""
+        """Returns what the "auto" choices among `written` became, each once."""
         return [self._chosen[each.identity] for each in unique(written) if each.identity in self._chosen]
 
     @property
     def unmet(self) -> Mapping[str, str]:
-        """Why nothing was found, by identity of the "auto"."""
+        """Why no engine was found, by the identity of the "auto"."""
         return {name: each.reason for name, each in self._chosen.items() if each.engine is None}

@@ -58,13 +58,13 @@ class Purpose(Enum):
 
 
 class Startable(Protocol):
-    """What agents and engines have in common."""
+    """What agents and engines have in common: starting and closing."""
 
     async def start(self) -> None:
-        """Checks, loads and warms."""
+        """Checks the settings, loads the model and warms it up."""
 
     async def close(self) -> None:
-        """Frees what it holds."""
+        """Frees the memory, connections and processes that it holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
