@@ -48,12 +48,12 @@ WHERE id = :id RETURNING open, status, total
 
 
 def insert(tx: Tx, **columns: Any) -> None:
-    """Writes a new batch."""
+    """Inserts a batch into the table, with the id and the counts in `columns`."""
     tx.run(_INSERT, **columns)
 
 
 def get(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
-    """A batch of this company, None if there is none."""
+    """Returns a batch of the company, None for an unknown one."""
     row = tx.row(f"{_SELECT} AND id = :batch_id", company_id=company_id, batch_id=batch_id)
     return _batch(row) if row is not None else None
 

@@ -151,7 +151,7 @@ def check(tx: Tx) -> None:
 
 
 def whole(tx: Tx) -> bool:
-    """Whether `check` would pass."""
+    """Whether the database has everything that nodes did, so that `check` passes."""
     return not _doubtful(tx)
 
 

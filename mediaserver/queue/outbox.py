@@ -88,8 +88,8 @@ WHERE id = :id AND state = 'PENDING' AND attempts = :attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one delivery went. Not `delivered`: it is tried again in `retry_ms`, or given up where that is
-    None. `response` is the beginning of the receiver's answer, for the log."""
+    """The result of one attempt to deliver. Without `delivered` it is repeated after `retry_ms`, or given up
+    where that is None. `response`: the beginning of the receiver's answer, for the log."""
 
     delivered: bool
     status: int = 0
@@ -100,7 +100,7 @@ class Result:
 
     @property
     def state(self) -> str:
-        """What the delivery becomes."""
+        """The state of the delivery after this result: DELIVERED, PENDING or DEAD."""
         if self.delivered:
             return "DELIVERED"
         return "DEAD" if self.retry_ms is None else "PENDING"

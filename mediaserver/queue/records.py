@@ -30,7 +30,7 @@ class CallStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Nothing follows this state."""
+        """Whether a call stays in this state for ever."""
         return not TRANSITIONS[self]
 
 

@@ -56,7 +56,7 @@ class BatchStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Nothing follows this state."""
+        """Whether a batch stays in this state for ever."""
         return self in (BatchStatus.COMPLETED, BatchStatus.CANCELLED)
 
 
