@@ -30,14 +30,14 @@ _EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
 
 
 class ContactLimit(Table):
-    """How often one number may be called."""
+    """How often one number may be called: `calls` within any `per_minutes`."""
 
     calls: int = Field(ge=1, le=1_000_000)
     per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
 
 
 class KeySettings(Table):
-    """[[company.key]]: an API key."""
+    """[[company.key]]: an API key of the company and what the key may do."""
 
     key: Secret
     scopes: tuple[Scope, ...] = Field(default=("calls",), min_length=1)
