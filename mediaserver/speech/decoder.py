@@ -116,7 +116,7 @@ class Reader:
                 raise _Killed("the process is gone") from None
 
     async def close(self) -> None:
-        """Ends the process."""
+        """Kills the process that reads files, and waits for its end."""
         control, self._control = self._control, None
         process, self._process = self._process, None
         if control is not None:
