@@ -171,7 +171,7 @@ class Store:
     record_web_call = _tell(web_calls.record)
 
     async def reap_expired(self) -> Reaped:
-        """See `ledger.reap_expired`."""
+        """Ends or requeues the calls whose lease has expired, and wakes who waits for them."""
         reaped = await self.db.write(ledger.reap_expired)
         self._filled(queue=bool(reaped.requeued))
         return reaped
@@ -182,7 +182,7 @@ class Store:
     vacancy = _read(extra_legs.vacancy)
 
     async def leave_leg(self, leg_id: str) -> bool:
-        """See `extra_legs.leave`."""
+        """Frees the place that an extra leg took on its trunk. False: there was no such leg."""
         left = await self.db.write(lambda tx: extra_legs.leave(tx, leg_id))
         self._filled(queue=left)
         return left
