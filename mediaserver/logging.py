@@ -102,7 +102,8 @@ def take_over() -> None:
 
 
 class LineHandler(logging.Handler):
-    """Writes lines by a `LineWriter`, `writer`, which ends with the handler."""
+    """Writes each record as a line through `writer`, a `LineWriter` on the descriptor `fd`, which `close`
+    closes."""
 
     def __init__(self, fd: int, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -110,7 +111,8 @@ class LineHandler(logging.Handler):
         self.writer = LineWriter(fd, told=self._told)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`."""
+        """Writes the record's line; where the record cannot be formatted, a line that says so. Never
+        raises."""
         try:
             line = self.format(record)
         except Exception:  # of a field's own `str`: whoever logs must not fail for it
@@ -118,7 +120,7 @@ class LineHandler(logging.Handler):
         self.writer.write(line)
 
     def close(self) -> None:
-        """See `logging.Handler.close`; waits for the reader for `line_writer.CLOSE_S` at most."""
+        """Closes the writer, which waits up to `line_writer.CLOSE_S` seconds for its reader."""
         self.writer.close()
         super().close()
 
@@ -174,7 +176,7 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time (UTC, ISO 8601), level, logger, message, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
+        """Returns the record's JSON object as one line."""
         line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -191,7 +193,7 @@ class PlainLines(logging.Formatter):
     """For a terminal: time, level, message, then `field=value` pairs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
+        """Returns the record's line, with the traceback below it where there is one."""
         pairs = "".join(f" {name}={value}" for name, value in fields(record))
         line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {message(record)}{pairs}"
         if record.exc_info and record.exc_info[1]:

@@ -105,7 +105,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Class and method."""
+        """Qualified name of the function that a frame enters, "Class.method"."""
         return self.enters.__qualname__
 
 

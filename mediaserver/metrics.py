@@ -220,7 +220,8 @@ def _show(gauge: Gauge, counts: Mapping[str, int]) -> None:
 
 
 class LoopLag:
-    """Samples how late the event loop runs its timers: what every call of the process feels at once."""
+    """Samples every `interval_s` seconds how late the event loop runs its timers, in seconds: a lateness that
+    every call of the process shares."""
 
     def __init__(self, observe: Callable[[float], object], *, interval_s: float = LAG_PROBE_S) -> None:
         self._observe = observe
@@ -236,7 +237,7 @@ class LoopLag:
         self._timer = self._loop.call_at(self._due, self._probe)
 
     def close(self) -> None:
-        """Stops sampling."""
+        """Cancels the timer that samples the event loop."""
         self._timer.cancel()
 
 
@@ -260,10 +261,10 @@ class GcPauses:
             self._pauses_s.append(time.perf_counter() - self._began)
 
     def flush(self) -> None:
-        """Hands on the pauses since the last time."""
+        """Passes on the pauses, in seconds, since the last flush."""
         while self._pauses_s:
             self._observe(self._pauses_s.popleft())
 
     def close(self) -> None:
-        """Stops timing."""
+        """Removes the callback that times garbage collections."""
         gc.callbacks.remove(self._collected)

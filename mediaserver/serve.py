@@ -39,14 +39,15 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What was asked for: to drain, to end without waiting any longer, to read the configuration again."""
+    """What signals asked for: `stop` drains, `now` ends without waiting any longer, `reload` reads the
+    configuration again."""
 
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     now: asyncio.Event = field(default_factory=asyncio.Event)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stopped(self) -> None:
-        """SIGTERM or SIGINT."""
+        """Handles SIGTERM or SIGINT: the first drains, the second ends at once."""
         (self.now if self.stop.is_set() else self.stop).set()
 
 

@@ -51,10 +51,11 @@ class Outbox(Protocol):
     outbox_filled: asyncio.Event
 
     async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
-        """See `outbox.take`."""
+        """Takes due deliveries, at most `room[subscription]` of each; one not settled within `lease_ms` is
+        due again."""
 
     async def settle_delivery(self, delivery: Delivery, result: Result) -> bool:
-        """See `outbox.settle`."""
+        """Records the result of a delivery. False: another process has taken the delivery since."""
 
 
 class Webhooks:
