@@ -30,7 +30,7 @@ OnFault = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class GuardedRecognizer:
-    """One of the recognisers."""
+    """A recogniser with the guard that counts its failures."""
 
     engine: SpeechToText
     guard: Guard
@@ -49,11 +49,11 @@ class FallbackRecognizer:
         self.on_fault = on_fault
 
     async def start(self) -> None:
-        """Starts every engine."""
+        """Starts every engine, all at the same time."""
         await asyncio.gather(*(each.engine.start() for each in self.ears))
 
     async def close(self) -> None:
-        """Closes every engine."""
+        """Closes every engine, all at the same time."""
         await asyncio.gather(*(each.engine.close() for each in self.ears))
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FallbackListening:

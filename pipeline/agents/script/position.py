@@ -86,7 +86,7 @@ class ScriptWalk:
         )
 
     def return_to(self, place: Place) -> None:
-        """Restores the snapshot `place`."""
+        """Restores the position, the answers and the outcome that `place` holds."""
         self.state, self._step, self.answers = place.state, place.step, dict(place.answers)
         self._nomatches, self._silences = place.counts
         self._disposition, self._reached_goal = place.outcome
