@@ -1,4 +1,4 @@
-"""Who speaks at the moment, from how loud each one is: what LiveKit's clients show as active speakers."""
+"""Detects active speakers from levels, for LiveKit's speaker updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ HOLD: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Speaking:
-    """Somebody began (`active`) or ceased to speak. `level`: 0 to 1, root mean square of full scale."""
+    """A participant began (`active`) or stopped speaking. `level`: 0 to 1, root mean square relative to full
+    scale."""
 
     participant: Participant
     level: float
@@ -26,7 +27,7 @@ class Speaking:
 
 
 class Speakers:
-    """The people of one room who speak."""
+    """The active speakers of one room."""
 
     __slots__ = ("_quiet",)
 
@@ -34,7 +35,7 @@ class Speakers:
         self._quiet: dict[str, int] = {}  # who speaks, by sid: looks since they were loud
 
     def look(self, levels: Iterable[tuple[Participant, float]]) -> list[Speaking]:
-        """What has changed, given how loud everybody was since the last look."""
+        """Takes the level of every participant since the last call; returns what has changed."""
         changes, here = [], set()
         for participant, level in levels:
             sid = participant.sid

@@ -1,10 +1,9 @@
-"""LiveKit's data packets with one client: what it sends to others and to the agent, and what it is told.
+"""LiveKit's data packets of one client: those it sends to others and to the agent, and those it receives.
 
-Packets between participants pass through unread, with the sender put right: nobody speaks in another's name.
-What is for the agent is taken here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
-Transcripts leave in both forms that the SDKs know, as segments and on the text stream topic
-`lk.transcription`.
-"""
+Packets between participants pass through unread, with the sender's identity set by the server. Packets for
+the agent are handled here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
+Transcripts are sent in both forms that the SDKs know, as segments and on the text stream topic
+`lk.transcription`."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ SendOn = Callable[[str, bytes], bool]
 
 
 class DataLink(RoomObserver):
-    """The data channels of one client."""
+    """The data channels of one client, reliable and lossy."""
 
     def __init__(self, room: Room, participant: Participant, send: SendOn) -> None:
         self.last_sequence = 0
@@ -132,15 +131,15 @@ class DataLink(RoomObserver):
     # To the client ------------------------------------------------------------------------------------------
 
     def opened(self, label: str) -> None:
-        """A data channel is open."""
+        """Sends the packets that waited for the reliable channel to open."""
         if label == RELIABLE and not self._open:
             self._open = True
             while self._waiting:
                 self._deliver(self._waiting.popleft())
 
     def from_agent(self, packet: models.DataPacket, *, speaker: Participant | None = None) -> None:
-        """A reliable packet of the agent's. `speaker`: in whose name, for transcripts of people; the sequence
-        is the agent's all the same, which is what clients number by."""
+        """Sends a reliable packet of the agent. `speaker`: the participant in whose name it is sent, for
+        transcripts of participants; the sequence number remains the agent's, by which clients count."""
         self._sequence += 1
         packet.kind = models.DataPacket.RELIABLE
         packet.sequence = self._sequence
@@ -172,7 +171,7 @@ class DataLink(RoomObserver):
     def send_text(
         self, topic: str, text: str, attributes: Mapping[str, str], *, speaker: Participant | None = None
     ) -> None:
-        """A text stream of one header, as many chunks as it takes, and a trailer."""
+        """Sends a text stream: one header, as many chunks as needed, and a trailer."""
         stream = secrets.token_hex(8)
         content = text.encode()
         header = models.DataStream.Header(
@@ -192,8 +191,8 @@ class DataLink(RoomObserver):
         self.from_agent(models.DataPacket(stream_trailer=trailer), speaker=speaker)
 
     def message_sent(self, message: Message, now: float) -> None:
-        """Sends another participant's message on, if addressed to this one; queued until the channel is
-        open."""
+        """Sends another participant's message to this client if the message is addressed to it; queued until
+        the channel is open."""
         own = self._participant
         if message.sender is own or (message.to and own.identity not in message.to):
             return
@@ -203,7 +202,7 @@ class DataLink(RoomObserver):
             self._deliver(message.body, RELIABLE if message.reliable else LOSSY)
 
     def close(self) -> None:
-        """Stops the link when the participant has left: pending RPC fails, queued packets are dropped."""
+        """Closes the link of a participant who has left: pending RPC fails, queued packets are dropped."""
         self._room.forget(self)
         self._waiting.clear()
         self.rpc.close()
@@ -216,16 +215,16 @@ class DataLink(RoomObserver):
 
 
 def _unheard() -> None:
-    """Nobody is told any more, or not yet."""
+    """Stands for `on_encrypted` before it is set and after `close`."""
 
 
 def _unsent(label: str, body: bytes) -> bool:
-    """The data channels of a participant who is gone."""
+    """Refuses a packet: the participant's data channels are gone."""
     return False
 
 
 def _unread(text: str) -> None:
-    """What a participant who is gone has written."""
+    """Drops text that arrives after `close`."""
 
 
 _TAKEN: Final = frozenset(
@@ -247,7 +246,8 @@ _TAKEN: Final = frozenset(
 
 
 def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
-    """Identities, () for everybody; older SDKs name them in the user packet."""
+    """Returns the identities that a packet is addressed to, () for all; older SDKs name them in the user
+    packet."""
     named = [*packet.destination_identities]
     if packet.HasField("user"):
         named += packet.user.destination_identities
@@ -255,7 +255,8 @@ def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
 
 
 def _legacy_text(payload: bytes) -> str:
-    """The chat of LiveKit's components before text streams. Newer ones send it beside the stream, marked."""
+    """Returns the text of a chat message as LiveKit's components sent it before text streams; "" for one that
+    is marked as sent on a text stream too."""
     try:
         message = read_json(payload)
     except NotJson:
@@ -267,7 +268,7 @@ def _legacy_text(payload: bytes) -> str:
 
 
 def _pieces(content: bytes) -> list[bytes]:
-    """Cut between characters: every chunk is UTF-8 of its own."""
+    """Cuts UTF-8 into pieces of at most `CHUNK_BYTES`, between characters."""
     pieces, start = [], 0
     while start < len(content):
         end = min(start + CHUNK_BYTES, len(content))
