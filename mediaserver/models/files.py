@@ -1,4 +1,4 @@
-"""Directories of fetched models: complete ones only, each with a manifest that says where it is from."""
+"""Directories of fetched models: complete ones only, each with a manifest of its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelError(MediaServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What was fetched. `files`: sha256 by path."""
+    """A fetched model. `files`: SHA-256 by path."""
 
     repository: str
     revision: str
@@ -33,7 +33,7 @@ class Fetched:
 
 
 def installed(into: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The models in `into`: name of the directory, and its manifest."""
+    """Yields the models in `into`: name of the directory, and its manifest."""
     for manifest in sorted(into.glob(f"*/{MANIFEST}")):
         yield manifest.parent.name, json.loads(manifest.read_text())
 
@@ -47,7 +47,7 @@ def sha256(path: Path) -> str:
 
 
 def settle(part: Path, fetched: Fetched) -> None:
-    """The complete directory takes its place, without what another revision left in it."""
+    """Puts the complete directory `part` in its place, without files that another revision left in it."""
     shutil.rmtree(part / ".cache", ignore_errors=True)  # huggingface_hub's notes on what it was fetching
     for path in [each for each in part.rglob("*") if each.is_file()]:
         if path.relative_to(part).as_posix() not in fetched.files:
