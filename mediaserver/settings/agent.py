@@ -21,10 +21,9 @@ AUTO: Final = "auto"
 
 
 class EngineSettings(Table):
-    """An engine by its name, and whatever settings it takes.
+    """An engine by its name, with its own options beside it.
 
-    The options are the engine's business: it checks them when it is built.
-    """
+    The engine itself checks the options when it is built."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
@@ -51,20 +50,20 @@ class EngineSettings(Table):
         return dict(self.model_extra or {})
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
-        """Options may be secrets: only their names are shown."""
+        """Shows the options' names only: their values may be secrets."""
         return [("engine", self.engine), ("options", sorted(self.options))]
 
 
 class EngineChain(EngineSettings):
-    """[agent.stt], [agent.tts]: an engine ("auto": the best that is here), and in `fallback` those that are
-    asked in its place when it fails in a call, in order, by name or as tables. Absent: the engine that comes
+    """[agent.stt], [agent.tts]: an engine ("auto": the best on this machine), and in `fallback` the engines
+    that replace it when it fails in a call, in order, by name or as tables. Absent: the engine that comes
     with the server; []: none."""
 
     fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
 
     @property
     def chain(self) -> tuple[EngineSettings, ...]:
-        """The engine and those written behind it."""
+        """The engine and its fallbacks, in order."""
         return (self, *(self.fallback or ()))
 
 
@@ -72,8 +71,8 @@ _USUAL: Final = settings.SessionSettings()
 
 
 class SessionSettings(Table):
-    """[agent.session]: how the conversation is timed. `eot_action_delay_ms` and `eot_timeout_ms` 0: by
-    `endpoint_ms`."""
+    """[agent.session]: the times of the conversation. `eot_action_delay_ms` and `eot_timeout_ms` 0: derived
+    from `endpoint_ms`."""
 
     endpoint_ms: int = Field(default=_USUAL.endpoint_ms, ge=100, le=5000)
     eot_threshold: float = Field(default=_USUAL.eot_threshold, gt=0, le=1)
@@ -99,18 +98,18 @@ class SessionSettings(Table):
 
     @property
     def action_delay_ms(self) -> int:
-        """Silence that ends a turn which seems to be over."""
+        """Milliseconds of silence that end a turn which seems to be over."""
         usual_ms = round(self.endpoint_ms * _USUAL.eot_action_delay_ms / _USUAL.endpoint_ms)
         return self.eot_action_delay_ms or usual_ms
 
     @property
     def timeout_ms(self) -> int:
-        """Silence that ends any turn."""
+        """Milliseconds of silence that end any turn."""
         return self.eot_timeout_ms or max(_USUAL.eot_timeout_ms, 3 * self.endpoint_ms)
 
 
 class LineSettings(Table):
-    """[agent.line]: what an outbound agent does when a machine answers, or music."""
+    """[agent.line]: what an outbound agent does when an answering machine or hold music answers."""
 
     answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
     message: str = Field(default="", max_length=2000)
@@ -141,8 +140,8 @@ Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
 
 
 class RetrySettings(Table):
-    """[agent.retry]: by the cause for which an attempt came to nothing, the pauses before the next ones. Only
-    what the far end said itself counts: an INVITE that nobody answered is never sent again."""
+    """[agent.retry]: the pauses before further attempts, by the cause for which an attempt failed. Only final
+    responses of the far end count: a call whose INVITE got none is never dialled again."""
 
     busy: Pauses = Field(default=(), max_length=20)
     no_answer: Pauses = Field(default=(), max_length=20)
@@ -171,8 +170,8 @@ def _asks_the_model(script: Mapping[str, Any]) -> bool:
 
 
 class AgentTerms(Table):
-    """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
-    at."""
+    """The settings of an agent without its id and company. `phone_number`: the number that the agent calls
+    from, or is called at."""
 
     name: str = ""
     direction: Literal["outbound", "inbound"] = "outbound"
@@ -200,7 +199,7 @@ class AgentTerms(Table):
     @model_validator(mode="before")
     @classmethod
     def _in_its_language(cls, table: Any) -> Any:
-        """Nobody apologises in English to somebody who speaks Arabic."""
+        """Fills in the texts of the agent's language where the table has none."""
         if not isinstance(table, Mapping):
             return table
         texts = _TEXTS.get(str(table.get("language", "")).split("-")[0], {})
@@ -228,8 +227,8 @@ class AgentTerms(Table):
         return self
 
     def reaches(self, wanted: str) -> str:
-        """The number or room that is meant by `wanted`: a name in `transfer_targets`, or one of those targets
-        itself; "" for none of them."""
+        """Returns the number or room that `wanted` names: a name in `transfer_targets`, or one of those
+        targets itself; "" for none of them."""
         targets = self.transfer_targets
         if targets.get(wanted, ANY_ROOM) != ANY_ROOM:
             return targets[wanted]
@@ -238,7 +237,7 @@ class AgentTerms(Table):
 
 
 class AgentSettings(AgentTerms):
-    """[[agent]]: what talks on a call."""
+    """[[agent]]: an agent of a company, which talks on calls."""
 
     id: str
     company: Name

@@ -1,7 +1,6 @@
-"""Reads the configuration file: frozen settings, or every mistake in it with file, key and reason.
+"""Reads the configuration file: frozen settings, or every mistake with file, key and reason.
 
-Nothing of a value that may be a secret appears in a message.
-"""
+No message contains a value that may be a secret."""
 
 from __future__ import annotations
 
@@ -25,11 +24,10 @@ Check = Callable[[Settings], Iterable[tuple[str, str]]]
 def load(
     path: str | Path, *, checks: Sequence[Check] = (), environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings in the TOML file at `path`, with `env:NAME` resolved from `environment` (the process's
-    own).
+    """Returns the settings in the TOML file at `path`, with `env:NAME` resolved from `environment` (None: the
+    process's own).
 
-    Raises `SettingsError`.
-    """
+    Raises `SettingsError`."""
     document = _read(path)
     try:
         settings = Settings.model_validate(
