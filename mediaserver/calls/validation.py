@@ -1,4 +1,5 @@
-"""From a request for a call to a row in the queue: every rule of section 7.1, in its order, word for word."""
+"""Turns a request for a call into a row for the queue: every check of `POST /api/v1/calls/outbound`, in its
+order."""
 
 from __future__ import annotations
 
