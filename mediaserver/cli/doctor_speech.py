@@ -1,5 +1,5 @@
-"""What `mediaserver doctor` says of speech: from where the weights are, what was chosen and why, what it is
-good for, and how many calls a core carries."""
+"""The findings of `mediaserver doctor` about speech: where the weights are, what was chosen and why, what it
+is good for, and how many calls a core carries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GOOD_FOR: Final[Mapping[str, str]] = {
 
 
 def weights_findings(data_dir: Path) -> Iterator[Finding]:
-    """From where the weights of this machine are, and what is wrong with them. It reads files: not for the
+    """Yields where the weights on this machine are, and what is wrong with them. Reads files: not for the
     event loop."""
     for found in local_weights.found():
         name = f"weights of {found.weights.name}"
@@ -53,8 +53,8 @@ def weights_findings(data_dir: Path) -> Iterator[Finding]:
 
 
 def speech_findings(name: str, made_of: AgentChoice, chosen: Sequence[Chosen]) -> Iterator[Finding]:
-    """Of one agent: what "auto" became, what its recogniser is good for, how many such calls a core
-    carries."""
+    """Yields for one agent what "auto" became, what the recogniser is good for, and how many such calls a
+    core carries."""
     for each in chosen:
         if each.engine is not None:
             yield Finding(name, True, f"auto: {each}")
@@ -64,7 +64,8 @@ def speech_findings(name: str, made_of: AgentChoice, chosen: Sequence[Chosen]) -
 
 
 def _hearing(name: str, made_of: AgentChoice, *, told: bool) -> Iterator[Finding]:
-    """Where a recogniser is good for less than one would think; `told`: by what "auto" says of it."""
+    """Yields a remark on a recogniser with narrow limits. `told`: what "auto" says of it was reported
+    already."""
     if made_of.stt.name == "pocketsphinx" and not told:
         yield Finding(
             name,
