@@ -1,13 +1,12 @@
 """The PostgreSQL driver: a few threads, each with a connection of its own while it works.
 
-Work is a plain function of a transaction, so it runs on a thread and talks to the server synchronously. A
-piece of work that lost to another one (a deadlock, a serialisation failure) was undone as a whole by the
-server and is run again. What became of a commit whose answer was lost nobody can say: that is
-`StoreUnavailable`, and whoever asked must find out (`mediaserver.queue.ledger` is written for it).
+Work is a plain function of a transaction, so it runs on a thread and talks to the server synchronously. Work
+that lost to another transaction (a deadlock, a serialisation failure) was undone as a whole by the server and
+is run again. A commit whose answer was lost may have happened or not: that raises `StoreUnavailable`, and the
+caller must find out (`mediaserver.queue.ledger` is written for it).
 
-A node may be stopped in the middle of a transaction for as long as somebody likes. Its locks must not stop
-the others: the server ends transactions that have been idle for `IDLE_S`.
-"""
+A node may be stopped in the middle of a transaction for any time. Its locks must not stop the others: the
+server ends transactions that have been idle for `IDLE_S`."""
 
 from __future__ import annotations
 
@@ -207,7 +206,7 @@ class Postgres:
         await asyncio.to_thread(self._pool.close)
 
     async def _idle(self) -> bool:
-        """Waits until nothing is under way; False where that takes longer than `CLOSE_S`."""
+        """Waits until no work is in progress; False where that takes longer than `CLOSE_S`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + CLOSE_S
         while self._work and loop.time() < until:  # noqa: ASYNC110  # once, and from threads
@@ -215,7 +214,7 @@ class Postgres:
         return not self._work
 
     def _cut(self) -> None:
-        """Ends the wait of threads for a server that says nothing and does not go away either."""
+        """Closes the sockets of threads that wait for a server which neither answers nor disconnects."""
         for connection in tuple(self._connections):
             with contextlib.suppress(psycopg.Error, OSError), _wire(connection) as wire:
                 wire.shutdown(socket.SHUT_RDWR)
@@ -259,7 +258,8 @@ class Postgres:
             return work(PostgresTx(connection, self._clock))
 
     def _translated(self, error: Exception) -> Exception:
-        """psycopg's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
+        """Translates an error of psycopg: `StoreError` for the database's fault, `LocalError` for the
+        caller's (SQL, values, constraints)."""
         if isinstance(error, errors.InvalidCatalogName | errors.InvalidAuthorizationSpecification):
             return StoreError(f"{self._name}: {_first_line(error)}")
         if isinstance(error, errors.ReadOnlySqlTransaction):  # a standby, until it is promoted
@@ -280,7 +280,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _named(url: str) -> str:
-    """What a message calls the database: without its user and password."""
+    """Returns the database's URL without user and password, for messages."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port is not None else ""
     return f"postgresql://{parts.hostname or ''}{port}{parts.path}"

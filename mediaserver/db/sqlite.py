@@ -102,14 +102,14 @@ class SqliteTx:
 
 @lru_cache(maxsize=1024)
 def _translated(sql: str) -> str:
-    """A statement in SQLite's spelling."""
+    """Returns `sql` as SQLite takes it."""
     for token, meaning in _TOKENS.items():
         sql = sql.replace(token, meaning)
     return sql
 
 
 class _Work:
-    """One piece of work and who waits for it."""
+    """One piece of work, and the future of whoever waits for it."""
 
     __slots__ = ("error", "function", "future", "result")
 
@@ -124,7 +124,7 @@ class _Work:
         self.result = self.function(tx)
 
     def settle(self, error: Exception | None) -> None:
-        """Tells who waits: `error` is the commit's, None when it went through."""
+        """Sets the future to the result or the error. `error`: the commit's, None when it went through."""
         error = error or self.error
         if error is None:
             self.future.set_result(self.result)
@@ -211,8 +211,8 @@ class Sqlite:
         self._write_connection = self._connect()
 
     def _write(self, batch: list[_Work]) -> None:
-        """Commits a batch. Without a connection afterwards where this one can say no more than that it
-        failed: another must be made."""
+        """Commits a batch. Drops the connection where its transaction could not be undone: the next batch
+        makes another."""
         failure = _failure_of(lambda: self._commit_together(batch))
         if failure is not None:
             failure = self._translated(failure)
@@ -221,7 +221,8 @@ class Sqlite:
             item.settle(failure)
 
     def _next_batch(self) -> tuple[list[_Work], bool]:
-        """What is waiting (at least one), and whether to go on after it."""
+        """Returns the waiting work, at least one piece unless the database closes, and whether to go on after
+        it."""
         item = self._waiting.get()
         batch: list[_Work] = []
         while item is not None:
@@ -245,7 +246,8 @@ class Sqlite:
         connection.execute("COMMIT")
 
     def _run_in_savepoint(self, connection: sqlite3.Connection, item: _Work) -> None:
-        """Runs one piece of work. Its own mistakes undo only itself; the database's undo the whole batch."""
+        """Runs one piece of work. Its own errors undo only itself; the database's errors undo the whole
+        batch."""
         connection.execute("SAVEPOINT work")
         error = _failure_of(lambda: item.run(SqliteTx(connection)))
         if error is not None:
@@ -268,13 +270,14 @@ class Sqlite:
         return connection
 
     def _connect_again(self) -> sqlite3.Connection:
-        """As `_connect`, but makes no new file where the old one is gone."""
+        """Connects as `_connect`, but makes no new file where the old one is gone."""
         if not self._path.is_file():
             raise StoreUnavailable(f"{self._path} cannot be opened")
         return self._connect()
 
     def _translated(self, error: Exception) -> Exception:
-        """SQLite's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
+        """Translates an error of SQLite: `StoreError` for the database's fault, `LocalError` for the caller's
+        (SQL, values, constraints)."""
         if not isinstance(error, sqlite3.Error):
             return error
         code = _code(error)
@@ -299,7 +302,7 @@ class Sqlite:
         self._read_connection = connection
 
     def _reopen_reader(self) -> None:
-        """After one whose transaction could not be undone."""
+        """Opens another connection after one whose transaction could not be undone."""
         if self._closed:
             return
         try:
@@ -328,8 +331,7 @@ class Sqlite:
 
 
 def _failure_of(run: Callable[[], None]) -> Exception | None:
-    """What `run` raises on the writing thread, which goes on; whoever waits for the work is told. None:
-    nothing."""
+    """Returns what `run` raises on the writing thread, which goes on; None for nothing."""
     try:
         run()
     except Exception as error:
@@ -338,7 +340,8 @@ def _failure_of(run: Callable[[], None]) -> Exception | None:
 
 
 def _rolled_back(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:
-    """The connection without a transaction; None where it cannot be had so, and is closed."""
+    """Returns the connection without a transaction; None where the rollback failed and the connection was
+    closed."""
     try:
         if connection is not None and connection.in_transaction:
             connection.execute("ROLLBACK")
