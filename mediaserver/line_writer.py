@@ -1,9 +1,9 @@
-"""Lines for a reader that may stall: a terminal that is stopped, a pipe that nobody empties, a full disk.
+"""Writes lines to a reader that may stall: a terminal that is stopped, a pipe that nobody empties, a full
+disk.
 
-A write to such a descriptor waits as long as its reader does, and on the event loop every call waits with it.
-Here a thread writes. What it cannot get rid of stays in a bounded backlog; what does not fit there is lost,
-counted, and told in the same place as soon as the reader is back.
-"""
+A write to such a descriptor waits as long as its reader does, and on the event loop every call would wait
+with it. Here a thread writes. Lines that it cannot write stay in a bounded backlog; those that do not fit are
+lost, counted, and reported in the same place as soon as the reader is back."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ CLOSE_S: Final = 2.0
 
 
 class LineWriter:
-    """Lines onto the descriptor `fd`, which stays the caller's. `told` words what is written when `count`
-    lines were lost. `write` may be called from any thread, but by one at a time."""
+    """Writes lines to the descriptor `fd`, which it does not close. `told` makes the line that reports
+    `count` lost lines. `write` may be called from any thread, but by one at a time."""
 
     def __init__(self, fd: int, *, told: Callable[[int], str], backlog_bytes: int = BACKLOG_BYTES) -> None:
         self._fd = fd
@@ -41,11 +41,11 @@ class LineWriter:
 
     @property
     def lost(self) -> int:
-        """Lines that did not fit into the backlog, or that the descriptor refused."""
+        """The number of lines that did not fit into the backlog, or that the descriptor refused."""
         return self._refused + self._failed
 
     def write(self, line: str) -> None:
-        """Queues a line, without its end. Never waits, never raises."""
+        """Queues a line, without its line end. Never waits, never raises."""
         data = line.encode(errors="replace") + b"\n"
         if self._put - self._taken + len(data) > self._backlog_bytes:
             self._refused += 1
@@ -54,8 +54,8 @@ class LineWriter:
         self._lines.put(data)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Ends the thread once everything is written, or leaves it to the end of the process where that
-        takes longer; True when everything is written. Again: the same."""
+        """Ends the thread once everything is written; True then. Where that takes longer than `timeout_s` the
+        thread is left to the end of the process. May be called again."""
         self._lines.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -73,8 +73,8 @@ class LineWriter:
             self._reported = lost
 
     def _written(self, data: bytes) -> bool:
-        """Straight to the descriptor: the lock of a file object that a stalled thread held would be waited
-        for at the end of the process."""
+        """Writes to the descriptor itself: the lock of a file object that a stalled thread held would be
+        waited for at the end of the process."""
         view = memoryview(data)
         try:
             while view:

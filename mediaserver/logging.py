@@ -73,8 +73,9 @@ STDERR: Final = 2
 
 
 def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) -> LineWriter:
-    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text. What is
-    waiting at the end of the process is written then, as far as its reader takes it."""
+    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text; returns
+    the writer. Lines that wait at the end of the process are written then, as far as the reader takes
+    them."""
     root = logging.getLogger()
     for each in root.handlers:
         if isinstance(each, LineHandler):
@@ -86,15 +87,15 @@ def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) ->
 
 
 def set_level(level: str) -> None:
-    """Writes our lines of this level and above from now on, those of libraries from warnings on."""
+    """Sets the level of the server's own lines; those of libraries count from warnings on."""
     logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level.upper())))
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
 
 
 def take_over() -> None:
-    """Makes lines of what Python itself would write to standard error, and wait for: for a process of ours,
-    once."""
+    """Logs what Python itself would write to standard error, and wait for: warnings, and exceptions that
+    nobody caught. For a process of the server's, once."""
     warnings.showwarning = cast(Any, _warned)  # takes where to write as well, which is ours to know
     sys.excepthook = _ended
     sys.unraisablehook = _not_raised
@@ -135,7 +136,7 @@ def _record(level: int, message: str, **extra: Any) -> logging.LogRecord:
 
 
 def mask(name: str, value: Any) -> Any:
-    """`value` as it may be written for field `name`."""
+    """Returns `value` as it may be logged in the field `name`."""
     if name in _REASONS and isinstance(value, str):
         return mask_numbers(value)
     if name not in MASKED_FIELDS or value in (None, ""):
@@ -147,12 +148,14 @@ def mask(name: str, value: Any) -> Any:
 
 
 def mask_numbers(text: str) -> str:
-    """`text` (a reason, an error of a library) with everything that looks like a phone number masked."""
+    """Returns `text` (a reason, an error of a library) with everything masked that looks like a phone
+    number."""
     return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
 def message(record: logging.LogRecord) -> str:
-    """What a record says: ours as it stands, a library's with addresses and numbers masked."""
+    """Returns a record's message: the server's own as it is, a library's with addresses and numbers
+    masked."""
     text = record.getMessage()
     return text if record.name.partition(".")[0] in _OURS else mask_numbers(_ADDRESS.sub(_masked, text))
 
@@ -166,7 +169,7 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """The `extra` fields of a record, masked."""
+    """Yields the `extra` fields of a record, masked."""
     for name, value in vars(record).items():
         if name not in _STANDARD and not name.startswith("_"):
             yield name, mask(name, value)
@@ -202,8 +205,8 @@ class PlainLines(logging.Formatter):
 
 
 def traced(error: BaseException) -> str:
-    """The traceback of `error` and of what led to it, with the kinds of exceptions and the texts of none but
-    our own."""
+    """Returns the traceback of `error` and its causes: exceptions' types, and texts of this server's own
+    exceptions only."""
     return mask_numbers("".join(_traced(error, set()))).rstrip()
 
 
@@ -233,8 +236,8 @@ def _named(error: BaseException) -> str:
 
 
 def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    """The event loop's exception handler. Its own would write the arguments of callbacks and the results of
-    tasks."""
+    """The event loop's exception handler. Logs neither the arguments of callbacks nor the results of tasks,
+    as asyncio's own would."""
     error, task = context.get("exception"), context.get("task") or context.get("future")
     name = task.get_name() if isinstance(task, asyncio.Task) else ""
     if isinstance(error, BaseException):
@@ -244,7 +247,7 @@ def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> No
 
 
 def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
-    """What `warnings.showwarning` is replaced by."""
+    """Replaces `warnings.showwarning`."""
     extra = {"kind": category.__name__, "place": f"{filename}:{lineno}", "reason": str(message)}
     log.warning("python warns", extra=extra)
 

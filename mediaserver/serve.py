@@ -76,7 +76,7 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
 
 
 async def _live(server: Server, build: BuildApp, signals: Signals, reread: Reread) -> None:
-    """The server's life: HTTP answers before everything else is up, and until everything else is down."""
+    """Serves HTTP while the server starts, runs and stops."""
     settings, metrics = server.settings, server.metrics
     http = HttpServer(
         build(server),
@@ -98,7 +98,7 @@ async def _live(server: Server, build: BuildApp, signals: Signals, reread: Rerea
 
 
 def _tell_where_to_talk(server: Server) -> None:
-    """A link for each agent of the file that anybody may talk to from a browser, and that can."""
+    """Logs a link for each agent of the file that visitors may talk to from a browser, and that can talk."""
     if server.phase is not Phase.RUNNING:
         return
     for agent in server.settings.agents:
@@ -114,7 +114,7 @@ def _tell_where_to_talk(server: Server) -> None:
 
 
 async def _reload_when_asked(server: Server, asked: asyncio.Event, reread: Reread) -> None:
-    """Reads the configuration again whenever `asked`; a file that cannot be used is told and changes
+    """Reads the configuration again whenever `asked`; a file that cannot be used is logged and changes
     nothing."""
     while True:
         await asked.wait()

@@ -1,11 +1,10 @@
-"""Sends what lies in the outbox: at least once, in order per call, signed, and never one receiver for
-another's account.
+"""Sends webhook events from the outbox: at least once, in order per call, signed; one receiver never delays
+another.
 
 One loop takes what is due, at most `SLOTS` at a time for each subscription, and one short task sends each: a
-receiver that is slow or dead fills its own slots and nobody else's. What fails is tried again along
+receiver that is slow or dead fills its own slots and no others. What fails is repeated after the pauses
 `BACKOFF_S`, a day in all, and then given up (dead letter). Signature and headers are those of Standard
-Webhooks (https://www.standardwebhooks.com), made by their library.
-"""
+Webhooks (https://www.standardwebhooks.com), made by their library."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ BACKOFF_S = (1, 5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 28_800)
 
 
 class Outbox(Protocol):
-    """What sending needs of `mediaserver.store.store.Store`."""
+    """The part of `mediaserver.store.store.Store` that the sender needs."""
 
     outbox_filled: asyncio.Event
 
@@ -59,9 +58,9 @@ class Outbox(Protocol):
 
 
 class Webhooks:
-    """The sending side. `secrets` maps each subscription that this process can sign for to its secrets, of
-    which there are two while one is replaced: the receiver may verify with either. `observe` is told of every
-    attempt: "delivered", "retried" or "dead", and its milliseconds."""
+    """Sends deliveries. `secrets`: the secrets of each subscription that this process can sign for, two of
+    them while one is replaced: the receiver may verify with either. `observe` gets the outcome of every
+    attempt, "delivered", "retried" or "dead", and its milliseconds."""
 
     def __init__(
         self,
@@ -78,12 +77,13 @@ class Webhooks:
         self.sign_with(secrets)
 
     def sign_with(self, secrets: Mapping[str, Sequence[str]]) -> None:
-        """Replaces the secrets of all subscriptions; what is due to one that is not named waits."""
+        """Replaces the secrets of all subscriptions; deliveries to a subscription without secrets wait."""
         self._signers = {name: [Webhook(secret) for secret in each] for name, each in secrets.items() if each}
         self._outbox.outbox_filled.set()
 
     async def run(self) -> None:
-        """Sends until cancelled; then waits for what is under way (each at most the client's time-out)."""
+        """Sends until cancelled, then waits for the requests in progress (each at most the client's
+        time-out)."""
         try:
             while True:
                 self._outbox.outbox_filled.clear()
@@ -96,7 +96,7 @@ class Webhooks:
                 await asyncio.wait(self._under_way)
 
     async def _take(self) -> int:
-        """Starts what is due and has room; returns how many."""
+        """Starts the due deliveries that have a slot; returns how many."""
         busy = Counter(self._under_way.values())
         room = {name: SLOTS - busy[name] for name in self._signers if busy[name] < SLOTS}
         if not room:
@@ -118,7 +118,8 @@ class Webhooks:
         self._outbox.outbox_filled.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """One attempt, from signing to writing down how it went. A task of its own: nothing leaves it."""
+        """Makes one attempt, from signing to recording the result. A task of its own: no exception leaves
+        it."""
         with boundary(log, "webhook failed", call_id=delivery.call_id):
             result = await self._attempt(delivery)
             try:
@@ -177,7 +178,8 @@ def _ms_since(started_s: float) -> int:
 
 
 def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime) -> dict[str, str]:
-    """The headers of Standard Webhooks; with several secrets, as many signatures, separated by spaces."""
+    """Returns the headers of Standard Webhooks; with several secrets, as many signatures, separated by
+    spaces."""
     signatures = [signer.sign(delivery.event_id, at, delivery.body) for signer in signers]
     return {
         "Content-Type": "application/json",
@@ -188,10 +190,10 @@ def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime)
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of a receiver's answer as text that any database takes."""
+    """Returns the beginning of a receiver's answer as text that any database takes."""
     return body[:RESPONSE_LIMIT].decode(errors="replace").replace("\0", "\ufffd")
 
 
 def retry_ms(attempt: int) -> int | None:
-    """The pause after the `attempt`-th attempt (from 1) failed, None when it was the last."""
+    """Returns the pause after the `attempt`-th attempt (from 1) failed, None when it was the last."""
     return BACKOFF_S[attempt - 1] * 1000 if attempt <= len(BACKOFF_S) else None
