@@ -75,7 +75,7 @@ class Llm:
         return frozenset(self._plan.policy.languages)
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """Gives the figures of each model."""
+        """Returns the figures of each model."""
         return self._chat.health()
 
     async def start(self) -> None:
@@ -98,7 +98,7 @@ class Llm:
             self._opening = asyncio.create_task(self._open_servers())
 
     def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """The model for one step of a script, which has `said` something."""
+        """Makes the model's agent for one step of a script, after the script has `said` something."""
         return invite(self._mind, errand, context, said)
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ async def _open(server: McpServer) -> None:
 
 
 def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
-    """Who gives up a request that took a whole attempt had a reason."""
+    """Makes the guard of a model: a request given up after a whole attempt counts as a failure."""
     attempts = max(2, len(plan.models))
     name = f"{model.model} at {urlsplit(model.base_url).hostname}"
     return Guard("llm", name, deadline_s=plan.chat.timeout_s / attempts)

@@ -70,7 +70,7 @@ class Builtin:
 
 
 def offered(policy: Policy) -> dict[str, Builtin]:
-    """The built-in tools that an agent with `policy` has."""
+    """Returns the built-in tools that an agent with `policy` has, by name."""
     made = {name: _MAKERS[name](policy) for name in policy.builtin}
     return {name: tool for name, tool in made.items() if tool is not None}
 

@@ -1,4 +1,4 @@
-"""The caller's permission for what a tool is about to do: asked and understood by us, not by the model."""
+"""The caller's permission for a tool: asked for and understood by this code, not by the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
 
 
 def _phrases(listed: str) -> tuple[str, ...]:
-    """Folded, the longest first."""
+    """Returns a comma-separated list as folded phrases, the longest first."""
     return tuple(sorted((folded(phrase.strip()) for phrase in listed.split(",")), key=len, reverse=True))
 
 
@@ -70,7 +70,7 @@ _UNCLEAR: Final = frozenset({"yeah right"})
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A tool that waits for the caller's yes, with the arguments that the caller was told of."""
+    """A tool that waits for the caller's yes, with the arguments that were read to the caller."""
 
     tool: Tool
     arguments: Mapping[str, Any]
@@ -78,20 +78,20 @@ class Pending:
 
 
 def question(template: str, arguments: Mapping[str, Any]) -> str:
-    """What the caller is asked: `{{name}}` in the template is an argument."""
+    """Returns the question to the caller: `{{name}}` in the template is an argument."""
     return PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
 
 
 def unreadable(template: str, arguments: Mapping[str, Any]) -> list[str]:
-    """The arguments in the question that are too long to be read out."""
+    """Returns the arguments in the question that are too long to be read out."""
     named = dict.fromkeys(placeholders(template))
     return [name for name in named if len(_read_out(arguments.get(name, ""))) > MAX_VALUE]
 
 
 def agrees(text: str, language: str, asked: str = "") -> bool:
     """Whether the caller's words are a yes and nothing else: words that agree, politeness, and after them
-    words of the question that was `asked`. All else is none, and the caller is asked again: a yes-word stands
-    in "okay can you repeat that" too."""
+    words of the question that was `asked`. Any other words are not, and the caller is asked again: "okay can
+    you repeat that" contains a yes-word too."""
     said = folded(plain_words(text))
     if said in _UNCLEAR:
         return False
@@ -106,7 +106,7 @@ def agrees(text: str, language: str, asked: str = "") -> bool:
 
 @cache
 def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of the phrases, as whole words."""
+    """Returns a pattern for any of the phrases, as whole words."""
     return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, phrases))})(?!\S)" if phrases else r"(?!)")
 
 

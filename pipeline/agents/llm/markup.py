@@ -59,11 +59,11 @@ _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f\u20e3")
 
 
 class MarkupGate:
-    """Lets a stream of text through once it is certain that it is not part of something that is not said.
+    """Passes a stream of text on, without parts that are not said, such as thoughts and tool calls.
 
-    What is hidden is dropped, also when it is never closed; a tag or a link waits for its end. `thinks`: the
-    model is known to begin with thoughts and to mark their end only, so that all waits for that.
-    `has_thought` is True once such an end has come."""
+    A hidden part is dropped, also when it is never closed; text that may begin a tag or a link waits for its
+    end. `thinks`: the model is known to begin with thoughts and to mark only their end, so that all text
+    waits for that mark. `has_thought`: such a mark has come."""
 
     __slots__ = ("_held", "_waits", "has_thought")
 
@@ -74,11 +74,11 @@ class MarkupGate:
 
     @property
     def is_hiding(self) -> bool:
-        """Whether the next text belongs to a hidden part that was begun and has not ended."""
+        """Whether the next text belongs to a hidden part that has not ended."""
         return bool(self._held) and (self._waits or _HIDDEN_OPEN.match(self._held) is not None)
 
     def feed(self, text: str) -> str:
-        """Takes more of the stream; returns the text that may go on."""
+        """Takes more of the stream; returns the text that may be said."""
         return "".join(self._feed(text[at : at + _AT_ONCE]) for at in range(0, len(text), _AT_ONCE))
 
     def _feed(self, text: str) -> str:
@@ -137,8 +137,8 @@ def _without_tags(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """A piece of text as it is said: without marks of Markdown, emoji and control characters; "" where
-    nothing is left to say."""
+    """Returns a piece of text as it is said: without Markdown, emoji and control characters; "" where nothing
+    is left to say."""
     text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), _NOTE.sub("", text))
     text = _NUMBERED.sub(r"\1, ", _LINE_MARK.sub("", text))
     text = "\n".join(_CELLS.sub(", ", line.strip(" \t|")) for line in text.split("\n"))

@@ -1,9 +1,8 @@
 """Tools of an MCP server over streamable HTTP (Model Context Protocol, revision 2025-06-18), as a client.
 
-Only what a call needs: initialize, tools/list, tools/call. The server is somebody else's: a tool that the
-configuration does not name is not offered, its schema is checked before it is used, its hints about itself
-are not believed, and its results are data.
-"""
+Implements what a call needs: initialize, tools/list, tools/call. The server is not trusted: a tool that the
+configuration does not name is not offered, schemas are checked before use, a tool's hints about itself are
+ignored, and its results are data."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """An MCP server and the tools used of it. `tools`: their names. `reads`: those that change nothing.
-    `asks`: the question to the caller before a tool."""
+    """An MCP server and its tools in use. `tools`: their names; `reads`: those that change nothing; `asks`:
+    the question to the caller before a tool."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +49,8 @@ class McpSettings:
 
 
 class McpServer:
-    """One MCP server; its session is shared by all calls. `tools`: those it offers and the settings name."""
+    """One MCP server, whose session is shared by all calls. `tools`: those that the server offers and the
+    settings name."""
 
     def __init__(self, settings: McpSettings, web: HttpClient) -> None:
         self.settings = settings
@@ -196,14 +196,15 @@ class McpServer:
 
 
 class _Awaited:
-    """The answer to a request among the events of a stream, which not every server closes behind it."""
+    """Looks for the answer to a request among the events of a stream, which not every server closes after
+    it."""
 
     def __init__(self, identity: int) -> None:
         self._identity = identity
         self._events = EventReader()
 
     def has_come(self, piece: bytes) -> bool:
-        """Whether it is complete with `piece`."""
+        """Whether the answer is complete with `piece`."""
         return any(map(self._is_it, self._events.feed(piece)))
 
     def _is_it(self, data: str) -> bool:
@@ -217,7 +218,7 @@ class _Awaited:
 
 
 class _SessionOver(EngineError):
-    """The server does not know the session any more (2025-06-18, Session Management)."""
+    """The server no longer knows the session (2025-06-18, Session Management)."""
 
 
 class McpTool:
@@ -238,9 +239,9 @@ def _name(entry: object) -> str:
 
 
 def _messages(answer: HttpAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
-    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools a
-    number or a nesting that is of no use costs the tool that it belongs to. Raises `EngineError` behind the
-    last one where any was no JSON."""
+    """Yields the JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of
+    tools a number or a nesting that cannot be used costs only the tool that has it. Raises `EngineError`
+    after the last message where one was not JSON."""
     text = answer.body.decode("utf-8", "replace")
     documents = [text]
     if answer.headers.get("content-type", "").startswith("text/event-stream"):

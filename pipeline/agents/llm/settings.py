@@ -1,4 +1,4 @@
-"""Reads the table `[agent.llm]` and collects every problem of it."""
+"""Reads the table `[agent.llm]` and collects every problem in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """A model and its server."""
+    """A model's name, and the URL and key of its server."""
 
     base_url: str
     model: str
@@ -37,7 +37,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
+    """The table `[agent.llm]`, checked. `models`: in the order of their use."""
 
     models: tuple[ModelSettings, ...]
     prompt: str
@@ -55,8 +55,8 @@ class LlmPlan:
 
 
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
-    """The agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused` with
-    every problem of a value or, where each value is right, of the table as a whole."""
+    """Reads the agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused`
+    with every problem of a value or, where each value is valid, of the table as a whole."""
     table = {key: value for key, value in settings.items() if key not in IGNORED | {"transfer_targets"}}
     try:
         llm = LlmSettings.model_validate(table, context=RESOLVED)
@@ -138,7 +138,8 @@ def _tool(
 
 
 def _question(tool: LlmTool, schema: Schema) -> str:
-    """What the caller is asked: `confirm` is true for a question made of the tool itself, or the question."""
+    """Returns the question to the caller: `confirm` itself, or one made of the tool's description where
+    `confirm` is true; "" for none."""
     if isinstance(tool.confirm, str):
         return tool.confirm
     if not tool.confirm:
@@ -191,7 +192,7 @@ def _headers(headers: Mapping[str, SecretStr]) -> dict[str, str]:
 
 
 def _check_names(plan: LlmPlan, problems: Problems) -> None:
-    """Every tool has a name of its own."""
+    """Adds a problem for each name that more than one tool has."""
     tools = [spec.name for spec, _ in plan.tools]
     for name in _repeated((*plan.policy.builtin, *tools, *(n for server in plan.mcp for n in server.tools))):
         problems.append(("tool", f"{name!r} names more than one tool"))
