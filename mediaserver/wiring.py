@@ -51,7 +51,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
 
 
 def line_settings(agent: AgentSettings) -> LineSettings:
-    """Returns what an agent does when an answering machine or hold music answers."""
+    """What an agent does about a machine that answers."""
     line = agent.line
     return LineSettings(
         answering_machine=line.answering_machine,
@@ -102,7 +102,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
 
 
 def trunk_settings(settings: TrunkSettings) -> trunk.TrunkSettings:
-    """Returns a trunk's settings for the SIP endpoint."""
+    """A trunk as the phone takes it."""
     return trunk.TrunkSettings(
         id=settings.id,
         uri=settings.uri,

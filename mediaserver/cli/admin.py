@@ -1,5 +1,4 @@
-"""The commands `mediaserver check`, `call`, `keys create` and `restore`: an operator's tasks besides running
-the server."""
+"""`mediaserver check`, `call`, `keys create`, `restore`: what an operator does beside running the server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The speech engines and agents of the configured agents: made once, shared where they are equal.
 
 Two agents with the same engine and the same options use one instance: a model is loaded once, a voice has one
-helper process. An engine that cannot be used on this machine does not stop the server. Its reason is kept,
-`missing()` reports it to `/readyz` and `doctor`, and a call for its agent is refused with it."""
+helper process. An engine that cannot be used on this machine does not stop the server; it is remembered with
+its reason, `missing()` tells it to `/readyz` and `doctor`, and a call for its agent is refused with it.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +51,14 @@ Load = Callable[[str, str, Mapping[str, Any]], Any]
 
 
 class Purpose(Enum):
-    """What an engine is used for: failures and slowness in one purpose do not count for the other."""
+    """What an engine is asked for: what fails or takes long for one says nothing of the other."""
 
     CALLS = auto()
     FILES = auto()
 
 
 class Startable(Protocol):
-    """What agents and engines have in common: starting and closing."""
+    """What agents and engines have in common."""
 
     async def start(self) -> None:
         """Checks the settings, loads the model and warms it up."""
@@ -82,11 +83,10 @@ class AgentEngines:
 
 
 class Engines:
-    """Makes, starts, shares and closes engines.
-
-    `others`: chains of engines that belong to no agent, by the name under which `missing` reports the first
-    of each; `reach`: where engines behind a network may be; `chooser`: chooses the engine for each "auto";
-    `load`: `pipeline.registry.load` unless a test replaces it."""
+    """Makes, starts, shares and closes engines. `others` are chains of engines that no agent is made of, by
+    the name that `missing` calls the first of each; `reach`: where those behind a network may be; `chooser`
+    finds an engine for each that is called "auto"; `load` is `pipeline.registry.load` unless a test says
+    so."""
 
     def __init__(
         self,
@@ -113,15 +113,14 @@ class Engines:
         self.started = False
 
     async def start(self) -> None:
-        """Starts every engine that is needed, all at the same time. An engine that fails does not stop the
-        others."""
+        """Starts every engine that anybody needs, all at once; none that fails stops the others."""
         async with self._changing:
             await self._bring_up(self._written, [each for chain in self._others.values() for each in chain])
             self.started = True
 
     async def change(self, choices: Sequence[AgentChoice]) -> None:
-        """Replaces the agents: starts the engines that the new ones need in addition, and closes those that
-        are no longer used. Calls in progress keep their engines."""
+        """Replaces the agents: starts what the new ones need beyond what runs, closes what nobody uses any
+        more. Calls in progress keep what they began with."""
         async with self._changing:
             before = {choice.agent_id: choice for choice in self._written}
             new = [choice for choice in choices if before.get(choice.agent_id) != choice]
@@ -155,7 +154,7 @@ class Engines:
         await self._prepare_all({choice.agent_id for choice in choices} - settled)
 
     async def _start_named(self, named: Iterable[EngineChoice], settled: Container[str]) -> None:
-        """Starts named engines and the agents made of them, which wait for no trial."""
+        """Agents made of named engines take calls when those run: they wait for nobody's trial."""
         await self._start_all(named)
         self._settle()
         await self._prepare_all(settled)
@@ -183,15 +182,14 @@ class Engines:
         await asyncio.gather(*(_close(each) for each in unused.values()))
 
     async def close(self) -> None:
-        """Closes every engine; a failure of one does not keep the others open."""
+        """Closes everything that was started; a failure of one does not keep the others open."""
         running, self._running = self._running, {}
         self._casts.clear()
         await asyncio.gather(*(guard.close() for guard in self._guards.values()))
         await asyncio.gather(*(_close(each) for each in running.values()))
 
     def cast(self, agent_id: str) -> AgentEngines:
-        """Returns the engines that `agent_id` takes calls with. Raises `EngineMissing` with the reason where
-        an engine is missing."""
+        """What `agent_id` takes calls with. Raises `EngineMissing` with the reason where it cannot."""
         if agent_id in self._casts:
             return self._casts[agent_id]
         choice = next((each for each in self._choices if each.agent_id == agent_id), None)
@@ -200,12 +198,12 @@ class Engines:
         raise EngineMissing(self._reason(choice) or "still starting")
 
     def ears(self, chain: Sequence[EngineChoice]) -> FallbackRecognizer:
-        """Returns the running recognisers of `chain`, for uploaded files: without a deadline, since no caller
-        waits. Raises `EngineMissing` with the reason where the first of them does not run."""
+        """The recognisers of `chain` that run, for files: nobody waits on a line, so none is given up for
+        being slow. Raises `EngineMissing` with the reason where the first of them does not run."""
         return FallbackRecognizer(self._guarded_ears(self._files(chain), Purpose.FILES))
 
     def voices(self, chain: Sequence[EngineChoice]) -> list[GuardedVoice]:
-        """Returns the running voices of `chain`, for files. Raises `EngineMissing` as `ears` does."""
+        """The voices of `chain` that run, for files. Raises as `ears` does."""
         return self._guarded_voices(self._files(chain), Purpose.FILES)
 
     def _files(self, chain: Sequence[EngineChoice]) -> list[EngineChoice]:
@@ -216,7 +214,7 @@ class Engines:
         return self._there(engines)
 
     def missing(self, of: Container[str] | None = None) -> list[str]:
-        """Returns a line for each engine that is needed and missing; `of` restricts them to agents by id."""
+        """One line for each engine that is needed and not there; of agents, those in `of` or all."""
         if not self.started:
             return ["engines: still loading"]
         lines = [
@@ -231,21 +229,21 @@ class Engines:
         return lines
 
     def of(self, agent_id: str) -> AgentChoice:
-        """Returns the engines of an agent, with what each "auto" became. Raises KeyError."""
+        """What an agent is made of, with what "auto" became. Raises KeyError."""
         return {choice.agent_id: choice for choice in self._choices}[agent_id]
 
     def chosen(self) -> list[Chosen]:
-        """Returns what every "auto" in use became."""
+        """What every "auto" that somebody needs became."""
         written = [each for choice in self._written for each in choice.all_engines]
         return self._auto.chosen([*written, *(each for chain in self._others.values() for each in chain)])
 
     def health(self) -> list[EngineHealth]:
-        """Returns the health of the agents' engines, the models that they ask included."""
+        """How the engines of the agents do, models that they ask included."""
         own = [each.engine_health() for each in self._running.values() if isinstance(each, Guarded)]
         return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
 
     def decoder_waits(self) -> list[tuple[str, DecoderWaits]]:
-        """Returns how long callers have waited for a busy recogniser, by its name."""
+        """How long callers have waited for a recogniser that others were using, by its name."""
         queued = [
             (json.loads(identity)[1], engine.decoder_waits())
             for identity, engine in self._running.items()
@@ -254,7 +252,8 @@ class Engines:
         return [(name, waits) for name, waits in queued if waits is not None]
 
     async def unreachable(self) -> list[str]:
-        """Checks every engine behind a network; returns a line for each that does not answer."""
+        """Asks every engine behind a network whether the other end is there: one line for each that is
+        not."""
         names = {identity: guard.name for (identity, _), guard in self._guards.items()}
         remote = [
             (names[identity], engine)
@@ -265,7 +264,7 @@ class Engines:
         return [f"{name}: {reason}" for (name, _), reason in zip(remote, reasons, strict=True) if reason]
 
     def why_not(self, agent_id: str) -> str | None:
-        """Returns why an agent cannot take calls on this node, None where it can."""
+        """Why an agent cannot take calls here, None if it can."""
         try:
             self.cast(agent_id)
         except EngineMissing as missing:
@@ -329,8 +328,7 @@ class Engines:
         self._casts[choice.agent_id] = made
 
     async def _judge(self, choice: AgentChoice) -> EndOfTurnDetector | None:
-        """Returns the judge of the agent's ends of turns; None where the agent's turn model is missing, so
-        that the agent cannot take calls."""
+        """Who judges the ends of turns; None where the agent's model is missing, and the agent with it."""
         path = choice.turn_model
         try:
             if path not in self._judges:
@@ -344,7 +342,7 @@ class Engines:
             return None
 
     def _hearing(self, choice: AgentChoice) -> FallbackRecognizer:
-        """Returns the running recognisers of an agent, shared by agents with the same ones."""
+        """The recognisers of an agent that run; agents with the same ones share them."""
         there = self._there((choice.stt, *choice.stt_fallback))
         names = tuple(each.identity for each in there)
         if names not in self._ears:
@@ -389,7 +387,7 @@ class Engines:
 
 
 def _patient(session: SessionSettings, patience: int) -> SessionSettings:
-    """Returns `session` with as many reprompts as the agent has words for silences."""
+    """`session`, as patient with a silent caller as the agent that has words for so many silences."""
     return replace(session, max_reprompts=max(session.max_reprompts, patience))
 
 

@@ -83,7 +83,7 @@ class OpenRoom:
         )
 
     def conversation(self, claim: Claim, part: CallProfile, floor: CallServices) -> WebCall:
-        """Makes the agent's conversation with the participants of this room."""
+        """The agent's conversation with whoever is here."""
         call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
         call.speaking = self.speaking
         return call

@@ -93,7 +93,7 @@ class RoomRegistry:
         return len(self._rooms)
 
     def find(self, call_id: str) -> WebCall | None:
-        """Returns the live web call of that id, None where this node does not have it."""
+        """Gives the live web call of that id; None where this node does not have it."""
         opened = self._rooms.get(call_id)
         return opened.call if opened is not None else None
 

@@ -109,7 +109,7 @@ class SessionSettings(Table):
 
 
 class LineSettings(Table):
-    """[agent.line]: what an outbound agent does when an answering machine or hold music answers."""
+    """[agent.line]: what an outbound agent does when a machine answers, or music."""
 
     answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
     message: str = Field(default="", max_length=2000)
