@@ -24,7 +24,7 @@ _TEXT = re.compile(r"(?P<days>[a-z,*-]+) (?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)
 _DAY_MINUTES = 24 * 60
 
 _LOOK_AHEAD_DAYS = 8
-"""A week and a day: every window comes round within it, whatever the clocks do."""
+"""Days looked ahead, a week and a day: every window recurs within them, whatever clock changes there are."""
 
 _UNKNOWN = "Etc/Unknown"
 

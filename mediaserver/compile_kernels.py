@@ -12,7 +12,7 @@ from typing import Any, Final
 from numba.core import event
 
 COMPILATIONS: Final = 108
-"""Kernels, each with its signatures, and what they call."""
+"""The number of compilations: kernels, each with its signatures, and the functions that they call."""
 
 Told = Callable[[int, int], None]
 

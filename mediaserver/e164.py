@@ -69,7 +69,7 @@ def _parse(text: str, region: str | None) -> PhoneNumber | None:
 
 
 def _checked(number: PhoneNumber | None) -> str:
-    # A number written out in full is taken at its word: numbering plans grow faster than tables of them.
+    # A number written out in full is accepted: numbering plans grow faster than the tables of them.
     if number is None or not _has_its_length(number):
         raise InvalidNumber("Invalid phone number format")
     return _e164(number)
@@ -129,4 +129,4 @@ def _is_of(number: str, region: str) -> bool:
         return phonenumbers.is_valid_number_for_region(parsed, region) and not costly
     return bool(
         phonenumbers.region_code_for_country_code(parsed.country_code) == region
-    )  # not in the tables yet
+    )  # a number that the tables do not have yet

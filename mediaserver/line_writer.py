@@ -15,10 +15,10 @@ from queue import SimpleQueue
 from typing import Final
 
 BACKLOG_BYTES: Final = 1 << 20
-"""Of lines that wait for their reader: some thousands."""
+"""The most bytes of lines that wait for their reader: some thousands of lines."""
 
 CLOSE_S: Final = 2.0
-"""How long the end waits for the reader."""
+"""How long `close` waits for the reader."""
 
 
 class LineWriter:
@@ -29,13 +29,13 @@ class LineWriter:
         self._fd = fd
         self._told = told
         self._backlog_bytes = backlog_bytes
-        # A SimpleQueue, no lock of ours: a collection of garbage may log from within `write`.
+        # A SimpleQueue, no lock: a garbage collection may log from within `write`.
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._put = 0  # bytes, counted by who writes
+        self._put = 0  # bytes, counted by the callers of `write`
         self._taken = 0  # bytes, counted by the thread
-        self._refused = 0  # lines, counted by who writes
+        self._refused = 0  # lines, counted by the callers of `write`
         self._failed = 0  # lines, counted by the thread
-        self._reported = 0  # of both
+        self._reported = 0  # of both counts
         self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
         self._thread.start()
 
@@ -80,7 +80,7 @@ class LineWriter:
             while view:
                 try:
                     view = view[os.write(self._fd, view) :]
-                except BlockingIOError:  # whoever shares it has made it so
+                except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                     poll = select.poll()
                     poll.register(self._fd, select.POLLOUT)
                     poll.poll()

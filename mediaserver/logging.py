@@ -54,12 +54,12 @@ MASKED_FIELDS = frozenset(
 """Fields whose value is masked: a phone number keeps its last two digits, anything else only its length."""
 
 _REASONS: Final = frozenset({"error", "reason"})
-"""Fields that tell why: texts in which a telephone number may stand."""
+"""Fields with a reason: texts in which a telephone number may stand."""
 
 _PLAIN: Final = (EngineError, StoreError)
-"""Exceptions whose texts are made to be read: they name a server, a file or a state."""
+"""Exceptions whose texts are for readers: they name a server, a file or a state."""
 
-_DEPTH: Final = 40  # frames of a traceback, the last ones: a recursion has a thousand
+_DEPTH: Final = 40  # the last frames of a traceback: a recursion has a thousand
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
@@ -96,7 +96,7 @@ def set_level(level: str) -> None:
 def take_over() -> None:
     """Logs what Python itself would write to standard error, and wait for: warnings, and exceptions that
     nobody caught. For a process of the server's, once."""
-    warnings.showwarning = cast(Any, _warned)  # takes where to write as well, which is ours to know
+    warnings.showwarning = cast(Any, _warned)  # the original takes a file to write to as well
     sys.excepthook = _ended
     sys.unraisablehook = _not_raised
     threading.excepthook = _thread_ended
@@ -116,7 +116,7 @@ class LineHandler(logging.Handler):
         raises."""
         try:
             line = self.format(record)
-        except Exception:  # of a field's own `str`: whoever logs must not fail for it
+        except Exception:  # raised by a field's own `str`: logging must not fail for it
             line = self.format(_record(logging.ERROR, "line cannot be written", logger=record.name))
         self.writer.write(line)
 

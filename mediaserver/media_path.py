@@ -74,7 +74,7 @@ _HEARD_AT: Final = {
     "openai": (openai, "MODEL_RATE_HZ"),
     "pocketsphinx": (sphinx, "RATE_HZ"),
 }
-"""Where each built-in recogniser has the rate that it resamples to."""
+"""The constant with the rate that each built-in recogniser resamples to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def prepare(data_dir: Path) -> Path:
     if _is_open(recordings):
         for path in _below(recordings):
             close(path, FOLDER_MODE if path.is_dir() else FILE_MODE)
-        close(recordings, FOLDER_MODE)  # the last: who is interrupted begins anew
+        close(recordings, FOLDER_MODE)  # last: an interrupted run begins anew
     return recordings
 
 

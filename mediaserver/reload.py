@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LIVE_KEYS: Final = frozenset(
     {"server.log_level", "server.drain_s", "sip.tls_certificate", "sip.tls_key"},
 )
-"""Keys outside of companies, trunks and agents that change at once."""
+"""Keys besides companies, trunks and agents that take effect at once."""
 
 _TABLES: Final = ("server", "sip", "rooms", "speech")
 

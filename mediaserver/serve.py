@@ -108,7 +108,7 @@ def _tell_where_to_talk(server: Server) -> None:
         try:
             check_agent(server.engines, agent, {}, {})
         except InvalidRequest:
-            continue  # it needs something that a visitor does not bring, or /readyz says what it lacks
+            continue  # the agent needs variables that a visitor does not bring, or /readyz says what it lacks
         url = f"{server.settings.server.public_url}/talk/{agent.id}"
         log.info("talk from a browser", extra={"agent": agent.name, "url": url})
 

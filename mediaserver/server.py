@@ -67,7 +67,7 @@ GOODBYE_S = 2.0
 """How long `close` waits for the far ends to agree that the calls are over."""
 
 WRITE_S = 5.0
-"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
+"""How long `close` waits for the outcomes to be written: more than a reachable database needs."""
 
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
@@ -146,7 +146,7 @@ class Server:
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
         gc.collect()
-        gc.freeze()  # what is alive now lives as long as the process: a full collection no longer visits it
+        gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
@@ -195,7 +195,7 @@ class Server:
         if self._switchboard is not None:
             await self._switchboard.give_up_all()
             await self._switchboard.empty(GOODBYE_S)
-        await self.endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
+        await self.endpoint.close()  # ends the rest: calls whose far end answers nothing, not even a CANCEL
         if self._switchboard is not None:
             await self._switchboard.empty(WRITE_S)
             await self._switchboard.close()

@@ -28,17 +28,17 @@ from pipeline.net.http import HttpClient
 log = logging.getLogger(__name__)
 
 SLOTS = 8
-"""Deliveries under way to one subscription at a time, each of another call."""
+"""The most deliveries in progress to one subscription, each of another call."""
 
 LEASE_MS = 30_000
-"""After this a delivery whose process died is due again: well over the five seconds that an exchange may
-take."""
+"""The lease of a delivery: after it, one whose process died is due again. Well over the five seconds that an
+exchange may take."""
 
 RESPONSE_LIMIT = 1024
-"""Bytes of an answer that the log keeps: enough for a reason."""
+"""The most bytes of an answer that the log keeps: enough for a reason."""
 
 POLL_S = 1.0
-"""How often the outbox is looked at without a hint: finds retries, and what other nodes wrote."""
+"""How often the outbox is looked at without a wake-up: finds repeats, and what other nodes wrote."""
 
 BACKOFF_S = (1, 5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 28_800)
 """Pauses between attempts: 12 attempts over 23.7 hours."""
@@ -125,14 +125,14 @@ class Webhooks:
             try:
                 await self._outbox.settle_delivery(delivery, result)
             except StoreError:
-                # Not written down: it is due again when its lease ends, which at least once allows.
+                # The delivery is due again when its lease ends, which "at least once" allows.
                 log.exception("webhook result lost", extra={"call_id": delivery.call_id})
             else:
                 self._told(delivery, result)
 
     async def _attempt(self, delivery: Delivery) -> Result:
         signers = self._signers.get(delivery.subscription_id)
-        if signers is None:  # taken away since it was taken
+        if signers is None:  # the subscription was removed meanwhile
             return Result(delivered=False, error="no secret to sign with", retry_ms=LEASE_MS)
         headers = signed_headers(delivery, signers, datetime.now(UTC))
         started = time.monotonic()

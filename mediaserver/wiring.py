@@ -146,8 +146,8 @@ NAMED_BY_CONFIGURATION = {
     "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
-"""Engines that a configuration may name on any machine: where one is not installed, the file is right and the
-machine lacks something, which `doctor` and /readyz say."""
+"""Engines that a configuration may name on any machine. Where one is not installed, the file is valid and the
+machine lacks something, which `doctor` and /readyz report."""
 
 
 def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:

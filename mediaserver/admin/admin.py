@@ -39,10 +39,10 @@ from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
 
 POLL_S = 2.0
-"""How often a node looks for changes that others made."""
+"""How often a node looks for changes of other nodes."""
 
 LIMITS: Mapping[Kind, int] = {Kind.TRUNK: 50, Kind.AGENT: 200, Kind.WEBHOOK: 20}
-"""How many a company may make over the API: each costs this server something while it is idle."""
+"""The most that a company may create over the API: each costs this server something while idle."""
 
 Document = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ _REPEATS = re.compile(r"[*+{]")
 _NESTED = re.compile(r"\)[*+?{]|\(\?(?!:)")
 
 _CLASH = re.compile(r"agent\[\d+\]")
-"""Agents have numbers in a file; here they have none."""
+"""Agents have indices in a file; over the API they have none."""
 
 
 class Administration:
@@ -185,7 +185,7 @@ class Administration:
             trunks[trunk.id] = trunk
         if agent is not None:
             agents.pop(agent.id, None)
-            agents[agent.id] = agent  # the last: what clashes is said of it
+            agents[agent.id] = agent  # the last one: a clash is reported for it
         for key, reason in _problems(self._directory.file, company, trunks.values(), agents.values()):
             if (key, reason) not in before:
                 raise InvalidRequest(

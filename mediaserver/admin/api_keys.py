@@ -8,7 +8,7 @@ from mediaserver.queue.records import KeyRow
 from mediaserver.store.store import Store
 
 SERVER_KEY = KeyRow("server", "", "", frozenset({"admin"}))
-"""What `server.admin_key` opens: the administration of every company, and no company's calls."""
+"""The key `server.admin_key`: the administration of every company, and no company's calls."""
 
 
 class KeyRing:
@@ -17,7 +17,7 @@ class KeyRing:
     def __init__(self, store: Store, *, admin_key: str) -> None:
         self._store = store
         self._admin_key = admin_key.encode()
-        self._used: set[str] = set()  # bounded by the keys that there are
+        self._used: set[str] = set()  # bounded by the number of keys
 
     async def find(self, key: str) -> KeyRow | None:
         """Returns the key `key`, None for an unknown one."""

@@ -36,7 +36,7 @@ AnyTable = TypeVar("AnyTable", bound=BaseModel)
 log = logging.getLogger(__name__)
 
 NOTHING_FROM_THE_ENVIRONMENT: Mapping[str, Any] = {"environment": {}}
-"""What is managed over the API says `env:NAME` in vain: the server's secrets are not its customers'."""
+"""An object managed over the API cannot use `env:NAME`: the server's secrets are not its customers'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Directory:
     def __init__(self, file: Settings, vault: Vault | None = None) -> None:
         self.revision = -1
         self.confirmed_at = 0.0
-        """When the database last said that this is how things are, on the loop's clock."""
+        """Loop time at which the database last confirmed these tables."""
         self._vault = vault
         self._shown: list[tuple[ManagedRow, Any]] = []
         self.reread(file)
@@ -143,7 +143,7 @@ class Directory:
         trunks: dict[str, TrunkSettings] = managed(Kind.TRUNK) | self._file_trunks
         agents: dict[str, AgentSettings] = managed(Kind.AGENT) | self._file_agents
         webhooks: dict[str, Subscription] = managed(Kind.WEBHOOK) | self._file_webhooks
-        # What belonged to a company that is gone is gone with it.
+        # Objects of a company that was removed are removed with it.
         self.companies = companies
         self.trunks = {name: each for name, each in trunks.items() if each.company in companies}
         self.agents = {name: each for name, each in agents.items() if each.company in companies}

@@ -28,7 +28,7 @@ _TABLES = {
     "tts_fallback": "ttsFallback",
     "pre_call_tools": "preCallTools",
 }
-"""What of an agent may name addresses, as the API calls it."""
+"""The parts of an agent that may name addresses, with their names in the API."""
 
 
 async def check_trunk(reach: EgressPolicy, trunk: TrunkSettings) -> None:

@@ -9,7 +9,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SUBSCRIBER_BITS = 64
-"""Of an IPv6 address: whoever has one has all with the same."""
+"""Bits of the prefix that an IPv6 subscriber has whole."""
 
 
 def parsed(text: str) -> Address | None:

@@ -10,13 +10,13 @@ import resource
 from typing import Final
 
 MOST: Final = 1 << 20
-"""A limit above that is not asked for: other programs walk through it."""
+"""The highest limit that is asked for: some programs loop over all descriptors."""
 
 PER_CALL: Final = 6
 """RTP, RTCP, the recording, and connections to a recogniser, a model and a voice."""
 
 PROCESS: Final = 150
-"""The database, processes of engines, listeners, what is read now and then."""
+"""Descriptors of the database, the engines' processes, the listeners, and files read now and then."""
 
 
 def highest() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 LOW_BYTES = 4 * 1024 * 1024
-"""Less than this is none: two minutes of one recording."""
+"""The least free space, two minutes of one recording; below it the disk counts as full."""
 
 LOOK_S = 2.0
 

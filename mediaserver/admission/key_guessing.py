@@ -25,32 +25,33 @@ from typing import Final, Generic, TypeVar
 from mediaserver.admission.rate_limits import RateLimit
 
 PREFIX: Final = 7
-"""Characters of a key that stand for it in lists: its `hint`."""
+"""Characters of a key that are shown in lists, its `hint`."""
 
 ADDRESS_TRIES: Final = 30
-"""Different wrong keys from an address before it waits: nobody mistypes as many."""
+"""Different wrong keys from an address before it must wait: nobody mistypes as many."""
 
 PREFIX_TRIES: Final = 100
 """Different wrong keys with one beginning, from all addresses together."""
 
 ADDRESS_WAIT_S: Final = 3600.0
 PREFIX_WAIT_S: Final = 60.0
-"""The longest waits. That of a beginning is short: who knows how a customer's key begins could else keep the
-customer from every new address."""
+"""The longest waits. That of a beginning is short: otherwise somebody who knows how a customer's key begins
+could keep the customer from every new address."""
 
 BANNED_S: Final = 60.0
 QUIET_S: Final = 600.0
 
 NEAR_TRIES: Final = 30
-"""Wrong keys, from an address that waits, that begin like one known there: then that one waits as well."""
+"""Wrong keys that begin like a known one, from a waiting address: from then on the known key waits as
+well."""
 
 REPEATS_PER_MINUTE: Final = 600
-"""How often an address may repeat a key that is wrong."""
+"""How often an address may repeat a wrong key."""
 
 SUSPECTS_LIMIT: Final = 10_000
 KNOWN_LIMIT: Final = 20_000
 KEYS_LIMIT: Final = 8
-"""Keys of one beginning that are known at one address."""
+"""The most keys of one beginning that are remembered for one address."""
 
 
 class Standing(Enum):
@@ -184,7 +185,7 @@ class Guesses:
         """Counts `key` as one that nobody has. Yields each change of standing that follows."""
         prefix, hashed = self._hash(key[:PREFIX]), self._hash(key)
         known = self._known.get((address, prefix))
-        if known is not None and hashed in known.keys:  # it was somebody's, until it was revoked
+        if known is not None and hashed in known.keys:  # the key was valid until it was revoked
             known.keys.remove(hashed)
         suspect = self._addresses.wrong(address, hashed, now)
         if suspect is not None:

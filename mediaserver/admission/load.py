@@ -19,7 +19,8 @@ from sip.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 2
-"""Short: a carrier that obeys sends nothing at all for so long, also what there would be time for."""
+"""Retry-After of refused calls. Short: a carrier that obeys sends nothing at all for so long, also calls for
+which there would be time."""
 
 OVERLOADED: Final = "overloaded"
 

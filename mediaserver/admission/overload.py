@@ -24,7 +24,7 @@ from statistics import median
 from typing import Final
 
 LOOKS: Final = 5
-"""Of which the median counts: a quarter of a second at 20 looks a second."""
+"""The number of looks of which the median counts: a quarter of a second at 20 looks a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ MOVES: Final[Mapping[State, Mapping[Level, State]]] = {
         Level.HIGH: State.OVERLOADED,
     },
     State.RECOVERING: {
-        Level.LOW: State.RECOVERING,  # CALM, once it has lasted
+        Level.LOW: State.RECOVERING,  # CALM after `recovery_s`
         Level.BETWEEN: State.OVERLOADED,
         Level.HIGH: State.OVERLOADED,
     },

@@ -11,7 +11,7 @@ from mediaserver.errors import TooMany
 from mediaserver.settings import RoomsSettings
 
 JOIN_S = 60.0
-"""A room that no visitor has joined by then is given up: the page joins at once."""
+"""Seconds after which a room that no visitor has joined is closed: the page joins at once."""
 
 FULL_RETRY_S = 30
 

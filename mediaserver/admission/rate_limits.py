@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from mediaserver.errors import TooMany
 
 CALLERS_LIMIT = 10_000
-"""Callers remembered; the one that has been quiet longest is forgotten first, and starts as new."""
+"""The most callers remembered; the one that has been quiet longest is forgotten first, and starts anew."""
 
 BURST_S = 10
-"""A caller that was quiet may ask as much at once as its rate gives in this time."""
+"""A caller that was quiet may ask at once for as much as its rate gives in this time."""
 
 
 class RateLimit:

@@ -22,7 +22,7 @@ from pipeline.transcript import TranscriptEntry
 Json = dict[str, Any]
 
 DEEPEST: Final = 32
-"""Nesting of what an agent reports; what lies deeper is left out."""
+"""The deepest nesting kept of an agent's report."""
 
 
 def analyse(result: SessionResult) -> Json:
@@ -141,7 +141,7 @@ def _camel(name: str) -> str:
 log = logging.getLogger(__name__)
 
 LIMIT_S = 60.0
-"""However long an agent says that it may take."""
+"""The longest that an agent's report is waited for, in seconds, whatever the agent says."""
 
 
 async def debriefed(

@@ -19,13 +19,14 @@ from mediaserver.queue.records import Claim, Reaped, Renewal
 log = logging.getLogger(__name__)
 
 POLL_S = 1.0
-"""How long a call queued by another node waits at most before this one looks."""
+"""The longest that a call queued by another node waits before this node looks."""
 
 LEASE_MS = 30_000
-"""How long a claim lives unrenewed: after this the calls that a dead node had not dialled are others'."""
+"""The life of a claim that is not renewed: after it, other nodes take the calls that a dead node had not
+dialled."""
 
 BATCH = 16
-"""Claims taken at a time: small, so that several nodes share a burst."""
+"""Claims per query: few, so that several nodes share a burst."""
 
 
 class Ledger(Protocol):
@@ -121,7 +122,7 @@ class Dispatch:
         asking = asyncio.create_task(self._renew(), name="renewal")
         try:
             await asyncio.wait({asking}, timeout=self._lease_ms / 2000)
-            if not asking.done():  # it may yet: what was asked stays asked
+            if not asking.done():  # the query may still succeed, and is not repeated
                 self._database_failed("it does not answer")
             renewals = await asking
         except asyncio.CancelledError:

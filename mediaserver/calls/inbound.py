@@ -30,11 +30,11 @@ from sip.trunk import Trunk
 log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
-"""Lets a carrier try its next route (RFC 3261 21.5.4)."""
+"""The SIP status that lets a carrier try its next route (RFC 3261 21.5.4)."""
 
 _BUSY = 486
-"""To a caller whose company or trunk is at its limit: no other route would help, and after a 503 the carrier
-would leave this server alone for a while, with everybody's calls."""
+"""The SIP status for a caller whose company or trunk is at its limit: no other route would help, and after a
+503 the carrier would send this server nothing for a while, for any company."""
 
 PATIENCE_S = 1.0
 """Longest time that a caller waits for the database, in seconds: a hundred times what a write needs."""
@@ -43,7 +43,7 @@ AWAY_S = 5.0
 """Seconds after such a time-out in which no caller waits for the database."""
 
 KNOWN_S = 15 * 60.0
-"""How long what is managed over the API is gone by without a look at the database."""
+"""How long what is managed over the API is used without a confirmation by the database, in seconds."""
 
 
 class Unknown(MediaServerError):
@@ -102,7 +102,7 @@ class Inbound:
         async with asyncio.TaskGroup() as tasks:
             async for call in self._endpoint.incoming():
                 tasks.create_task(self._admit(call), name=f"admit {call.id}")
-                del call  # it is not kept until the next one comes
+                del call  # not kept until the next call comes
 
     async def _admit(self, call: Call) -> None:
         with boundary(log, "inbound call lost", call_id=call.id) as failure:

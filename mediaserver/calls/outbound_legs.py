@@ -62,7 +62,8 @@ class OutboundLegs:
         self._journal = journal
         self._room = room
         self.rooms: Callable[[str, str], Bridge | None] | None = None
-        """The people in a company's room of that name, where it is open here; set by who has the rooms."""
+        """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
+        owner of the rooms."""
 
     @property
     def pacer(self) -> Pacer:

@@ -25,10 +25,10 @@ from pipeline.net.untrusted import NotJson, read_json
 log = logging.getLogger(__name__)
 
 OBJECTED = "pre_call_tool"
-"""The cause of a call that was not made because a tool failed whose policy says so."""
+"""The cause of a call that was not dialled because a tool with the policy `do_not_dial` failed."""
 
 VALUE_LIMIT = 4000
-"""Characters of one variable: what is longer is not for a prompt."""
+"""The most characters of one variable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 RING_HZ: Final = 425
 RING_ON_S: Final = 1.0
 RING_CYCLE_S: Final = 5.0
-"""Ring-back as most of the world hears it (ITU-T E.180: 425 Hz, one second in five)."""
+"""Ring-back as in most of the world (ITU-T E.180: 425 Hz, one second in five)."""
 
 MAX_TALK_S: Final = 4 * 3600.0
-"""Nobody talks longer: somebody's phone was left off the hook."""
+"""The longest conversation, in seconds: after it a phone was left off the hook."""
 
 REGRET_LIMIT_S: Final = 30.0
 
@@ -48,8 +48,8 @@ Regret = Callable[[int], Awaitable[Pcm]]
 """Synthesises the apology for a person who is not reached, at a rate in Hz. Never raises."""
 
 _leftovers: set[asyncio.Task[None]] = set()
-"""Calls being cancelled whose caller is gone, bounded by SIP's own timers, and keys being passed on, bounded
-by the end of the leg."""
+"""Calls being cancelled after their caller has hung up, bounded by SIP's timers, and keys being passed on,
+bounded by the end of the leg."""
 
 
 class Step(Enum):
@@ -121,7 +121,7 @@ class TransferBridge:
         self._told = asyncio.Event()
         self._ended_by = ""
         self.on_answer: Callable[[Call], None] | None = None
-        """Told when the person has answered."""
+        """Called when the person has answered."""
 
     async def run(self) -> TransferResult:
         """Runs the transfer; returns when it is over, with the callers' legs still up, unless they hung

@@ -44,7 +44,7 @@ from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
 
 MODEL_ANSWER_S = 30.0
-"""A server may have to load the model first."""
+"""How long a model's answer is waited for: the server may have to load the model first."""
 
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600

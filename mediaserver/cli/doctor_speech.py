@@ -13,16 +13,18 @@ from mediaserver.models.places import models_in, places
 from pipeline.engines import local_weights
 
 SYNTHETIC_MODEL: Final = "micro_whisper"
-"""The name by which the model that comes with this repository is recognised in a path."""
+"""The part of a path by which the model of this repository is recognised."""
 
 PUBLISHED: Final = 0.5
-"""What is told of what was measured: the rest is for what else a call needs, and for worse moments."""
+"""The share of the measured capacity that is reported: the rest is for other work of a call, and for busy
+moments."""
 
 DECODES_A_SECOND: Final = 0.3
-"""Of one caller: an answer every five seconds, every second one decoded again because the caller went on."""
+"""Decodes per second of one caller: an answer every five seconds, every second one decoded again because the
+caller went on."""
 
 SPOKEN_SHARE: Final = 0.5
-"""Of a call the agent speaks for so long."""
+"""The share of a call in which the agent speaks."""
 
 GOOD_FOR: Final[Mapping[str, str]] = {
     local_weights.WHISPER.name: (

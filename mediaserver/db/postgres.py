@@ -40,19 +40,20 @@ logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 """Each attempt to connect that fails is an error of the work that waited for it: told there, and once."""
 
 OLDEST = 150_000
-"""PostgreSQL 15, as `server_version` counts."""
+"""The oldest version, PostgreSQL 15, as `server_version` counts."""
 
 CONNECTIONS = 8
-"""More than a node's loops use at once; a server takes a hundred by default, which is a dozen nodes."""
+"""The most connections: more than a node's loops use at once; a server takes a hundred by default, which is a
+dozen nodes."""
 
 WAITING_LIMIT = 10_000
-"""Pieces of work that may wait for a connection; beyond that, who asks is told so."""
+"""The most pieces of work that may wait for a connection; further ones raise `StoreUnavailable`."""
 
 CONNECT_S = 5.0
 """How long a piece of work waits for a connection before the database counts as away."""
 
 CLOSE_S = 5.0
-"""How long `close` waits for what is under way."""
+"""How long `close` waits for work in progress."""
 
 IDLE_S = 5
 LOCK_S = 10
@@ -75,15 +76,15 @@ _NETWORK: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
 }
 
-# The system that the data was made in, the timeline that each recovery and promotion begins, the table that a
-# dump makes anew.
+# The identity: the system that made the data, the timeline of the last recovery or promotion, and the
+# table's oid, which a restored dump changes.
 _IDENTITY = """
 ((SELECT system_identifier::text FROM pg_control_system())
     || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '/' || 'attempts'::regclass::oid::text)
 """
 
 _TOKENS = {
-    # Stable within a statement, so that an index may be searched with it.
+    # Constant within a statement, so that an index may be searched with it.
     "{now}": "(extract(epoch from statement_timestamp()) * 1000)::bigint",
     "{identity}": _IDENTITY,
     "{lock}": "FOR NO KEY UPDATE",
@@ -164,7 +165,7 @@ class Postgres:
             open=False,
             timeout=CONNECT_S,
             max_idle=60.0,
-            reconnect_timeout=0.0,  # the next piece of work asks again: nothing is retried behind its back
+            reconnect_timeout=0.0,  # the next piece of work connects again, nothing before it
             kwargs={"row_factory": dict_row, "options": _OPTIONS, **_NETWORK},
             configure=self._connections.add,
             check=ConnectionPool.check_connection,

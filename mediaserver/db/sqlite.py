@@ -32,13 +32,14 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 OLDEST = (3, 35, 0)
-"""RETURNING came with it."""
+"""The oldest version: the first with RETURNING."""
 
 WAITING_LIMIT = 10_000
-"""Pieces of work that may wait: some ten seconds of a slow disk; beyond that, who asks is told so."""
+"""The most pieces of work that may wait, some ten seconds of a slow disk; further ones raise
+`StoreUnavailable`."""
 
 TOGETHER = 64
-"""Pieces of work in one commit: more gains nothing, and one bad page would take more with it."""
+"""The most pieces of work in one commit: more gains nothing, and one bad page would undo more with it."""
 
 BUSY_MS = 5000
 """How long another program's lock is waited for."""

@@ -79,11 +79,11 @@ FACTS: Final = {"day": "next friday morning", "number": "5550142"}
 WISHES: Final[Mapping[Speech, str]] = {
     speech: next(line.say for line in lines if "anything" in line.to) for speech, lines in PATIENTS.items()
 }
-"""The answer that no question of the agent's expects: it must have understood most of it."""
+"""The answer that no question of the agent's expects: the agent must have understood most of it."""
 
 
 AGAIN_AFTER_MS: Final = 6000
-"""Who has interrupted somebody, and hears them go on for so long, interrupts them again."""
+"""A person who has interrupted a voice interrupts it again after so many milliseconds of it."""
 
 
 class Persona:
@@ -93,7 +93,7 @@ class Persona:
     def __init__(self, lines: tuple[Line, ...]) -> None:
         self._lines = list(lines)
         self._said: Line | None = None
-        self._interrupted = False  # the voice that is speaking
+        self._interrupted = False  # whether the voice that is speaking was interrupted
         self.misheard: list[str] = []
 
     @property

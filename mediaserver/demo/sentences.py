@@ -25,10 +25,10 @@ from pipeline.tts.espeak import Espeak
 from pipeline.tts.kokoro import Kokoro
 
 WOMAN: Final = "jf_gongitsune"
-"""Of Kokoro's voices by pip the woman of whose sentences here Whisper understands most over a telephone."""
+"""The woman's voice of Kokoro's by pip whose sentences Whisper understands best over a telephone."""
 
 _PEAK: Final = 16000
-"""Every sentence's: half of full scale, what a person at a telephone has."""
+"""The peak of every sentence: half of full scale, like a person at a telephone."""
 
 
 def file_of(directory: Path, speech: Speech, text: str) -> Path:

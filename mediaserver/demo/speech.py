@@ -29,7 +29,7 @@ min_confidence = 0.7
     """engine = "pocketsphinx"
 """,
 )
-"""Of the agent that makes the demo's call, and of the front desk."""
+"""The recognisers of the agent that makes the demo's call, and of the front desk."""
 
 EMBEDDED_VOICE: Final = """engine = "espeak-ng"
 voice = "en-us"
@@ -39,7 +39,7 @@ voice = "en-us"
 FREE_QUESTION: Final = """expect = { kinds = ["free"] }
 collect = "question"
 """
-"""What pocketsphinx is not asked for: with the answers alone it has a grammar."""
+"""A free question, which pocketsphinx does not get: with fixed answers alone it has a grammar."""
 
 
 class Speech(Enum):

@@ -23,7 +23,7 @@ from mediaserver.errors import LocalError
 API_KEY = "demo-key"
 WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
 READY_S = 90
-"""Until the server is ready: on a machine with much else to do it takes a while."""
+"""How long the server may take to be ready, on a busy machine."""
 STOP_S = 15
 
 Json = Mapping[str, Any]

@@ -40,7 +40,7 @@ START_S: Final = 30.0
 """The longest that the process of a voice may take to start for its trial."""
 
 _WHISPER_MB: Final = 200
-"""What a recogniser needs beside twice its weights."""
+"""MiB that a recogniser needs besides twice its weights."""
 
 _VOICE_MB: Final = {"piper": 300, "kokoro": 600}
 _MB: Final = 1 << 20
@@ -126,7 +126,7 @@ class Choosing:
         best: tuple[Candidate, EarsTrial] | None = None
         slow: tuple[Candidate, EarsTrial] | None = None
         passed_over = []
-        for each in candidates:  # the smallest first: what is larger than a slow one is slower
+        for each in candidates:  # the smallest first: a model larger than a slow one is slower
             trial = await self._ears_trial(each, refused)
             if trial.problem:
                 passed_over.append(f"{each}: {trial.problem}")
@@ -167,7 +167,7 @@ class Choosing:
             short = await asyncio.to_thread(self._short, each, own=True)
             if short:
                 return EarsTrial(problem=short)
-            assert each.directory is not None  # a recogniser's candidate has one
+            assert each.directory is not None  # a recogniser's candidate always has one
             self._ears[identity] = await self._try_ears(
                 each.directory, window_s=WINDOW_S, compute_type=COMPUTE_TYPE
             )
@@ -285,7 +285,7 @@ def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator
     known = sorted((each for each in here if all(map(each.speaks, languages))), key=lambda each: each.size)
     if _english(languages):
         found = local_weights.examined(local_weights.WHISPER)
-        whisper = EngineChoice("stt", WHISPER, {})  # its weights where no model is named
+        whisper = EngineChoice("stt", WHISPER, {})  # without a `model`, the weights of the extra
         needs_mb = _whisper_mb(_size(found.weights))
         directory = (found.directory or Path()) / "model"
         yield Candidate(whisper, found.weights.name, needs_mb, found.problem, directory)

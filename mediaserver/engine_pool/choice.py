@@ -35,10 +35,10 @@ EMBEDDED: Final = {
     "stt": EngineChoice("stt", "pocketsphinx", {}),
     "tts": EngineChoice("tts", "espeak-ng", {}),
 }
-"""What comes with the server: it needs no network and no weights."""
+"""The engines that come with the server: without network and weights."""
 
 UNSURE: Final[Mapping[str, Mapping[str, Any]]] = {"pocketsphinx": {"min_confidence": 0.0}}
-"""Recognisers that tell whoever sent a file even what they are unsure of, by name."""
+"""Options of recognisers for files, by name: the sender of a file gets unsure words too."""
 
 
 def for_files(engine: EngineChoice) -> EngineChoice:

@@ -18,13 +18,13 @@ from pipeline.errors import EngineError
 from pipeline.tts.subprocess_voice import ProcessVoice
 
 EARS_S: Final = 25.0
-"""The longest that a recogniser is tried: the first import of its libraries included."""
+"""The longest trial of a recogniser, in seconds, the first import of its libraries included."""
 
 VOICE_S: Final = 10.0
-"""The longest that a voice is listened to; its start has a bound of its own."""
+"""The longest trial of a voice, in seconds; its start has a limit of its own."""
 
 TEXT: Final = "21, 22, 23, 24."
-"""Figures are read in any language: 3 to 5 s of speech."""
+"""The text of the trial: figures are read in any language, 3 to 5 s of speech."""
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 

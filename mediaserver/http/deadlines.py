@@ -19,9 +19,9 @@ CLOSING_S: Final = 10.0
 class Stage(enum.Enum):
     """What a connection waits for, and from which side."""
 
-    HEAD = "head"  # the client's: a head was begun, or is the first
-    IDLE = "idle"  # the client's, who need not
-    REQUEST = "request"  # ours; the body may still be coming
+    HEAD = "head"  # waits for the client: a head has begun, or is the first
+    IDLE = "idle"  # waits for the client's next request, without a deadline
+    REQUEST = "request"  # waits for the server; the body may still be arriving
 
 
 class Overdue(enum.Enum):
@@ -65,7 +65,7 @@ class HttpDeadlines:
         self._stage = Stage.HEAD
         self._since = now
         self._looked_at = now
-        self._waited_s = 0.0  # for the body
+        self._waited_s = 0.0  # of waiting for the body
         self._unread = 0
         self._unread_since = now
 

@@ -31,18 +31,19 @@ from sip.stack.listening import DESCRIPTORS, StreamListener, bind_streams
 log = logging.getLogger(__name__)
 
 URL_LIMIT: Final = 64 * 1024
-"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
+"""The most bytes of a request line: LiveKit's SDKs put the participant token and their first offer into
+it."""
 
 KEEP_ALIVE_S: Final = 75.0
-"""Of a connection between two requests."""
+"""How long a connection may idle between two requests."""
 
 ANSWER_S: Final = 60.0
-"""Without any of an answer taken, its client is gone, or wants to keep it."""
+"""How long a client may take nothing of a response before the connection is closed."""
 
 SHUTDOWN_S: Final = 2.0
 
 CHECK_S: Final = 1.0
-"""How often a connection is looked at."""
+"""How often a connection's deadlines are checked."""
 
 RETRY_AFTER_S: Final = 2
 
@@ -51,7 +52,7 @@ REASONS: Final = {
     "all": "The server has too many connections",
     "address": "Too many connections from this address",
 }
-"""Why a connection is refused, for the log and for who is refused."""
+"""Why a connection is refused, for the log and for the client."""
 
 SLOW: Final = "The request did not arrive in time"
 
@@ -67,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._deadlines = HttpDeadlines(server.patience, self._loop.time())
         self._request: web.BaseRequest | None = None
-        self._began = False  # octets of a head have come that is not whole
+        self._began = False  # whether a part of a head has arrived
 
     # asyncio's side -----------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, overdue: Overdue) -> None:
         if overdue is Overdue.BODY and self._request is not None:
-            self._request.content.set_exception(TooSlow(SLOW))  # whoever reads it answers
+            self._request.content.set_exception(TooSlow(SLOW))  # the handler that reads the body answers
         elif overdue is Overdue.HEAD and not self._transport.is_closing():
             if self._began:
                 self._transport.write(_answer("408 Request Timeout", SLOW))
@@ -190,7 +191,7 @@ class HttpServer:
 
         async def handled(request: web.BaseRequest) -> web.StreamResponse:
             connection = self._connections.get(request.protocol)
-            if connection is None:  # it was lost in the same moment
+            if connection is None:  # the connection was lost in the same moment
                 return await handle(request)
             connection.requested(request)
             try:
@@ -225,7 +226,7 @@ class HttpServer:
     def take(self, connection: socket.socket, host: str) -> None:
         """Serves an accepted connection from `host`."""
         server = self._runner.server
-        assert server is not None  # it is there before the listeners
+        assert server is not None  # set before the listeners start
         client = subscriber(parsed(host))
         self._hosts[client] += 1
         made = Connection(self, server(), client)
@@ -242,9 +243,9 @@ class HttpServer:
         try:
             connection.send(answer)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(URL_LIMIT)  # what is left unread would take the answer back with it
+            connection.recv(URL_LIMIT)  # unread octets would reset the connection
         except OSError:
-            pass  # it is gone already, or has said nothing yet
+            pass  # the client has disconnected, or has sent nothing yet
 
     # For `Connection` ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mediaserver.errors import MediaServerError
 
 MANIFEST: Final = "mediaserver-model.json"
-"""In a fetched directory: where it is from, and the hash of every file."""
+"""The file in a fetched directory with its source, and the hash of every file."""
 
 _BLOCK: Final = 1 << 20
 

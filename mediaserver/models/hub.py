@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HfHubHTTPError,
     HFValidationError,
-    HTTPError,  # of whichever HTTP library this version of it uses
+    HTTPError,  # of whichever HTTP library the installed version uses
 )
 
 from mediaserver.models.files import Fetched, ModelError, settle, sha256

@@ -16,7 +16,7 @@ from pipeline.errors import EngineMissing
 from pipeline.stt.faster_whisper import check_model
 
 USUAL: Final = (Path("models"), Path("var/models"))
-"""Where models are looked for beside the server's data directory."""
+"""The directories in which models are looked for besides the server's data directory."""
 
 WHISPER: Final = "faster-whisper"
 PIPER: Final = "piper"

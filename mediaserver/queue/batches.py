@@ -20,7 +20,7 @@ from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
 PAGE_LIMIT = 200
 """The most batches on a page."""
 
-# Time alone makes SCHEDULED QUEUED: nobody has to write it down.
+# SCHEDULED becomes QUEUED by time alone, without a write.
 _SHOWN = "CASE WHEN status = 'SCHEDULED' AND due_at_ms <= {now} THEN 'QUEUED' ELSE status END"
 
 _SELECT = f"""

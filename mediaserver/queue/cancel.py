@@ -52,11 +52,11 @@ LIMIT :limit {skip_locked}
 """
 
 COMPANY_REMOVED = "company_removed"
-"""The cause of calls that were waiting when their company was taken away."""
+"""The cause of calls that were waiting when their company was removed."""
 
 PATIENCE_MS = 3600 * 1000
-"""How long the due calls of a company that is not in the file any more wait for it to come back, as it may
-with the next start. One that was taken away over the API is gone."""
+"""How long the due calls of a company that is no longer in the file wait for it to come back, as it may with
+the next start. A company that was removed over the API does not come back."""
 
 _CANCELLED = Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local")
 
@@ -73,7 +73,7 @@ def request_hangup(tx: Tx, company_id: str, call_id: str) -> Stopping | None:
         return Stopping.ENDED
     if stage is Stage.ARMED:
         return Stopping.REQUESTED
-    # Its claim, if it has one, is void from here on: arming looks for the stage.
+    # From here on a claim on the call is void: arming checks the stage.
     end(tx, call_id, _CANCELLED)
     return Stopping.CANCELLED
 

@@ -22,8 +22,8 @@ class Rule(StrEnum):
     TRUNK_LIMIT = "trunk_limit"
     TRUNK_RATE = "trunk_rate"
     BATCH_PAUSED = "batch_paused"
-    RETRY = "retry"  # an attempt came to nothing, and the agent's retry table says when to try again
-    NOT_DIALLED = "not_dialled"  # a node took the call, could not dial it, and gave it back
+    RETRY = "retry"  # an attempt failed, and the agent's retry table says when to try again
+    NOT_DIALLED = "not_dialled"  # a node claimed the call, could not dial it, and released it
 
 
 @dataclass(frozen=True, slots=True)

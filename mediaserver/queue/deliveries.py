@@ -17,13 +17,13 @@ PAGE_LIMIT = 200
 """The most deliveries on a page."""
 
 REPLAY_LIMIT = 10_000
-"""The most that one request replays, oldest first: they share the receiver with what happens now."""
+"""The most deliveries that one request replays, oldest first: they share the receiver with new events."""
 
 
 class DeliveryState(StrEnum):
     """The state of a delivery."""
 
-    PENDING = "PENDING"  # under way, or to be tried again
+    PENDING = "PENDING"  # being sent, or to be repeated
     DELIVERED = "DELIVERED"
     DEAD = "DEAD"  # given up
 

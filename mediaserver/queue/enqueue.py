@@ -33,7 +33,7 @@ from mediaserver.queue.requests import (
 from mediaserver.queue.rules import Facts
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long the answer to a repeatable request is remembered."""
+"""How long the response to a repeatable request is remembered."""
 
 DUPLICATE = "Duplicate phone number in this request"
 

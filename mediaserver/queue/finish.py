@@ -30,7 +30,7 @@ _END_EVENT: Mapping[CallStatus, str] = {
     CallStatus.UNKNOWN: "call.unknown",
 }
 
-# Changes nothing, and so locks the row for what follows, where an engine has row locks.
+# Changes nothing, but locks the row for what follows, where the engine has row locks.
 HOLD = """
 UPDATE calls SET epoch = epoch WHERE id = :id AND epoch = :epoch AND owner = :node
     AND (stage IN ('CLAIMED', 'ARMED') OR status = 'UNKNOWN')

@@ -23,10 +23,10 @@ from mediaserver.queue.finish import end
 from mediaserver.queue.records import CallStatus, Outcome
 
 RESTORED = "database_restored"
-"""The cause of a call that was dialled, or may have been, as far as somebody beside the database knows."""
+"""The cause of a call that was dialled, or may have been, according to notes outside of the database."""
 
 GONE_MS = 600_000
-"""A node that has said nothing for so long wrote nothing that this database lacks: twenty leases."""
+"""A node that has been silent for so long, twenty leases, wrote nothing that this database lacks."""
 
 _STANDING = """
 SELECT h.generation, h.identity, {identity} AS found FROM history h WHERE h.id = 1
@@ -69,7 +69,7 @@ SELECT :id, COALESCE(MAX(number), 0) + 1, :epoch, :node, :trunk_id, :dial_number
 FROM attempts WHERE call_id = :id
 """
 
-# Whoever dialled it may still hold it, and know more (`mediaserver.queue.finish`).
+# The node that dialled the call may still hold it, and know its outcome (`mediaserver.queue.finish`).
 _HAND_BACK = """
 UPDATE calls SET owner = :node, epoch = CASE WHEN epoch > :epoch THEN epoch ELSE :epoch END WHERE id = :id
 """

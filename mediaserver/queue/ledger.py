@@ -42,10 +42,10 @@ NODE_LOST = "node_lost"
 """The cause of an UNKNOWN call: its node stopped renewing after the attempt was armed."""
 
 NOT_DIALLED = "not_dialled"
-"""The cause of an attempt whose INVITE never left: its node said so. It counts for no limit."""
+"""The cause of an attempt whose INVITE never left, as its node said. It counts for no limit."""
 
 REAP_LIMIT = 500
-"""The most lost calls that one transaction deals with."""
+"""The most lost calls that one transaction handles."""
 
 _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.DIALING: "dialing_at_ms",
@@ -53,7 +53,7 @@ _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.ANSWERED: "answered_at_ms",
 }
 
-# A lane for each trunk: one that is full, or dials too fast, holds up no other one.
+# A lane for each trunk: a trunk that is full, or dials too fast, holds up no other one.
 _LANES = f"""
 SELECT trunk_id, company_id, company_room, trunk_room, trunk_pace FROM (
     SELECT t.id AS trunk_id, t.company_id AS company_id, c.max_concurrent_calls - (
@@ -136,8 +136,8 @@ _WISHES = """
 SELECT id FROM calls WHERE owner = :node AND stage = 'ARMED' AND hangup_requested = 1
 """
 
-# Those that somebody holds a lock of are looked at another time: a node that was stopped in the middle of a
-# transaction must not stop the one that looks after it.
+# Locked rows are skipped until another time: a node that was stopped in the middle of a transaction must
+# not stop the node that reaps its calls.
 _EXPIRED = """
 SELECT id FROM calls WHERE stage = 'CLAIMED' AND lease_until_ms <= {now}
 ORDER BY lease_until_ms LIMIT :limit {skip_locked}
@@ -289,7 +289,7 @@ def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:
     if row is None or row["stage"] == Stage.CLAIMED:
         return False
     outcome = Outcome(status=CallStatus.FAILED, cause=NOT_DIALLED, error="The INVITE never left")
-    if row["stage"] == Stage.FINISHED:  # UNKNOWN: at least that is known now
+    if row["stage"] == Stage.FINISHED:  # the call is UNKNOWN, and is now known not to have been dialled
         return finish(tx, claim=claim, outcome=outcome)
     if row["hangup_requested"]:
         end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
@@ -347,7 +347,7 @@ def pending_hangups(tx: Tx, node: str) -> list[str]:
 def reap_expired(tx: Tx) -> Reaped:
     """Handles expired leases: a call that was never armed is requeued, an armed one becomes UNKNOWN for ever.
     To be called after `renew`."""
-    # Whether a claim was armed is not known while the database may have forgotten it.
+    # While the database may lack rows, it is not known whether a claim was armed.
     expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []
     requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
     unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))

@@ -39,7 +39,7 @@ EVENTS = frozenset(
         "webcall.ended",
     }
 )
-"""Everything that is ever told."""
+"""Every kind of event."""
 
 _NEXT = """
 UPDATE calls SET sequence = sequence + 1 WHERE id = :call_id
@@ -56,7 +56,7 @@ INSERT INTO deliveries (outbox_position, company_id, subscription_id, call_id, d
 VALUES (:position, :company_id, :subscription_id, :call_id, {now})
 """
 
-# Of one call only the oldest that is not settled: ids are given in the order of events.
+# Of one call only the oldest unsettled delivery: ids are in the order of events.
 _DUE = """
 SELECT d.id, d.subscription_id, d.call_id, d.attempts, d.attempts_before, o.event_id, o.body,
     o.created_at_ms, s.url

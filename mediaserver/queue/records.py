@@ -48,12 +48,12 @@ TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
     CallStatus.PENDING: frozenset({CallStatus.DIALING, CallStatus.FAILED, CallStatus.CANCELLED}),
     CallStatus.DIALING: frozenset({CallStatus.RINGING, CallStatus.ANSWERED}) | _ENDS,
     CallStatus.RINGING: frozenset({CallStatus.ANSWERED}) | _ENDS,
-    # An answered call was a call: it cannot become one that nobody answered.
+    # An answered call was connected: it cannot become one without an answer.
     CallStatus.ANSWERED: frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.UNKNOWN}),
     **dict.fromkeys(_ENDS, frozenset()),
 }
-"""What may follow what within an attempt. A requeued call is still PENDING; another attempt, which only a
-definite outcome allows (`mediaserver.queue.finish`), begins at PENDING again."""
+"""The transitions within an attempt. A requeued call is still PENDING; another attempt, which only a definite
+outcome allows (`mediaserver.queue.finish`), begins at PENDING again."""
 
 
 class Stage(StrEnum):
@@ -69,9 +69,9 @@ class Stage(StrEnum):
 class Stopping(StrEnum):
     """What a request to hang up did."""
 
-    CANCELLED = "cancelled"  # it had not been dialled, and never will be
-    REQUESTED = "requested"  # it is live: whoever holds it must hang up now
-    ENDED = "ended"  # it was over already
+    CANCELLED = "cancelled"  # the call had not been dialled, and never will be
+    REQUESTED = "requested"  # the call is live: the node that holds it must hang up now
+    ENDED = "ended"  # the call was over already
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from mediaserver.queue.decisions import Rule
 from mediaserver.queue.records import CallRow, NewCall
 
 SPACING_MINUTES = 10
-"""Between calls of one batch to the same number, where the company's policy is SPACED."""
+"""Minutes between calls of one batch to the same number, where the company's policy is SPACED."""
 
 
 class Action(StrEnum):
@@ -46,7 +46,7 @@ class BatchStatus(StrEnum):
     """The state of a batch. COMPLETED and CANCELLED are final."""
 
     PENDING = "PENDING"  # accepted, nothing in the queue yet
-    SCHEDULED = "SCHEDULED"  # all of it waits for a later time
+    SCHEDULED = "SCHEDULED"  # all of its calls wait for a later time
     QUEUED = "QUEUED"
     ONGOING = "ONGOING"  # at least one of its calls was dialled
     PAUSED = "PAUSED"

@@ -20,7 +20,7 @@ from mediaserver.queue.decisions import Rule, Verdict
 from mediaserver.queue.outbox import iso
 
 FULL_PAUSE_MS = 1000
-"""How long a call that found its company or its trunk at its limit waits before it is looked at again."""
+"""How long a call waits whose company or trunk was at its limit, before the limits are checked again."""
 
 GO = Verdict()
 
@@ -54,15 +54,14 @@ SELECT id FROM companies WHERE id <> :company_id AND enabled = 1 AND caller_ids 
 """
 
 UNWRITTEN_MS = 120_000
-"""A telephone may be called into a room before the room's call is written, with the first who is there: it
-counts for so long by itself. It rings for a minute at the most."""
+"""A leg may be dialled into a room before the room's call is written, with the first participant. For so long
+the leg counts by itself; it rings for a minute at the most."""
 
 LIVE_LEG = f"""
 (l.started_at_ms > {{now}} - {UNWRITTEN_MS}
     OR EXISTS (SELECT 1 FROM calls o WHERE o.id = l.call_id AND o.stage = 'ARMED'))
 """
-"""Of the telephones `l` beside the one that a call began with (`mediaserver.queue.extra_legs`): those that
-count."""
+"""Condition on the legs `l` besides a call's first (`mediaserver.queue.extra_legs`): those that count."""
 
 _COMPANY_ARMED = f"""
 SELECT (SELECT COUNT(*) FROM calls h WHERE h.company_id = :company_id AND h.stage = 'ARMED')

@@ -24,7 +24,7 @@ RETURNING *
 def record(tx: Tx, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
     """Writes a web call, ANSWERED and held by `node`; continue with `finish`. It takes the place that was
     reserved for it, if one was. Raises `RuleBroken` where its company is full."""
-    extra_legs.leave(tx, leg_id=call.call_id)  # the place that was held for it becomes its own
+    extra_legs.leave(tx, leg_id=call.call_id)  # the reserved place becomes the call's own
     rules.take_place(tx, company_id=call.company_id)
     row = tx.row(
         _RECORD,

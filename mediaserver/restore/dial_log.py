@@ -27,12 +27,13 @@ T = TypeVar("T")
 KEPT_DAYS = 30
 
 CHUNK = 500
-"""Notes that are compared at a time."""
+"""The most notes that are compared at a time."""
 
 BLOCK_BYTES = 65_536
 
 GONE = "gone"
-"""Begins a line of calls that the database has no row of, and that need not be told again."""
+"""The first word of a line with calls that the database has no row of, and that need no further
+comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class DialLog:
                 error = failed
             for _, written in batch:
                 if written.done():
-                    continue  # who asked is gone
+                    continue  # the caller was cancelled
                 if error is None:
                     written.set_result(None)
                 else:

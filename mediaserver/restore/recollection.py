@@ -29,7 +29,7 @@ class Recollection:
 
     def __init__(self, store: Store, notes: DialLog) -> None:
         self.refused = False
-        """Whether the last note could not be written: nothing is dialled until one can be."""
+        """Whether the last note could not be written: nothing is dialled until a note can be."""
         self._store = store
         self._notes = notes
 
@@ -75,7 +75,7 @@ class Recollection:
             with contextlib.suppress(OSError):
                 await self._notes.note_gone(())
                 self.refused = False
-        if not await self._remember():  # it was silent for so long that it was taken off
+        if not await self._remember():  # the node was silent for so long that it was taken off the list
             await self.compare()
 
     async def _remember(self) -> bool:
@@ -83,7 +83,7 @@ class Recollection:
         known = self._notes.remembered
         seen = await self._store.look(known.node_id)
         others = [node_id for node_id in seen.nodes if node_id != known.node_id]
-        with contextlib.suppress(OSError):  # an older witness is one as well
+        with contextlib.suppress(OSError):  # an older witness serves as well
             await self._notes.remember(seen.witness, others)
         return seen.listed
 

@@ -10,10 +10,10 @@ from mediaserver.rooms.participant import Participant
 from pipeline.media.bridge import ACTIVE
 
 LOOK_S: Final = 0.25
-"""How often it is looked at; LiveKit's servers do so every 0.4 s."""
+"""How often levels are looked at; LiveKit's servers do so every 0.4 s."""
 
 HOLD: Final = 3
-"""Looks that somebody may be quiet for before they have ceased to speak: pauses between words."""
+"""Looks in a row below the level before a participant has stopped speaking: pauses between words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Speakers:
     __slots__ = ("_quiet",)
 
     def __init__(self) -> None:
-        self._quiet: dict[str, int] = {}  # who speaks, by sid: looks since they were loud
+        self._quiet: dict[str, int] = {}  # active speakers by sid: looks since they were loud
 
     def look(self, levels: Iterable[tuple[Participant, float]]) -> list[Speaking]:
         """Takes the level of every participant since the last call; returns what has changed."""
@@ -50,5 +50,5 @@ class Speakers:
                     del self._quiet[sid]
                     changes.append(Speaking(participant, 0.0, active=False))
         for sid in self._quiet.keys() - here:
-            del self._quiet[sid]  # gone; clients know
+            del self._quiet[sid]  # they have left, which clients know
         return changes

@@ -19,7 +19,7 @@ AGENT_STATE = "lk.agent.state"
 """The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
 
 MAX_ATTRIBUTES_BYTES = 64 * 1024
-"""Of keys and values together, as LiveKit has it: every change of them goes to everybody in the room."""
+"""The most bytes of keys and values together, LiveKit's limit: every change goes to every participant."""
 
 
 class Kind(Enum):
@@ -95,7 +95,7 @@ class Participant:
     state: ParticipantState = ParticipantState.JOINING
     joined_at_ms: int = 0
     version: int = 0
-    """Goes up with every change, never down: clients drop older news."""
+    """Raised with every change: clients drop older updates."""
 
     def become(self, state: ParticipantState) -> None:
         """Moves to `state`. Raises `RoomError` for a transition that `NEXT_STATES` does not have."""

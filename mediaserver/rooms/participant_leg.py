@@ -46,9 +46,9 @@ class ParticipantLeg:
         self.state = LegState.CONNECTING
         self.peers: list[PeerTransport] = []
         self.on_media: Callable[[bool, float], None] | None = None
-        """Told when media comes up (True) and when it is lost (False)."""
+        """Called when media comes up (True) and when it is lost (False)."""
         self.on_hang_up: Callable[[], None] | None = None
-        """Told once when our side ends the leg, so that the signalling can say goodbye."""
+        """Called once when the server ends the leg, so that the signalling can say goodbye."""
         self._port = port
         self._ids = (stream, track)
         self._loop = asyncio.get_running_loop()

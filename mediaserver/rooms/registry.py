@@ -45,10 +45,10 @@ from pipeline.net.egress import EgressPolicy
 log = logging.getLogger(__name__)
 
 CONNECT_S = 20.0
-"""Who has no media up after this is put out: ICE over a bad network takes five seconds."""
+"""A participant whose media is not up after this is removed: ICE over a bad network takes five seconds."""
 
 RETURN_S = 5.0
-"""How long a room waits for a client that starts over."""
+"""How long a room waits for a client that joins anew."""
 
 UNKNOWN_AGENT = "Agent not found"
 UNKNOWN_ROOM = "Room not found"
@@ -77,7 +77,7 @@ class RoomRegistry:
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
         self._draining = False
-        # Goodbyes under way; each is bounded by the closing of its peer connections.
+        # Tasks that end with the closing of peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
         if floor.lines is not None:
             floor.lines.rooms = self._people_in
@@ -184,7 +184,7 @@ class RoomRegistry:
         """Removes a participant who has left. With `returns` the conversation waits `RETURN_S` seconds for
         the client to join again. Does nothing for a participant who was removed before."""
         opened = self._rooms.get(entry.room.name)
-        if opened is not None:  # to its end, even where whoever asked for it is gone
+        if opened is not None:  # runs to its end, even where the caller is cancelled
             leaving = self._leave(opened, entry.person, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
@@ -314,7 +314,7 @@ class RoomRegistry:
         if returns:
             opened.bridge.remove(person)
         opened.room.leave(person.participant, reason, self._loop.time())
-        await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
+        await person.gone(reason.value)  # ends the conversation with its last speaker
         if returns:
             self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
         else:
@@ -326,7 +326,7 @@ class RoomRegistry:
         if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
         else:
-            opened.bridge.end(reason.value)  # who left may never have had a leg in it
+            opened.bridge.end(reason.value)  # the participant may never have had a leg in the bridge
 
     async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
         """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""

@@ -30,10 +30,10 @@ from mediaserver.rooms.participant import (
 )
 
 MAX_PARTICIPANTS = 50
-"""A call with listeners, not a conference hall: everybody is told of everybody."""
+"""A call with listeners, not a conference hall: every participant is notified of every other."""
 
 EMPTY_TIMEOUT_S = 900.0
-"""A room that nobody has joined is given up with the token that would have opened it (15 minutes)."""
+"""A room that nobody has joined is closed when the token for it expires (15 minutes)."""
 
 
 class RoomState(Enum):
@@ -134,9 +134,9 @@ class Room:
         self.state = RoomState.EMPTY
         self.created_at_ms = int(time.time() * 1000)
         self.on_text: Callable[[Participant, str], None] | None = None
-        """Text written to the agent by a participant (chat); set by whoever runs the conversation."""
+        """Takes a text message of a participant to the agent (chat); set by the owner of the conversation."""
         self.methods: dict[str, Callable[[Participant, str], str]] = {}
-        """What participants may call the agent for (RPC): payload in, payload out; raises `RoomError`."""
+        """The RPC methods of the agent: payload in, payload out; they raise `RoomError`."""
         self._created_s = now
         self._empty_timeout_s = empty_timeout_s
         self._participants: dict[str, Participant] = {agent.identity: agent}

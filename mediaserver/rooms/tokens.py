@@ -17,10 +17,10 @@ from mediaserver.rooms.errors import TokenRefused
 from mediaserver.rooms.participant import Permissions
 
 LIFETIME_S = 900
-"""15 minutes to join; whoever has joined stays."""
+"""15 minutes to join; a participant who has joined stays."""
 
 MAX_TOKEN_CHARS = 16 * 1024
-"""With metadata and attributes; what is longer is not looked at."""
+"""The longest token, with metadata and attributes; a longer one is refused unread."""
 
 _ALGORITHM = "HS256"
 _LEEWAY_S = 5

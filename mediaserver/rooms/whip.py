@@ -26,7 +26,7 @@ from mediaserver.rooms.whip_events import TalkEvents
 log = logging.getLogger(__name__)
 
 REMEMBERED: Final = 256
-"""Clients that closed their connection, whose DELETE may be on its way: it comes within seconds."""
+"""The most ids remembered of clients that closed their connection, whose DELETE may follow within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Whip:
         already. Raises `PeerClosed` for an unknown session."""
         if session_id not in self._left:
             await lobby.leave(self._find(session_id).entry, LeaveReason.CLIENT)
-        with suppress(ValueError):  # somebody else's, by now
+        with suppress(ValueError):  # pushed out by later ids
             self._left.remove(session_id)
 
     def _find(self, session_id: str) -> WhipSession:

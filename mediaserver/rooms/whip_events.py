@@ -22,9 +22,9 @@ from pipeline.net.untrusted import NotJson, read_json
 CHANNEL: Final = "events"
 
 MAX_TEXT: Final = 2000
-"""Characters of a line that is written to the agent."""
+"""The most characters of a text to the agent."""
 
-_MAX_WAITING: Final = 200  # before the channel is open: a greeting's worth
+_MAX_WAITING: Final = 200  # messages until the channel opens: a greeting's worth
 
 
 class TalkEvents(RoomObserver):

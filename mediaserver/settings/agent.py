@@ -17,7 +17,7 @@ from pipeline.engines.tables import Options, Table, resolve_env
 from pipeline.text.word_lists import EXTENSIBLE
 
 AUTO: Final = "auto"
-"""As an engine's name: the best one that is here."""
+"""An engine's name that means the best engine on this machine."""
 
 
 class EngineSettings(Table):
@@ -124,7 +124,7 @@ class LineSettings(Table):
 
 
 ROOM = "room:"
-"""What a transfer target begins with that is a room."""
+"""The prefix of a transfer target that is a room."""
 
 ANY_ROOM = "room:*"
 
@@ -161,7 +161,7 @@ _TEXTS: Mapping[str, Mapping[str, str]] = {
         "unreachable": "عذراً، لا يمكن لأحد أن يجيب على مكالمتك الآن. مع السلامة.",
     }
 }
-"""By language, where the configuration says nothing."""
+"""Default texts by language."""
 
 
 def _asks_the_model(script: Mapping[str, Any]) -> bool:

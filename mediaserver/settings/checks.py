@@ -8,7 +8,7 @@ from mediaserver.settings.document import Settings
 from mediaserver.settings.server import reveal
 
 Problem = tuple[str, str]
-"""Key and reason."""
+"""A problem of a setting: its key and the reason."""
 
 
 def broken_rules(settings: Settings) -> Iterator[Problem]:

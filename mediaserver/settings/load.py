@@ -18,7 +18,7 @@ from mediaserver.settings.document import Settings
 from pipeline.engines.tables import problem_of
 
 Check = Callable[[Settings], Iterable[tuple[str, str]]]
-"""Looks at settings that are right by themselves and yields (key, reason) for what an engine cannot do."""
+"""Checks settings that are valid by themselves; yields (key, reason) for what an engine cannot do."""
 
 
 def load(

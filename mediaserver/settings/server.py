@@ -12,10 +12,10 @@ from mediaserver.settings.values import Address, Host, IceServerText, Network, P
 from pipeline.engines.tables import HttpUrl, Secret, Table
 
 ADMIN_KEY_LENGTH = 24
-"""Characters: who has this key has every company's."""
+"""The least characters of the admin key, which opens every company."""
 
 GENERATED = "generated"
-"""As `admin_key`: one that the server makes, and keeps in the data directory."""
+"""The value of `admin_key` for a key that the server makes, and keeps in the data directory."""
 
 
 class ServerSettings(Table):

@@ -22,25 +22,25 @@ from pipeline.confinement.confined_process import start_confined
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2
-"""Files read at a time: what is beyond waits."""
+"""The most files read at a time; further ones wait."""
 
 START_S = 15.0
-"""A reader that has not said "ready" by then is not going to (0.3 s on an idle machine)."""
+"""The longest start of the process, in seconds (0.3 s on an idle machine)."""
 
 ATTEMPTS = 2
-"""A file is read once more when the process that read it was killed, which was not the file's fault."""
+"""How often a file is read when the process that read it was killed, which was not the file's fault."""
 
 RETRY_S = 5
 FATE_S = 2.0
-"""How long the reader takes at most to tell of a fork's end."""
+"""The longest wait for the report of a fork's end, in seconds."""
 
 THE_FILES_FAULT = frozenset(
     {
-        *(signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU),  # the limits of `decoding.confine`
+        *(signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU),  # the limits of `decoder_process.confine`
         *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP),
     }
 )
-"""Signals that a file makes a codec end by. Whatever else ends a fork comes from outside."""
+"""Signals by which a file makes a codec end. Any other signal comes from outside."""
 
 OUT_OF_LIMITS = "Invalid audio file: it cannot be decoded within the limits"
 

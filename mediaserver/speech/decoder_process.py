@@ -28,7 +28,7 @@ from typing import Any
 
 import av
 import av.error
-import av.subtitles.stream  # PyAV imports it when it first opens a file: too late in a fork
+import av.subtitles.stream  # PyAV imports it when it first opens a file, which is too late in a fork
 
 from pipeline.confinement.confinement import DESCRIPTORS, Confinement, compute_only
 
@@ -36,15 +36,15 @@ RATE_HZ = 16_000
 
 SLICE_CPU_S = 0.6
 SLICE_S = 20.0
-"""CPU seconds until the first sound is there, and for each such piece of it. Files need some milliseconds
-(Opus is decoded 300 times faster than it sounds); bombs for parsers never get there, and 255 channels of
-silence do not keep up."""
+"""CPU seconds until the first sound, and for each such piece of it. Files need some milliseconds (Opus is
+decoded 300 times faster than it sounds); bombs for parsers never get there, and 255 channels of silence do
+not keep up."""
 
 WALL_S = 20
-"""Whatever else happens, a fork is gone after this."""
+"""The longest life of a fork, in seconds."""
 
 BACKGROUND = 10
-"""The niceness of whatever works on files: calls come first."""
+"""The niceness of work on files: calls come first."""
 
 PLAYLISTS = frozenset({"hls", "applehttp", "dash", "concat", "concatf", "sdp", "rtsp", "rtp", "lavfi", "imf"})
 """Formats that are not audio but name other files or addresses."""
@@ -61,9 +61,9 @@ class Refusal(Exception):
 def main() -> None:
     """Forks for each file until the server closes the socket on standard input."""
     control = socket.socket(fileno=0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server
     os.nice(BACKGROUND)
-    ended, end = os.pipe()  # a fork's end is read in turn with the server's messages
+    ended, end = os.pipe()  # the end of a fork is read in turn with the server's messages
     os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(end, warn_on_full_buffer=False)
@@ -106,7 +106,7 @@ def _be_alone(kept: tuple[int, int]) -> None:
         os.closerange(begins, descriptor)
         begins = descriptor + 1
     os.closerange(begins, DESCRIPTORS)
-    os.dup2(1, 0)  # where the server's messages come
+    os.dup2(1, 0)  # in place of the socket of the server's messages
 
 
 def _bury(forks: dict[int, int]) -> None:
@@ -117,7 +117,7 @@ def _bury(forks: dict[int, int]) -> None:
         if not pid:
             return
         told = forks.pop(pid)
-        with contextlib.suppress(OSError):  # the server does not want to know any more
+        with contextlib.suppress(OSError):  # the server no longer waits for it
             os.write(told, bytes([os.WTERMSIG(status)]))
         os.close(told)
 
@@ -150,7 +150,7 @@ def _answer(limits: dict[str, Any], file: int, answer: int) -> None:
     except (av.error.FFmpegError, ValueError, OSError, IndexError, OverflowError):
         samples, head = b"", {"error": "Invalid audio file", "too_long": False}
     rest = memoryview(json.dumps(head).encode() + b"\n" + samples)
-    with contextlib.suppress(OSError):  # the server has gone, or does not want it any more
+    with contextlib.suppress(OSError):  # the server has gone, or no longer waits for it
         while rest:
             rest = rest[os.write(answer, rest) :]
 
@@ -241,7 +241,7 @@ class Resampler:
             self._resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE_HZ) if kind else None
         if frame is None:
             return done
-        frame.pts = None  # times of damaged files are not to be believed: samples follow each other
+        frame.pts = None  # a damaged file's times are wrong: samples follow each other
         return done + _octets(self._resampler.resample(frame))
 
     def _flushed(self) -> bytes:

@@ -182,7 +182,7 @@ class Compressed:
 
 
 MP3 = Recipe("mp3", "libmp3lame", "s16p", bit_rate=64_000, options={"write_xing": "0", "id3v2_version": "0"})
-OGG = Recipe(  # a page is what a player gets at a time; FFmpeg's default is a second of it
+OGG = Recipe(  # a player gets a page at a time; FFmpeg's default is a second
     "ogg", "libopus", "s16", codec_rate_hz=48_000, bit_rate=32_000, options={"page_duration": "100000"}
 )
 FLAC = Recipe("flac", "flac", "s16")
@@ -198,5 +198,5 @@ FORMATS: Mapping[str, Format] = {
         Format("mulaw", RawMulaw.RATE_HZ, RawMulaw),
     )
 }
-"""Everything that can be asked for. MP3 is made at the voice's rate, which must then be one of MPEG's
-(espeak-ng's 22050 Hz is)."""
+"""Every format of a request. MP3 is made at the voice's rate, which must then be one of MPEG's (espeak-ng's
+22050 Hz is)."""

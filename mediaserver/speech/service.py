@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 MIN_AUDIO_MS = 10.0
 CHUNK_MS = (10, 10_000)
-"""The least and the most that `chunk_size` may be."""
+"""The least and the greatest `chunk_size`."""
 
 ENCODERS = 2
-"""Threads that compress: FFmpeg lets go of the interpreter, so two use two cores and leave the loop alone."""
+"""Threads that compress: FFmpeg releases the interpreter's lock, so two threads use two cores and leave the
+loop alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class SpeechService:
         os.close(copy)
         del self._jobs[key]
         if not task.cancelled():
-            task.exception()  # whoever waits is told; nobody may be left to
+            task.exception()  # every waiting client gets the exception; there may be none
 
     async def _understood(self, file: int, language: str) -> Transcription:
         with _available():

@@ -24,8 +24,8 @@ from pipeline.speech import SpeechChunk
 log = logging.getLogger(__name__)
 
 SILENT_S: Final = 3.0
-"""By so much may silence outgrow sound: twice what a call bears, since nobody waits on a line and a paragraph
-may end in a long pause."""
+"""By how many seconds silence may outgrow sound: twice the limit of a call, since nobody waits on a line and
+a paragraph may end in a long pause."""
 
 
 async def spoken(
@@ -122,7 +122,7 @@ async def _sound(
     if has_words and not sound.heard:
         raise EngineError("the voice said nothing", retryable=not kept)
     if resampler is not None and sound.heard:
-        yield SpeechChunk(resampler(silence(voice.rate_hz)))  # what it holds back
+        yield SpeechChunk(resampler(silence(voice.rate_hz)))  # the samples held back
 
 
 def _attempts(voices: Sequence[GuardedVoice], failures: Sequence[EngineError]) -> Iterator[GuardedVoice]:

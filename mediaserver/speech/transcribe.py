@@ -15,15 +15,15 @@ from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Hypothesis, SpeechToText
 
 PIECE_S = 25.0
-"""The most given to a recogniser at once: pocketsphinx takes 30 s, Whisper's window is 30 s."""
+"""The longest piece for a recogniser, in seconds: pocketsphinx takes 30 s, Whisper's window is 30 s."""
 
 SHORTEST_S = 10.0
-"""No piece but the last is shorter: recognisers need some context."""
+"""The shortest piece but the last, in seconds: recognisers need some context."""
 
 _BLOCK_MS = 100
 
 SILENT = 16
-"""A peak (of 32768) below which nobody speaks: recognisers make words of it all the same."""
+"""A peak (of 32768) below which nobody speaks: recognisers would find words in it all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from mediaserver.settings import (
 from mediaserver.settings.company import Scope
 
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
-"""What a key may be for."""
+"""Every scope of an API key."""
 
 _FIND = """
 SELECT k.id, k.scopes, k.agents, c.id AS company_id, c.name FROM api_keys k

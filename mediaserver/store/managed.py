@@ -22,7 +22,7 @@ PAGE_LIMIT = 200
 """The most keys on a page."""
 
 KEYS_LIMIT = 200
-"""Keys of one company."""
+"""The most keys of one company."""
 
 BY_FILE = "It is managed by the configuration file"
 
@@ -112,7 +112,7 @@ WHERE company_id = :company_id AND expires_at_ms > 0 AND expires_at_ms <= {now} 
 """
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long rooms that nobody can join any more, and keys that open nothing, can still be looked at."""
+"""How long expired rooms and keys stay in the database."""
 
 FORGOTTEN_AT_ONCE = 100
 
@@ -162,7 +162,7 @@ def remove(tx: Tx, kind: Kind, thing_id: str) -> bool:
         return False
     if row["from_file"]:
         raise Conflict(BY_FILE)
-    # The row stays for what refers to it; what it said goes.
+    # The row stays for rows that refer to it, without its content.
     tx.run(f"UPDATE {kind.value} SET enabled = 0, document = '' WHERE id = :id", id=thing_id)
     if kind is Kind.WEBHOOK:
         tx.run(ABANDON)

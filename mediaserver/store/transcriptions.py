@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mediaserver.db.database import Tx
 
 KEPT_MS = 24 * 3600 * 1000
-"""What people said is not kept longer than a retry needs."""
+"""How long a transcription is kept: no longer than a retry needs."""
 
 _KEEP = """
 INSERT INTO transcriptions (company_id, job_id, file_sha256, transcription, confidence, created_at_ms)

@@ -33,10 +33,10 @@ CHAT: Final = "lk.chat"
 LEGACY_CHAT: Final = "lk-chat-topic"
 
 CHUNK_BYTES: Final = 15_000
-"""What the SDKs put into one packet of a stream; some take no more than 16 KiB."""
+"""The size of a stream's packets, as in the SDKs; some take no more than 16 KiB."""
 
 MAX_WAITING: Final = 128
-"""Packets that wait for the channel to open: the greeting is often said before it is."""
+"""The most packets that wait for the channel to open: the greeting is often said before."""
 
 MAX_PACKET_BYTES: Final = 64 * 1024
 
@@ -49,13 +49,14 @@ class DataLink(RoomObserver):
 
     def __init__(self, room: Room, participant: Participant, send: SendOn) -> None:
         self.last_sequence = 0
-        """Of the reliable packets received; what comes again after a resume is dropped."""
+        """The last sequence number of reliable packets; a packet that comes again after a resume is
+        dropped."""
         self.refused = 0
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
         """Packets for the client that its channel did not take."""
         self.on_encrypted = _unheard
-        """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
+        """Called for a packet to the agent that is encrypted end to end, which the agent cannot read."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
         self._room = room
         self._participant = participant
@@ -159,7 +160,7 @@ class DataLink(RoomObserver):
             "lk.transcription_final": "true" if words.final else "false",
         }
         track = next(iter(speaker.tracks), "")
-        if track:  # without one, who writes instead of speaking, there is no segment: the Rust SDK dies of it
+        if track:  # a participant who only writes has no track: a segment without one crashes the Rust SDK
             attributes["lk.transcribed_track_id"] = track
             segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
             transcription = models.Transcription(
@@ -242,7 +243,8 @@ _TAKEN: Final = frozenset(
         "sip_dtmf",
     }
 )
-"""What one participant may send another. Not `speaker` and `transcription`: those are the server's to say."""
+"""The kinds of packets that one participant may send another. Not `speaker` and `transcription`, which only
+the server sends."""
 
 
 def _recipients(packet: models.DataPacket) -> tuple[str, ...]:

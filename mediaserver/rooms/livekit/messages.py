@@ -22,12 +22,13 @@ PING_TIMEOUT_S: Final = 15
 """LiveKit's own figures. Never 0: clients would run without a keep-alive, or with one that fires at once."""
 
 MAX_JOIN_BYTES: Final = 256 * 1024
-"""Of an unpacked join request, which holds an offer and metadata: what is larger is a bomb."""
+"""The most bytes of a decompressed join request, which holds an offer and metadata: a larger one is a
+bomb."""
 
 _SERVER: Final = models.ServerInfo(
     edition=models.ServerInfo.Standard, version="1.9.0", protocol=16, node_id="ND_mediaserver"
 )
-"""The LiveKit server whose behaviour we have: clients ask for nothing that came after it."""
+"""The LiveKit server whose behaviour this server has: clients do not ask for later features."""
 
 _OPUS: Final = "audio/opus"
 

@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 QUALITY_S: Final = 5.0
 REFRESH_S: Final = LIFETIME_S / 3
-"""A client that loses everything joins again with its token: it always has one that is good for a while."""
+"""How often a client gets a new token: one that loses everything joins again with its last token."""
 
 LATER_S: Final = (0.03, 1.0)
-"""The Rust SDK starts to wait for the response to a request after it has sent it: a busy machine's may not be
-waiting yet the first time. What nobody waits for any more is ignored."""
+"""When a response to a request is sent: the Rust SDK begins to wait for it after sending the request, and may
+not wait yet on a busy machine. A response that is not waited for is ignored."""
 
 GOING: Final = 1000
 """WebSocket close code "normal closure" (RFC 6455 section 7.4.1)."""
@@ -88,14 +88,14 @@ class SdkSession:
         self.data = DataLink(entry.room, participant, self._send_data)
         self.data.on_encrypted = lambda: self._refuse(ENCRYPTED)
         self.on_end: Callable[[SdkSession], None] | None = None
-        """Told once that the participant is out of the room."""
+        """Called once the participant has left the room."""
         self._lobby = lobby
         self._goodbyes = goodbyes
         self._loop = asyncio.get_running_loop()
         self._dual = dual
         self._outlet: Outlet | None = None
-        self._own: PeerTransport | None = None  # the client's, which it offers
-        self._ours: PeerTransport | None = None  # the second of a dual client
+        self._own: PeerTransport | None = None  # the one that the client offers
+        self._ours: PeerTransport | None = None  # the second one of a dual client, which the server offers
         self._offers = 0
         self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once told
         self._quality_s = self._loop.time()
@@ -103,7 +103,7 @@ class SdkSession:
         self._counted = (0, 0)
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         self._leaving = False
-        self._refused = ""  # why the client was put out, for its WebSocket
+        self._refused = ""  # why the client was removed, for its WebSocket
         self.signalling.on_gone = self._gone
         entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
@@ -223,7 +223,7 @@ class SdkSession:
         try:
             sdp = await peer.offer((RELIABLE, LOSSY), restart=True)
         except PeerClosed:
-            return  # the next tick asks the client to start over
+            return  # the next tick asks the client to join anew
         self._offers += 1
         self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
 

@@ -17,7 +17,7 @@ class SdkSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, SdkSession] = {}
-        # Each ends with the closing of a participant's peer connections.
+        # Tasks that end with the closing of a participant's peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:

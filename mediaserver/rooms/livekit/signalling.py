@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 Send = Callable[[rtc.SignalResponse], None]
 
 RESUME_S: Final = 30.0
-"""How long a client that lost its WebSocket has to come back; the media goes on meanwhile."""
+"""How long a client that lost its WebSocket may take to resume; the media goes on meanwhile."""
 
 ENCRYPTED: Final = "end-to-end encryption is on in this client: the agent could not hear it"
 
 BURST: Final = 300
 RATE: Final = 50.0
-"""Messages at once and per second: trickled candidates come by the dozen, nothing else does."""
+"""The most messages at once and per second: trickled candidates come by the dozen."""
 
 
 class SignalState(Enum):
@@ -56,7 +56,7 @@ class SignalState(Enum):
 
 NEXT_STATES: Final[Mapping[SignalState, frozenset[SignalState]]] = {
     SignalState.JOINING: frozenset({SignalState.ATTACHED, SignalState.GONE}),
-    # Attached anew while attached: the client noticed the loss of its socket before we did.
+    # Attached anew while attached: the client noticed the loss of its socket first.
     SignalState.ATTACHED: frozenset({SignalState.ATTACHED, SignalState.DETACHED, SignalState.GONE}),
     SignalState.DETACHED: frozenset({SignalState.ATTACHED, SignalState.GONE}),
     SignalState.GONE: frozenset(),
@@ -119,9 +119,9 @@ class Signalling(RoomObserver):
     ) -> None:
         self.state = SignalState.JOINING
         self.heard_s = 0.0
-        """When the client last said something."""
+        """Loop time of the client's last message."""
         self.on_gone: Callable[[LeaveReason], None] | None = None
-        """Told once when the participant was put out of the room, by whomever."""
+        """Called once the participant has left the room or was removed."""
         self._room = room
         self._participant = participant
         self._dual = dual
@@ -151,7 +151,7 @@ class Signalling(RoomObserver):
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
-        # All of them: a client takes whoever is missing for gone.
+        # All of them: a client takes a missing participant for one who left.
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
 
     def detach(self, now: float) -> None:
@@ -366,7 +366,7 @@ _REQUESTS: Final[Mapping[str, Callable[[Signalling, rtc.SignalRequest, float], S
     "ping": Signalling._ping,
     "ping_req": Signalling._ping_req,
     "leave": Signalling._leave,
-    # Nothing to do: the server subscribes nobody to video, holds no state that sync_state would restore, lets
-    # every subscriber hear every microphone, and is not to be simulated with.
+    # Ignored: the server subscribes nobody to video, holds no state that sync_state would restore, lets
+    # every subscriber hear every microphone, and simulates nothing:
     # sync_state, subscription_permission, update_layers, update_audio_track, update_video_track, simulate
 }

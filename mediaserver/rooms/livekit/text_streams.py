@@ -10,10 +10,10 @@ from livekit.protocol import models
 
 MAX_STREAMS: Final = 8
 MAX_TEXT_BYTES: Final = 64 * 1024
-"""What somebody writes to an agent; more is not read."""
+"""The most bytes of a text to the agent; a longer one is dropped."""
 
 PATIENCE_S: Final = 30.0
-"""A stream that does not go on is given up."""
+"""How long a stream may take to end."""
 
 
 @dataclass(slots=True)

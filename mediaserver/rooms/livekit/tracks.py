@@ -16,7 +16,7 @@ from mediaserver.rooms.participant import Participant, Track, new_sid
 from mediaserver.rooms.webrtc.sdp_munging import AudioSection
 
 MAX_PENDING: Final = 8
-"""Tracks announced and not offered yet."""
+"""The most tracks that are announced and not offered yet."""
 
 
 class Tracks:
@@ -24,8 +24,8 @@ class Tracks:
 
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
-        self._pending: dict[str, Track] = {}  # announced, by the client's id, in that order
-        self._refused: deque[str] = deque(maxlen=MAX_PENDING)  # ids whose sections may come all the same
+        self._pending: dict[str, Track] = {}  # announced tracks by the client's id, in order
+        self._refused: deque[str] = deque(maxlen=MAX_PENDING)  # ids whose sections may still come
 
     def announce(self, wish: rtc.AddTrackRequest) -> Track | str:
         """Returns the track that `wish` announces, the same one for the same `cid`, or the reason of its

@@ -24,7 +24,8 @@ from sip.rtp.packet import MalformedPacket
 from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
 
 REPORT_S: Final = 1.0
-"""Browsers decide from our reports whether to send FEC, and that is worth nothing five seconds later."""
+"""The interval of RTCP reports: browsers decide by them whether to send FEC, and five seconds are too late
+for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +160,7 @@ class RoomAudio:
         sender.wire = link.send
         self._spoken_on = link
         if self._heard_on is not link:
-            link.listen(self)  # their reports of what we send
+            link.listen(self)  # the participant's reports of the agent's audio
         self._start()
 
     def report_received(self, compound: bytes, now: float) -> None:

@@ -22,17 +22,17 @@ from mediaserver.rooms.errors import RoomError
 from pipeline.audio import Pcm, frame_samples
 
 RATE_HZ: Final = 16000
-"""The rate of a room's legs: wideband, what recognisers take."""
+"""The rate of a room's legs: wideband, which recognisers use."""
 
 CLOCK_HZ: Final = 48000
-"""What Opus timestamps count, whatever the audio's rate is (RFC 7587 4.1)."""
+"""The clock of Opus timestamps, whatever the audio's rate (RFC 7587 4.1)."""
 
 MAX_PACKET_BYTES: Final = 1275
 MAX_PACKET_MS: Final = 120
 
 BIT_RATE: Final = 28_000
 COMPLEXITY: Final = 1
-"""Of 10. One voice at 16 kHz gains little above it, and 2 costs twice as much."""
+"""The encoder's complexity, 0 to 10. One voice at 16 kHz gains little above 1, and 2 costs twice as much."""
 
 _VOIP: Final = 2048
 _SET_BITRATE: Final = 4002
@@ -75,7 +75,7 @@ def library() -> ctypes.PyDLL:
     for function, result, arguments in signatures:
         function.restype = result
         function.argtypes = arguments
-    opus.opus_encoder_ctl.argtypes = [state, integer]  # and variadic after that
+    opus.opus_encoder_ctl.argtypes = [state, integer]  # and variadic arguments after these
     return opus
 
 

@@ -34,7 +34,7 @@ from mediaserver.rooms.webrtc.sdp_munging import AudioSection, Description, cand
 from mediaserver.rooms.webrtc.udp_mux import MediaPort, Path, new_credentials
 
 MAX_BUFFERED: Final = 4 << 20
-"""Bytes that may wait on a data channel: a client that does not read must not fill our memory."""
+"""The most bytes that may wait on a data channel: a client that does not read must not fill the memory."""
 
 LOSSY: Final = "_lossy"
 
@@ -49,7 +49,7 @@ _REFUSALS: Final = (
     aiortc_exceptions.InvalidStateError,
     aiortc_exceptions.OperationError,
 )
-"""What aiortc raises on descriptions that it cannot use."""
+"""The exceptions of aiortc for descriptions that it cannot use."""
 
 
 class PeerTransport:
@@ -60,25 +60,25 @@ class PeerTransport:
     def __init__(self, port: MediaPort, audio: RoomAudio, *, stream: str, track: str) -> None:
         self.on_state: Callable[[PeerState, float], None] | None = None
         self.on_message: Callable[[str, bytes], None] | None = None
-        """A message on the data channel of that label; text arrives as UTF-8."""
+        """Takes a message and the label of its data channel; text arrives as UTF-8."""
         self.on_channel: Callable[[str], None] | None = None
-        """A data channel of that label is open."""
+        """Takes the label of a data channel that has opened."""
         self.state = PeerState.NEW
         self.sections: tuple[AudioSection, ...] = ()
         self.agent_mid = ""
-        """The section that carries the agent's audio, "" while there is none."""
+        """The mid of the section with the agent's audio, "" while there is none."""
         self._port = port
         self._audio = audio
         self._ids = (stream, track)
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._path: Path | None = None
-        self._offered: tuple[str, str] | None = None  # our next ICE credentials, till the far end's
+        self._offered: tuple[str, str] | None = None  # the next local ICE credentials
         self._link: SecureLink | None = None
         self._channels: dict[str, RTCDataChannel] = {}
         self._closing: asyncio.Task[None] | None = None
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
-        # One certificate for the process: making one costs a millisecond, and it identifies nobody but us.
+        # One certificate for the process: making one costs a millisecond, and it identifies only the server.
         self._pc._RTCPeerConnection__certificates = [_certificate()]  # type: ignore[attr-defined]
         self._pc.on("connectionstatechange", self._connection_changed)
         self._pc.on("datachannel", self._channel_opened)
@@ -248,7 +248,7 @@ class PeerTransport:
     def _connection_changed(self) -> None:
         state = STATES[self._pc.connectionState]
         self._moved(PeerState.LEFT if state is PeerState.CLOSED and self._told_goodbye() else state)
-        if state is PeerState.CLOSED and self._closing is None:  # it failed by itself: free what it holds
+        if state is PeerState.CLOSED and self._closing is None:  # the connection failed by itself
             self._closing = self._loop.create_task(self._close())
 
     def _told_goodbye(self) -> bool:

@@ -21,12 +21,12 @@ from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
 MAX_MADE_UP: Final = 5
-"""Frames made up for one gap: libopus has faded to silence by then. A longer gap is a hole in the
+"""The most frames concealed in one gap: libopus has faded to silence by then. A longer gap is a hole in the
 positions."""
 
 TAKEOVER_S: Final = 0.2
-"""A new source is listened to when the one before it has been silent this long: a client that publishes its
-microphone again begins a new one, one with two microphones must not be heard as both at once."""
+"""A new source replaces one that has been silent for so long. A client that publishes its microphone again
+begins a new source; one with two microphones must not be heard as both at once."""
 
 _UNITS: Final = CLOCK_HZ // 50
 _PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
@@ -59,7 +59,7 @@ class OpusReceiver:
         self._reorder = Reorder(patience_ms=PATIENCE_MS)
         self._ssrc = -1
         self._heard_s = 0.0
-        self._expected = -1  # the timestamp that follows what was decoded last; -1: nothing was
+        self._expected = -1  # the timestamp after the last decoded packet; -1: none yet
 
     @property
     def listener(self) -> LegListener | None:

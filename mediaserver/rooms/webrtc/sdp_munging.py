@@ -146,7 +146,7 @@ def _usable(section: Section) -> Section:
     lines, candidates = [], 0
     for line in section.lines:
         if line == "a=end-of-candidates":
-            continue  # more may come: the address that its checks arrive from
+            continue  # more may come: the address that connectivity checks arrive from
         if line.startswith("a=candidate:"):
             parts = line[12:].split()
             candidates += 1

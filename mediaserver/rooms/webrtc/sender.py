@@ -59,7 +59,8 @@ class OpusSender:
         self.wire: Wire | None = None
         self.pace: Pace | None = None
         self.wanted = True
-        """Whether the participant wants to hear this: else it is taken from the source and not sent."""
+        """Whether the participant wants to hear the agent: else frames are read from the source and not
+        sent."""
         self.payload_type = 111
         self.ssrc = 0
         self.packets = self.octets = self.errors = 0
@@ -100,7 +101,7 @@ class OpusSender:
         else:
             self._mode = Mode.TALKING
             if self._encoder is None:
-                self._encoder = OpusEncoder()  # a participant that nobody speaks to needs none
+                self._encoder = OpusEncoder()  # not for a participant without an agent
             if self.wanted:
                 self._send(self._encoder.encode(frame), wire)
             else:

@@ -30,18 +30,18 @@ from mediaserver.rooms.errors import RoomFull
 from pipeline.net.egress import EgressPolicy
 
 BURST: Final = 64
-"""Datagrams read in one wake-up at the most: a flood must not hold up the calls."""
+"""The most datagrams read in one wake-up: a flood must not hold up the calls."""
 
 MAX_ADDRESSES: Final = 8
-"""Addresses that one connection is reached from: a phone that roams has two or three."""
+"""The most addresses of one connection: a phone that roams has two or three."""
 
 MAX_WITHHELD: Final = 64
-"""Addresses that a connection has checks for which are not sent yet."""
+"""The most addresses to which a connection's checks are withheld."""
 
 MAX_QUEUED: Final = 256
-"""DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
+"""The most DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
 
-_MAX_ASKED: Final = 4096  # STUN transactions of ours in flight; 20 for each connection being made
+_MAX_ASKED: Final = 4096  # STUN requests without a response yet; 20 for each connection being made
 _BUFFER_BYTES: Final = 4 << 20
 _DATAGRAM: Final = 2048
 _USERNAME: Final = 0x0006
@@ -203,7 +203,7 @@ class MediaPort:
         self.number: int = sockets[0].getsockname()[1]
         self.public_address = public_address
         self.strays = 0
-        """Datagrams that belong to nobody."""
+        """Datagrams that belong to no connection."""
         self._loop = loop
         self._paths: dict[str, Path] = {}
         self._by_address: dict[socket.socket, dict[tuple[str, int], Path]] = {own: {} for own in sockets}
@@ -325,7 +325,7 @@ class MediaPort:
         if table.get(address) is path:
             return
         before = table.get(address)
-        if before is not None:  # the address was another's: a NAT gave it to a new connection
+        if before is not None:  # a NAT gave the address of an old connection to a new one
             before.addresses.remove((own, address))
         table[address] = path
         is_new = not path.heard_from(address[0])
