@@ -108,8 +108,8 @@ class OutboundLegs:
         return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
 
     async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
-        """Places the call; returns when its INVITE is sent. It counts among its company's and its trunk's
-        calls for as long as it lasts. `leg_of`: the call that it belongs to. Raises `DialRefused`
+        """Places the call and returns it, ringing or about to ring. It counts among its company's and its
+        trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to. Raises `DialRefused`
         (`LinesBusy`: for the moment), `SipError`, OSError."""
         trunk = self._endpoint.trunks.get(route.trunk_id)
         if trunk is None:

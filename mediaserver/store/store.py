@@ -182,7 +182,7 @@ class Store:
     vacancy = _read(extra_legs.vacancy)
 
     async def leave_leg(self, leg_id: str) -> bool:
-        """Frees the place that an extra leg took on its trunk. False: there was no such leg."""
+        """Frees the place that a leg took among its company's and its trunk's calls. False: it had none."""
         left = await self.db.write(lambda tx: extra_legs.leave(tx, leg_id))
         self._filled(queue=left)
         return left

@@ -145,9 +145,9 @@ class Answer:
         try:
             with contained("the agent", call_id=self._state.call_id):
                 await self._answer()
-        except SaidNothing as failure:  # after words it is their end
+        except SaidNothing as failure:  # after words this ends the answer
             end = None if self._spoke else failure
-        except EngineError as failure:  # whoever reads the acts raises it
+        except EngineError as failure:  # raised by the reader of the acts
             end = failure
         await self._acts.put(end)
 
@@ -209,7 +209,7 @@ class Answer:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))
             await self._acts.put(Say(spoken))
-            await asyncio.sleep(0)  # an answer that comes at once takes its time to be cut
+            await asyncio.sleep(0)  # yields to the loop: an answer may come all at once
 
     def _numbered(self, call: ToolCall) -> ToolCall:
         """Returns the call with an id that no other call of the conversation has."""

@@ -110,7 +110,7 @@ def _do_hang_up(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) -
 
 def _transfer(policy: Policy) -> Builtin | None:
     if not policy.transfer_targets:
-        return None  # a name in it is all that the model may say; the server looks the number up
+        return None  # the model chooses a name only; the server looks the number up
     return _tool(
         "transfer",
         "Hand the caller to somebody else. Say so in the same answer.",
@@ -127,7 +127,7 @@ def _do_transfer(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) 
 
 def _ask_digits(policy: Policy) -> Builtin | None:
     if not policy.asks:
-        return None  # how long it is and who may see it are not the model's to say
+        return None  # the configuration decides its length and who may see it
     known = "; ".join(f"{ask.name}: {ask.description}" for ask in policy.asks.values())
     return _tool(
         "ask_digits",

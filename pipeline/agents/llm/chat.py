@@ -25,11 +25,12 @@ log = logging.getLogger(__name__)
 PATH: Final = "chat/completions"
 RETRY_PAUSE_S: Final = 0.2
 THOUGHTLESS: Final = 8
-"""Answers in a row without thoughts, after which nothing is waited for any more: to wait for thoughts that do
-not come is to wait for the end of the answer."""
+"""Answers in a row without thoughts, after which thoughts are no longer waited for: waiting for thoughts that
+do not come means waiting for the end of the answer."""
 
 DRAIN_S: Final = 0.2
-"""From the end of the answer to that of the stream, after which the connection can be used again."""
+"""Seconds from the end of the answer to the end of the stream, after which the connection can be used
+again."""
 
 
 class BrokenOff(EngineError):
@@ -100,7 +101,7 @@ class _Patience:
         self._thinking_s = thinking_s
         self._stall_s = stall_s
         self._asked = self._since = asyncio.get_running_loop().time()
-        self._heard = 0  # how much of the answer has come
+        self._heard = 0  # characters of the answer so far
 
     async def next(self, events: AsyncIterator[str], *, heard: int, thinks: bool) -> str:
         """The next event. Raises TimeoutError where that takes too long, `EngineError` for none."""
@@ -261,7 +262,7 @@ class Chat:
                     body = replace(self.settings, max_tokens=None).body(model.name, messages) | extra
                     content = _content(await model.endpoint.post_json(PATH, body, timeout_s=left_s))
             except EngineTimeout as error:
-                model.guard.given_up(0.0)  # a long text for which nobody waited: callers are answered in time
+                model.guard.given_up(0.0)  # a long text that no caller waits for
                 failed = error
             except EngineError as error:
                 model.guard.failed(error)

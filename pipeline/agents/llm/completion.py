@@ -16,8 +16,8 @@ from pipeline.errors import EngineError
 from pipeline.net.untrusted import NotJson, read_json
 
 MAX_TEXT: Final = 16_000  # characters of one answer: about fifteen minutes of speech
-MAX_CALLS: Final = 16  # of one answer; further ones are not heard
-MAX_ARGUMENTS: Final = 8_000  # characters of one call's
+MAX_CALLS: Final = 16  # calls of one answer; further ones are ignored
+MAX_ARGUMENTS: Final = 8_000  # characters of one call's arguments
 
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")

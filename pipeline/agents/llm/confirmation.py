@@ -15,9 +15,9 @@ from pipeline.text.fold import folded, plain_words
 from pipeline.text.templates import PLACEHOLDER, placeholders
 
 MAX_VALUE: Final = 200
-"""Most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to what
-they have not heard."""
-_YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
+"""The most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to
+what they have not heard."""
+_YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # never said by a caller
 
 
 def _phrases(listed: str) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ _AGREEMENT: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What says yes by itself."""
+"""Phrases that agree by themselves, by language."""
 
 _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -54,7 +54,7 @@ _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What may stand beside it."""
+"""Phrases of politeness that may stand beside an agreement, by language."""
 
 _NOT_ECHOED: Final = frozenset(
     _phrases(
@@ -63,7 +63,7 @@ _NOT_ECHOED: Final = frozenset(
         "لكن, ما, ماذا, من, متى, أين, كيف, كم, لا, ليس, غير"
     )
 )
-"""Words of our question that turn an answer into something else."""
+"""Words of the question that would turn an answer into something else, and so do not count as an echo."""
 
 _UNCLEAR: Final = frozenset({"yeah right"})
 

@@ -39,7 +39,7 @@ from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64
-"""Most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
+"""The most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
 
 UNHEARD: Final = 2
 """How many words of a question the caller may leave unheard by talking over it and still answer it."""
@@ -91,7 +91,7 @@ class LlmConversation:
                 if isinstance(act, Exception):
                     raise act
                 yield act
-                if isinstance(act, SwitchLanguage):  # it is done: a guess that was wrong never comes here
+                if isinstance(act, SwitchLanguage):  # done for certain: acts of a wrong guess never come here
                     self._state.language = act.language
         finally:
             task.cancel()

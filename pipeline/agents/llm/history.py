@@ -19,7 +19,7 @@ BYTES_A_TOKEN: Final = 3
 """UTF-8 bytes: low for English (four) and about right for Arabic, so that the limit holds for both."""
 
 SHORTEST_RESULT: Final = 300
-"""Bytes of a tool's result that are told however long everything is."""
+"""Bytes of a tool's result that are sent however long the messages are."""
 
 CUT: Final = " [cut]"
 
@@ -27,7 +27,7 @@ UNFINISHED: Final = '{"error": "not finished when the caller spoke; whether it w
 
 _WORD: Final = re.compile(r"\w+")
 _LOOK_AHEAD: Final = 2
-"""Words that a voice may have written otherwise than the text it was given."""
+"""Words that a voice may have written differently from the text it was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _text(value: object) -> str:
 
 
 def _result(answer: HttpAnswer) -> str:
-    text = answer.body.decode("utf-8", "replace")  # cut by who masks it: not in the middle of a number
+    text = answer.body.decode("utf-8", "replace")  # cut after masking: not in the middle of a number
     if not 200 <= answer.status < 300:
         raise ToolFailed(f"answered {answer.status}: {text}")
     return text

@@ -11,7 +11,7 @@ import unicodedata
 from typing import Final
 
 MAX_HELD: Final = 300
-"""Characters: a bracket that is not closed after so many is a bracket, not the start of markup."""
+"""Characters after which an open bracket is a bracket, not the start of markup."""
 
 _TAGS: Final = (
     "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad|tool_call|tool_calls"
@@ -36,7 +36,7 @@ _HIDDEN_OPEN: Final = re.compile(
 _PERHAPS: Final = re.compile(r"(?:<\|(?:start|channel)\|>\w{0,20}|\{\s{0,9}(?:\"\w{0,40}(?:\"\s{0,9})?)?)\Z")
 _LONGEST_MARK: Final = 20
 _AT_ONCE: Final = 500
-"""Characters: what is looked for to the end of a text takes time by its square."""
+"""Characters searched at once: the time of a search to the end of the text grows with its square."""
 _THOUGHT: Final = re.compile(r"</(?:think|thinking|thought|thoughts|reasoning)>", re.IGNORECASE)
 _TAG: Final = re.compile(
     r"</?[A-Za-z][^<>]{0,300}>|<\|(?:start|channel)\|>\w{0,20}|<[|｜][^<>|｜]{0,60}[|｜]>"
@@ -52,7 +52,7 @@ _ADDRESS: Final = re.compile(r"<(https?://[^\s<>]{1,300}|(?:mailto:)?[^\s<>@]{1,
 _ENTITY: Final = re.compile(r"&(?:[a-z]{2,8}|#\d{1,6});")
 _CELLS: Final = re.compile(r"[ \t]*\|[ \t|:-]*")
 _KEY: Final = r"(?<=\s)\*(?=[ \t]\w|[.,;!?)]|\Z)"
-"""The key of a telephone; a bullet is gone by then."""
+"""The key of a telephone; bullets have been removed before."""
 _LOOSE: Final = re.compile(r" (?=[.,;:!?](?:\s|\Z))")
 _EMPHASIS: Final = re.compile(rf"(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])|~~+|~(?!\d)|(?!{_KEY})[*`]+")
 _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f\u20e3")
@@ -93,7 +93,7 @@ class MarkupGate:
         cut = self._certain()
         out, self._held = self._held[:cut], self._held[cut:]
         opened = _HIDDEN_OPEN.match(self._held)
-        if opened:  # only its ends matter any more
+        if opened:  # only the end of the hidden part matters from here on
             self._held = self._held[: opened.end()] + self._held[opened.end() :][-60:]
         return _without_tags(out)
 

@@ -29,7 +29,7 @@ RETRY_S: Final = 15.0
 MAX_PAGES: Final = 20
 _LIST: Final = "tools/list"
 _FORGOTTEN: Final = frozenset({400, 404})
-"""Answers to a session that there is not: 404 by the specification, 400 from many servers."""
+"""Statuses for an unknown session: 404 by the specification, 400 from many servers."""
 _REVISION: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
@@ -92,7 +92,7 @@ class McpServer:
                 result = await self._ask("tools/call", params)
             except _SessionOver:  # the server forgot the session before it did anything
                 async with self._opening:
-                    if self._session == session:  # not begun anew by another call meanwhile
+                    if self._session == session:  # unless another call has begun a new session meanwhile
                         await self._initialize()
                 result = await self._ask("tools/call", params)
         except EngineError as error:
@@ -129,7 +129,7 @@ class McpServer:
 
     async def _tool(self, name: str, entry: Mapping[str, Any]) -> Tool | None:
         settings = self.settings
-        try:  # beside the calls that go on: a large schema takes a while to check
+        try:  # in a thread: a large schema takes a while to check
             schema = await asyncio.to_thread(Schema, entry.get("inputSchema") or {})
             description = str(cleaned(entry.get("description")) or "")[:2000]
         except (ValueError, TypeError) as error:

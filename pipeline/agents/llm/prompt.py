@@ -20,7 +20,7 @@ from pipeline.text.templates import PLACEHOLDER, placeholders
 log = logging.getLogger(__name__)
 
 MAX_VALUE: Final = 2_000  # characters of one value
-MAX_DATA: Final = 12_000  # characters of them all
+MAX_DATA: Final = 12_000  # characters of all values
 
 HOUSE_RULES: Final = """
 

@@ -26,8 +26,8 @@ MAX_NODES: Final = 1_000
 MAX_NESTING: Final = 48
 MAX_PATTERN: Final = 200
 MAX_STEPS: Final = 2_000
-"""Rules looked at for one value, a tenth of a second at most: references that double at every turn would go
-on for ever."""
+"""Rules checked for one value, a tenth of a second at most: references that double at every turn would go on
+for ever."""
 
 _FORMATS: Final = FormatChecker(("date", "email", "uuid", "ipv4"))
 

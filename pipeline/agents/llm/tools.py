@@ -16,10 +16,10 @@ from pipeline.agents.llm.schema import Schema
 from pipeline.errors import PipelineError
 
 MAX_RESULT: Final = 8_000
-"""Characters of one result that the model is told."""
+"""The most characters of one result that the model gets."""
 
 MAX_FAILURE: Final = 600
-"""Most characters of a tool's failure that the model is told."""
+"""The most characters of a tool's failure that the model gets."""
 
 
 class ToolFailed(PipelineError):
