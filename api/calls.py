@@ -285,7 +285,7 @@ async def get_recording(request: web.Request) -> web.StreamResponse:
 
 
 def check_mode(body: Mapping[str, Any]) -> None:
-    """Single or batch, never both (section 4.1). Raises `InvalidRequest` with the messages of section 7.1."""
+    """Checks that a request is for a single call or for a batch, never both. Raises `InvalidRequest`."""
     number, calls = body.get("phoneNumber"), body.get("calls")
     if number is not None and calls is not None:
         raise InvalidRequest(BOTH_MODES)

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "models": "mediaserver.cli.models:models",
     "demo": "mediaserver.__main__:demo",
 }
-"""Name of each command and where it is."""
+"""The module and function of each command, by its name."""
 
 
 class Commands(click.Group):
@@ -53,7 +53,7 @@ class Commands(click.Group):
 def serve(config: str, data: str | None) -> None:
     """Runs the server until SIGTERM or SIGINT; calls in progress may end first, a second signal ends them.
     SIGHUP reads the file again."""
-    gc.disable()  # what is imported stays: to look through it again and again is 0.4 s of every start
+    gc.disable()  # what is imported stays: collecting it again and again costs 0.4 s of every start
     settings = load_or_exit(config, data, writes=True)
     run, build = resolve_name("mediaserver.serve:run"), resolve_name("api.app:build")
     gc.freeze()

@@ -1,9 +1,8 @@
-"""The server of one process: phone, engines, store and the calls between them.
+"""The server of one process: SIP endpoint, engines, database and the calls between them.
 
-`start` brings everything up, each part after those it depends on; `ready` says what is still missing; `drain`
-lets the calls in progress end while new ones are refused; `close` ends what is left. The verbs below them are
-what the API is made of; they raise `mediaserver.errors`.
-"""
+`start` brings everything up, each part after those that it depends on. `ready` says what is still missing.
+`drain` lets the calls in progress end while new ones are refused. `close` ends what is left. The API is made
+of the methods below them, which raise `mediaserver.errors`."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ Part = TypeVar("Part")
 
 
 class Phase(Enum):
-    """Where the server is in its life."""
+    """The phase of the server's life, in this order."""
 
     NEW = auto()
     STARTING = auto()
@@ -82,7 +81,7 @@ class Phase(Enum):
 
 
 class Server:
-    """One node. `store` is opened from the settings unless given (then the giver closes it)."""
+    """One node. `store` is opened from the settings unless given, in which case its owner closes it."""
 
     def __init__(self, settings: Settings, *, store: Store | None = None) -> None:
         self.settings = settings
@@ -120,11 +119,10 @@ class Server:
         self._recollection: Recollection | None = None
 
     async def start(self) -> None:
-        """Brings everything up.
+        """Starts every part.
 
         Raises `StoreError`, OSError (an address that cannot be bound) or `LocalError`; the server must then
-        be closed. A missing engine does not raise: `ready` tells it.
-        """
+        be closed. A missing engine does not raise: `ready` reports it."""
         if self.settings.sip.engine != "native":
             raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
@@ -140,13 +138,13 @@ class Server:
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
         gc.collect()
-        gc.freeze()  # what is alive now lives as long as the process: a full collection no longer visits it
+        gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
 
     def ready(self) -> list[str]:
-        """What is missing for taking calls, one line each; [] when nothing is."""
+        """Returns what is missing for taking calls, one line each; [] when nothing is."""
         missing = list(self._pending)
         missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
         missing += self._dispatch.missing() if self._dispatch is not None else []
@@ -157,21 +155,22 @@ class Server:
         return missing
 
     async def reload(self, settings: Settings) -> None:
-        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reload`.
-        Raises `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
+        """Applies what of `settings` can change while calls go on (`mediaserver.reload`). Raises
+        `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
         self._check_taking_calls()
         tls = self.endpoint.settings.tls_server
         await Reloading(self.directory, self._open(), tls=tls, applied=self._apply).take(settings)
         self.settings = self.directory.file
 
     async def drain(self) -> bool:
-        """Refuses new calls, waits up to server.drain_s for those in progress; True when all have ended."""
+        """Refuses new calls and waits up to `server.drain_s` for those in progress; True when all have
+        ended."""
         self.phase = Phase.DRAINING
         self.endpoint.drain()
         return self._calls is None or await self._calls.drain(self.settings.server.drain_s)
 
     async def close(self) -> None:
-        """Ends every call, writes their outcomes, frees everything. May be called in any phase, and again."""
+        """Ends every call, writes the outcomes, frees everything. May be called in any phase, and again."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
@@ -184,32 +183,33 @@ class Server:
     # Verbs --------------------------------------------------------------------------------------------------
 
     async def find_key(self, key: str) -> KeyRow | None:
-        """The API key `key`, the server's own admin key among them; None for an unknown one."""
+        """Returns the API key `key`, the server's own admin key among them; None for an unknown one."""
         return await _up(self._keys).find(key)
 
     @property
     def orders(self) -> CallApi:
-        """Calls as clients order them. Raises `Unavailable` until the server is up."""
+        """The call operations of the API. Raises `Unavailable` until the server is up."""
         return _up(self._orders)
 
     @property
     def administration(self) -> Administration:
-        """What is changed while the server runs. Raises `Unavailable` until it is up."""
+        """Changes of companies, trunks, agents and webhooks over the API. Raises `Unavailable` until the
+        server is up."""
         return _up(self._administration)
 
     @property
     def web_calls(self) -> WebCalls:
-        """Browser sessions as clients order them. Raises `Unavailable` until the store is open."""
+        """Creates rooms for browser sessions. Raises `Unavailable` until the store is open."""
         return WebCalls(self.directory, self._open(), lobby=lambda: self.lobby)
 
     @property
     def store(self) -> Store:
-        """The server's memory. Raises `Unavailable` until it is open."""
+        """The database of calls and settings. Raises `Unavailable` until it is open."""
         return self._open()
 
     @property
     def lobby(self) -> RoomRegistry:
-        """The rooms of web calls. Raises `NotConfigured` where there are none."""
+        """The rooms of this node. Raises `NotConfigured` where there are none."""
         self._open()
         if self._calls is None or self._calls.rooms is None:
             raise NotConfigured("Service not configured")
@@ -323,14 +323,14 @@ class Server:
         self._keep(webhooks=self._webhooks.run)
 
     async def _apply(self) -> None:
-        """Makes the phone, the engines and the webhooks what the directory now says."""
+        """Applies the directory's trunks, engines and webhooks."""
         set_trunks(self.endpoint, self.directory)
         if self._webhooks is not None:
             self._webhooks.sign_with(self.directory.secrets())
         await self._set_engines()
 
     async def _set_engines(self) -> None:
-        """An engine that takes long to load is not waited for: its agent says that it is starting."""
+        """Starts the agents' engines; those that take longer than `APPLY_S` go on starting meanwhile."""
         agents = [agent_choice(agent) for agent in self.directory.agents.values()]
         task = asyncio.create_task(self.engines.change(agents), name="engines")
         self._tasks = [each for each in self._tasks if not each.done()] + [task]
@@ -353,7 +353,7 @@ def _up(part: Part | None) -> Part:
 
 
 def egress_allowed(settings: Settings) -> EgressPolicy:
-    """The addresses that engines, tools and webhooks may connect to."""
+    """Returns the addresses that engines, tools and webhooks may connect to."""
     return EgressPolicy(str(network) for network in settings.server.allow_networks)
 
 

@@ -1,4 +1,5 @@
-"""From the configuration file to what the phone and the pipeline take: no decisions, only translation."""
+"""Translates the configuration file into the settings of the SIP endpoint and the pipeline; decides
+nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 
 
 def agent_choice(agent: AgentSettings) -> AgentChoice:
-    """The engines and the timing of one agent."""
+    """Returns the engines and the timing of an agent."""
     hearing, speaking = needs(agent)
     return AgentChoice(
         agent_id=agent.id,
@@ -50,7 +51,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
 
 
 def session_settings(agent: AgentSettings) -> SessionSettings:
-    """The timing of an agent's conversations."""
+    """Returns the timing of an agent's conversations."""
     session = agent.session
     return SessionSettings(
         language=agent.language,
@@ -75,7 +76,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
 
 
 def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
-    """Where the phone listens. Raises `LocalError` for a certificate that cannot be used."""
+    """Returns where the SIP endpoint listens. Raises `LocalError` for a certificate that cannot be used."""
     return endpoint.EndpointSettings(
         udp=settings.udp,
         tcp=settings.tcp,
@@ -111,7 +112,8 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
 
 
 def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
-    """What the called person sees: the agent's own number in the carrier's spelling, else the trunk's."""
+    """Returns the caller ID that the called person sees: the agent's own number in the carrier's format, else
+    the trunk's."""
     if agent.phone_number is None:
         return over.caller_id or None
     try:
@@ -121,7 +123,7 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
 
 
 def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
-    """The voices and the ears of the speech endpoints, in order."""
+    """Returns the voices and the recognisers of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
     hearing = {**languages, "grammar": True, "files": True}
     ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
@@ -133,15 +135,14 @@ NAMED_BY_CONFIGURATION = {
     "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
-"""Engines that a configuration may name on any machine: where one is not installed, the file is right and the
-machine lacks something, which `doctor` and /readyz say."""
+"""Engines that a configuration may name on any machine. Where one is not installed, the file is valid and the
+machine lacks something, which `doctor` and /readyz report."""
 
 
 def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """For `settings.load`: what an engine or an agent says against its own table, as (key, reason).
+    """Yields (key, reason) for what an engine or an agent refuses in its own table, for `settings.load`.
 
-    Engines are made but not started; one that is merely not installed here is `doctor`'s business.
-    """
+    Engines are made but not started; an engine that is merely not installed here is reported by `doctor`."""
     for place, agent in enumerate(settings.agents):
         tables = {
             "script" if agent.script is not None else "llm": _mind(agent),
@@ -164,14 +165,14 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """An agent whose recogniser does not know its language would understand nobody."""
+    """Yields a problem where the agent's recogniser does not know a language of the agent."""
     if reason := not_understood(agent.stt, languages(agent), whose="the agent speaks"):
         yield key, reason
 
 
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Steps that hand callers to somebody to whom the agent may hand nobody; a variable is looked at in the
-    call."""
+    """Yields a problem for each step that transfers to a target that the agent may not transfer to; a target
+    with a variable is checked in the call."""
     for place, step in steps(agent):
         target = str(step.get("target") or "")
         if step.get("action") == "transfer" and target and "{{" not in target and not agent.reaches(target):
@@ -199,7 +200,7 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
 
 
 def certificate_problem(settings: SipSettings) -> str:
-    """Why the certificate that the file names cannot be used, "" where it can."""
+    """Returns why the certificate that the file names cannot be used, "" where it can."""
     try:
         _tls_context(settings)
     except LocalError as error:
@@ -228,7 +229,7 @@ def _mind(agent: AgentSettings) -> EngineChoice:
 
 
 def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
-    """What the agent takes: its own table, and where the server lets it hand callers to."""
+    """Returns the agent's own table and the names of its transfer targets."""
     options: dict[str, Any] = revealed(llm.model_dump(exclude_none=True, by_alias=True))
     return options | {"transfer_targets": sorted(agent.transfer_targets)}
 

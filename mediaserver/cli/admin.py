@@ -69,8 +69,9 @@ def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str
 @click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def restore(config: str, data: str | None, yes: bool) -> None:
-    """After a database was put back from a copy and a node's own notes are lost: every call that may have
-    been dialled since ends UNKNOWN, and nodes that are gone for good are not waited for."""
+    """Ends every call UNKNOWN that may have been dialled since the copy was made: to be run after the
+    database was restored from a copy and a node's own notes are lost. Nodes that are gone for good are not
+    waited for."""
     settings = load_or_exit(config, data, engines=False)
     if not yes:
         click.confirm(
@@ -89,7 +90,7 @@ async def _doubt(settings: Settings) -> int:
 
 @click.group()
 def keys() -> None:
-    """API keys."""
+    """Creates API keys for companies of the configuration."""
 
 
 @keys.command()

@@ -52,7 +52,7 @@ def load_or_exit(
         os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
         if engines:
             compile_visibly()
-        for each in checks:  # one after the other: the next may rely on what the one before it saw
+        for each in checks:  # in this order: each may rely on the ones before it
             load(config, checks=[resolve_name(each)])
     except SettingsError as error:
         for problem in error.problems:
@@ -68,7 +68,7 @@ def load_again(config: str, data: str | None = None) -> Settings:
 
 
 def make_data_dir(config: str, settings: Settings) -> None:
-    """Makes server.data_dir. Raises `SettingsError`."""
+    """Makes the directory `server.data_dir`, readable by its owner alone. Raises `SettingsError`."""
     try:
         private.make_folder(Path(settings.server.data_dir))
     except OSError as error:
@@ -91,7 +91,7 @@ def with_data_dir(settings: Settings, data: str | None) -> Settings:
 def compile_visibly() -> None:
     """Compiles the kernels; where that is not done yet, whoever waits at a terminal sees how far it is."""
     if not sys.stderr.isatty():
-        return  # the import of the pipeline does it
+        return  # importing the pipeline compiles
     drawn = 0
 
     def told(done: int, of: int) -> None:

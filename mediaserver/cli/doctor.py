@@ -39,7 +39,7 @@ from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
 
 MODEL_ANSWER_S = 30.0
-"""A server may have to load the model first."""
+"""How long a model's answer is waited for: the server may have to load the model first."""
 
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
@@ -72,7 +72,7 @@ def kernels_finding() -> Finding:
 
 
 def confinement_finding() -> Finding:
-    """What keeps the processes that read strangers' files and texts from everything else."""
+    """Whether the kernel can confine the processes that read strangers' files and texts."""
     lacks = lacking()
     if lacks:
         return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
@@ -80,7 +80,7 @@ def confinement_finding() -> Finding:
 
 
 async def engine_findings(settings: Settings) -> list[Finding]:
-    """The engines of every agent, really started."""
+    """Starts the engines of every agent, and reports what is missing."""
     findings = []
     reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
     chooser = Choosing(places(Path(settings.server.data_dir)))
@@ -107,7 +107,7 @@ async def engine_findings(settings: Settings) -> list[Finding]:
 
 
 async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPolicy) -> list[Finding]:
-    """The engines of the speech endpoints, really started, and whether one of them knows the language."""
+    """Starts the engines of the speech endpoints, and checks that one of them knows the language."""
     voices, ears = speech_choices(settings.speech)
     chains = {"speech.tts": voices, "speech.stt": ears}
     engines = Engines([], others=chains, reach=reach, chooser=chooser)
@@ -124,7 +124,7 @@ async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPol
 
 
 async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
-    """Why the agent's language models do not answer, those that do not."""
+    """Returns a reason for each of the agent's language models that does not answer."""
     if agent.llm is None:
         return []
     away = []
@@ -138,8 +138,8 @@ async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
 
 
 async def _unanswered(endpoint: ModelEndpoint, model: str) -> str:
-    """Why `model` answers no question, "" if it does. Tools are offered as in every call: some servers refuse
-    that until they are told how the model calls one."""
+    """Returns why `model` does not answer a question, "" if it does. Tools are offered as in every call: some
+    servers refuse them until configured for the way in which the model calls a tool."""
     question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": _tools()}
     try:
         answer = await endpoint.post_json(CHAT_PATH, question, timeout_s=MODEL_ANSWER_S)
@@ -153,7 +153,7 @@ def _tools() -> list[dict[str, Any]]:
 
 
 def port_findings(settings: Settings) -> Iterator[Finding]:
-    """The addresses that the server binds."""
+    """Whether the addresses of the configuration can be bound."""
     yield _port("http", settings.server.http, socket.SOCK_STREAM)
     for name, address, kind in (
         ("sip udp", settings.sip.udp, socket.SOCK_DGRAM),
@@ -167,7 +167,7 @@ def port_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def rtp_finding(settings: Settings) -> Finding:
-    """Whether the RTP range holds sip.max_calls, and its ends can be bound."""
+    """Whether the RTP ports suffice for `sip.max_calls`, and the first and last can be bound."""
     first, last = split_ports(settings.sip.rtp_ports)
     room = (last - first + 1) // RTP_PORTS_PER_CALL
     if room < settings.sip.max_calls:
@@ -184,7 +184,7 @@ SECRET_LENGTH = 32
 
 
 def rooms_findings(settings: Settings) -> Iterator[Finding]:
-    """Whether web calls have their UDP port, on every address, and their codec."""
+    """Whether rooms have a UDP port on every address, a strong secret, and libopus."""
     rooms = settings.rooms
     if rooms.api_secret is None:
         yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
@@ -212,7 +212,7 @@ def rooms_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def codec_findings(settings: Settings) -> Iterator[Finding]:
-    """The codecs that the trunks name; G.711 is ours."""
+    """Whether the trunks' codecs that need PyAV encode and decode."""
     wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
     for codec in wanted:
         library_name = _AV_CODECS.get(codec)
@@ -240,7 +240,7 @@ async def database_finding(settings: Settings) -> Finding:
 
 
 def disk_finding(settings: Settings) -> Finding:
-    """Room for recordings."""
+    """Whether the disk of `server.data_dir` has room for an hour of recordings."""
     data_dir = Path(settings.server.data_dir)
     try:
         free = shutil.disk_usage(data_dir).free
@@ -252,7 +252,7 @@ def disk_finding(settings: Settings) -> Finding:
 
 
 def limits_finding(settings: Settings) -> Finding:
-    """Open files: what calls and connections may need, and the limit that the server raises its own to."""
+    """Whether the limit of open files suffices for the configured calls and connections."""
     most = descriptors.highest()
     needed = descriptors.needed(settings.sip.max_calls, settings.server.http_connections)
     if most < needed:
@@ -262,13 +262,13 @@ def limits_finding(settings: Settings) -> Finding:
 
 
 def memory_finding() -> Finding:
-    """Memory that is left, and whether the address space has room for a server."""
+    """Whether the address space has room for a server; reports the free memory."""
     reason = memory.too_few_addresses()
     return Finding("memory", not reason, reason or f"{memory.free_mb(own=True)} MB are free")
 
 
 async def clock_finding() -> Finding:
-    """How late this machine's timers are: RTP is paced by them."""
+    """Whether this machine's timers are punctual: they pace RTP."""
     loop = asyncio.get_running_loop()
     late_ms = []
     for _ in range(_TICKS):

@@ -1,4 +1,4 @@
-"""`mediaserver explain`: the path of a frame in and out for one agent, without placing a call."""
+"""`mediaserver explain`: prints the path of a frame in and out for one agent, without placing a call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explain(config: str, wanted: str, codec: str | None, *, as_json: bool) -> No
 
 
 def _agent(settings: Settings, wanted: str, config: str) -> AgentSettings:
-    """The agent of that id, else the only one of that name."""
+    """Returns the agent of that id, else the only one of that name; ends the command where there is none."""
     found = settings.agent(wanted.lower())
     if found is not None:
         return found

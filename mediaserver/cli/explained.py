@@ -24,14 +24,14 @@ _ANSWER: Final = "the answer"
 
 @dataclass(frozen=True, slots=True)
 class MediaPath:
-    """One direction of one kind of leg, in the order of the frame."""
+    """One direction of one kind of leg, its stages in the order in which a frame passes them."""
 
     title: str
     stages: tuple[Stage, ...]
 
     @property
     def delay_ms(self) -> float:
-        """By which a frame is late that meets no loss."""
+        """The delay of a frame when no packet is lost: the sum of the stages' delays."""
         return sum(stage.delay_ms for stage in self.stages)
 
 
@@ -47,11 +47,11 @@ class Report:
     problems: tuple[str, ...]
 
     def text(self) -> str:
-        """For people."""
+        """Returns the report as lines for a terminal."""
         return "\n".join(self._lines())
 
     def data(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the report as a document for JSON."""
         choice = self.choice
         return {
             "agentId": self.agent.id,

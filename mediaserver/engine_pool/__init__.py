@@ -1,1 +1,1 @@
-"""Speech engines and agents, chosen and shared between calls."""
+"""Speech engines and agents, chosen at the start and shared between calls."""

@@ -1,8 +1,8 @@
-"""Model weights, fetched ahead of time: `mediaserver models get`. Nothing is ever fetched during a call.
+"""Fetches model weights ahead of time: `mediaserver models get`. Nothing is ever fetched during a call.
 
 The transfer is huggingface_hub's (resumed where it broke off, retried, any hub that speaks its protocol).
-What is added here: every file is compared with the hash that the hub lists for it, and a directory appears
-under its name only when it is complete."""
+This module compares every file with the hash that the hub lists for it, and puts a directory under its name
+only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HfHubHTTPError,
     HFValidationError,
-    HTTPError,  # of whichever HTTP library this version of it uses
+    HTTPError,  # of whichever HTTP library the installed version uses
 )
 
 from mediaserver.models.files import Fetched, ModelError, settle
@@ -26,7 +26,7 @@ from pipeline.engines.local_weights import sha256_of
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model under a name of ours: the hub's repository and the files (patterns) that an engine needs."""
+    """A model by a short name: the hub's repository and the files (patterns) that an engine needs."""
 
     repository: str
     files: tuple[str, ...]
@@ -53,7 +53,7 @@ KNOWN: Final[Mapping[str, KnownModel]] = {
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a repository, as the hub lists it. `sha256` for large files; of small ones the hub keeps the
+    """A file of a repository, as the hub lists it. `sha256`: of large files; for small ones the hub has the
     git hash."""
 
     path: str
@@ -63,7 +63,7 @@ class _File:
 
 
 def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None) -> Fetched:
-    """Fetches the model `name` to `into`/`name`, replacing an older one when all of it is there.
+    """Fetches the model `name` to `into`/`name`, replacing an older one once all of it is there.
 
     `hub`: its address (default: huggingface_hub's, which reads HF_ENDPOINT; HF_TOKEN is the token). Raises
     `ModelError`: unknown, not reachable, no such repository or revision, a file that is not what was listed,
@@ -93,7 +93,7 @@ def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None
 
 
 def known(name: str) -> KnownModel:
-    """The model called `name`. Raises `ModelError` listing the names."""
+    """Returns the model called `name`. Raises `ModelError` with the known names."""
     if name in KNOWN:
         return KNOWN[name]
     if name.count("/") == 1 and not name.startswith("/"):

@@ -1,4 +1,4 @@
-"""From a request for a browser session to a room that may be joined: the rules of section 7.3."""
+"""Creates rooms for browser sessions: the checks of `POST /api/v1/web-calls/connect`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mediaserver.store.store import Store
 
 
 class WebCalls:
-    """Opens rooms. `lobby` gives the node's rooms, and raises `NotConfigured` where it has none."""
+    """Creates rooms for browser sessions. `lobby` returns the node's rooms, and raises `NotConfigured` where
+    there are none."""
 
     def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], RoomRegistry]) -> None:
         self._directory = directory
@@ -24,8 +25,8 @@ class WebCalls:
         self._lobby = lobby
 
     async def connect(self, access: Access, request: WebCallRequest) -> JoinGrant:
-        """A room with its agent, and the token for one participant, both written down. Raises `ScopeMissing`,
-        `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
+        """Creates a room with its agent and a token for one participant, and stores both. Raises
+        `ScopeMissing`, `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
         company_id = access.company_id
         company = self._directory.company(company_id)
         if company is None or not company.web_calls:
@@ -48,8 +49,8 @@ class WebCalls:
         return invitation
 
     async def check_vacancy(self, company_id: str) -> None:
-        """Raises `TooMany` where the company is at its limit of concurrent calls. The place itself is taken
-        when somebody joins: a page that shows a button has called nobody yet."""
+        """Raises `TooMany` where the company is at its limit of concurrent calls. The place is taken only
+        when a participant joins: a page that shows a button has called nobody yet."""
         verdict = await self._store.vacancy(company_id)
         if verdict.rule is not None:
             raise TooMany(verdict.reason)

@@ -21,9 +21,9 @@ class Moderation:
         self._lines = lines
 
     async def call_in(self, opened: OpenRoom, number: str, *, name: str = "") -> Participant:
-        """Calls a number into a room, by the rules of its agent's calls. Returns at once: the participant
-        says how far it is. Raises `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`,
-        `NotConfigured`."""
+        """Dials a number and adds it to a room as a participant, by the rules for calls of the room's agent.
+        Returns while the call is being set up: the participant's attributes show its state. Raises
+        `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`, `NotConfigured`."""
         if self._lines is None:
             raise NotConfigured("Service not configured")
         self._lobby.check_open()
@@ -41,7 +41,8 @@ class Moderation:
         return guest.participant
 
     async def remove(self, opened: OpenRoom, identity: str) -> None:
-        """Puts somebody out. Raises `NotFound`; the agent cannot be put out."""
+        """Removes the participant `identity` from the room. Raises `NotFound`, also for the agent, which
+        cannot be removed."""
         participant = opened.room.participants.get(identity)
         sid = participant.sid if participant is not None else ""
         if sid in opened.guests:

@@ -20,7 +20,7 @@ from pipeline.media.bridge import Bridge
 
 @dataclass(frozen=True, slots=True)
 class JoinGrant:
-    """What a client needs to join: the answer of `web-calls/connect`."""
+    """What a client needs to join: the response to `POST /api/v1/web-calls/connect`."""
 
     server_url: str
     room_name: str
@@ -30,7 +30,7 @@ class JoinGrant:
 
 @dataclass(slots=True)
 class OpenRoom:
-    """A room with what belongs to it."""
+    """A room on this node with its bridge, its participants and its conversation."""
 
     room: Room
     company_id: str
@@ -44,16 +44,16 @@ class OpenRoom:
 
     @property
     def agent_id(self) -> str:
-        """The agent of the room."""
+        """The id of the agent that talks in the room."""
         return self.request.agent_id
 
     def people(self) -> dict[Leg, Participant]:
-        """The participant of each leg, telephones included."""
+        """Returns the participant of each leg, telephones included."""
         who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
         return who | {guest.call: guest.participant for guest in self.guests.values()}
 
     def look(self, now: float) -> None:
-        """Tells the room who began and who ceased to speak."""
+        """Notifies the room of participants who began or stopped speaking."""
         who = self.people()
         seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
@@ -96,7 +96,8 @@ class OpenRoom:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
+    """A participant's place in a room. `evicted`: the earlier connection of the same identity, which was
+    removed."""
 
     room: Room
     person: ParticipantLeg

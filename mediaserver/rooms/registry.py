@@ -1,14 +1,13 @@
-"""Every room of this node: opened for a token, entered with it, closed with its call.
+"""The rooms of this node: created for a token, joined with it, closed with the call.
 
-    invitation = lobby.invite("acme", request)            # what `web-calls/connect` answers
+    invitation = lobby.invite("acme", request)            # the response to `web-calls/connect`
     entry = await lobby.enter(token)                      # WHIP, or LiveKit's signalling
     answer = await entry.person.new_peer().answer(offer)
     ...
     await lobby.leave(entry, LeaveReason.CLIENT)
 
-The agent is dispatched when the first person's media is up. The room ends when the last person who may speak
-has left, when the agent hangs up, or, unvisited, with the token.
-"""
+The agent is dispatched when the first participant's media is up. The room ends when the last participant who
+may publish has left, when the agent hangs up, or, if nobody joins, when the token expires."""
 
 from __future__ import annotations
 
@@ -47,10 +46,10 @@ from pipeline.net.egress import EgressPolicy
 log = logging.getLogger(__name__)
 
 CONNECT_S = 20.0
-"""Who has no media up after this is put out: ICE over a bad network takes five seconds."""
+"""A participant whose media is not up after this is removed: ICE over a bad network takes five seconds."""
 
 RETURN_S = 5.0
-"""How long a room waits for a client that starts over."""
+"""How long a room waits for a client that joins anew."""
 
 UNKNOWN_AGENT = "Agent not found"
 UNKNOWN_ROOM = "Room not found"
@@ -58,7 +57,7 @@ NO_WEB_CALLS = "Web Calls API is not enabled"
 
 
 class RoomRegistry:
-    """The rooms of this node."""
+    """Creates, finds and closes the rooms of this node."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class RoomRegistry:
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
         self._draining = False
-        # Goodbyes under way; each is bounded by the closing of its peer connections.
+        # Tasks that end with the closing of peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
         if floor.lines is not None:
             floor.lines.rooms = self._people_in
@@ -91,7 +90,7 @@ class RoomRegistry:
 
     @property
     def rooms(self) -> int:
-        """Rooms, those that nobody has joined yet included."""
+        """The number of rooms, those that nobody has joined yet included."""
         return len(self._rooms)
 
     def find(self, call_id: str) -> CallDetailRecord | None:
@@ -103,7 +102,7 @@ class RoomRegistry:
         return name in self._rooms
 
     def invite(self, company_id: str, request: WebCallRequest) -> JoinGrant:
-        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
+        """Creates a room and the token to join it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
         `Unavailable`."""
         self.check_open()
         name = _agent_name(self._directory, self._engines, company_id, request)
@@ -118,23 +117,23 @@ class RoomRegistry:
         return JoinGrant(self.server_url(), room.name, self.mint(grant), identity)
 
     async def withdraw(self, token: str) -> None:
-        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        """Closes the room that `token` is for, unless a participant has joined it. Raises `TokenRefused`."""
         opened = self._rooms.get(self.verify(token).room)
         if opened is not None and opened.room.state is RoomState.EMPTY:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
 
     def mint(self, grant: tokens.Grant) -> str:
-        """A token for one more participant of a room: a supervisor, somebody's second device."""
+        """Returns a token for one more participant of a room: a supervisor, or a second device."""
         rooms = self._directory.rooms
         return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def verify(self, token: str) -> tokens.Grant:
-        """Gives the grant of a participant token. Raises `TokenRefused`."""
+        """Returns the grant of a participant token. Raises `TokenRefused`."""
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
-        """Gives the grant of `token` and the room that it opens now. Raises `TokenRefused`, `RoomClosed`,
+        """Returns the grant of `token` and the room that it is for. Raises `TokenRefused`, `RoomClosed`,
         `RoomFull`, `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
@@ -147,8 +146,8 @@ class RoomRegistry:
         return grant, opened
 
     async def enter(self, token: str, *, resumable: bool = False) -> Entry:
-        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
-        does, and `RoomFull` for a room with too many participants."""
+        """Adds the participant that `token` names to the room. Unless `resumable`, a participant whose media
+        is lost has left. Raises what `admit` does, and `RoomFull` for a room with too many participants."""
         grant, opened = self.admit(token)
         if opened.task is None:
             await self._check_room(opened, takes_part=grant.permissions.publish)
@@ -174,7 +173,7 @@ class RoomRegistry:
         return Entry(room, person, evicted)
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
-        """Whether a conversation may begin in a room, and holds its place where one is about to."""
+        """Reserves the place of a conversation about to begin. Raises `RoomClosed`, and as `hold_place`."""
         if not takes_part:
             return
         await hold_place(self._floor, opened)
@@ -183,15 +182,15 @@ class RoomRegistry:
             raise RoomClosed("the room is over")
 
     async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
-        """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
-        nothing."""
+        """Removes a participant who has left. With `returns` the conversation waits `RETURN_S` seconds for
+        the client to join again. Does nothing for a participant who was removed before."""
         opened = self._rooms.get(entry.room.name)
-        if opened is not None:  # to its end, even where whoever asked for it is gone
+        if opened is not None:  # runs to its end, even where the caller is cancelled
             leaving = self._leave(opened, entry.person, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
     def opened(self, access: Access, name: str) -> OpenRoom:
-        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        """Returns a room of this node. Raises `NotFound`, also for a room that `access` does not reach."""
         return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
     def _look_around(self) -> None:
@@ -206,7 +205,7 @@ class RoomRegistry:
         return opened.bridge if opened is not None and running else None
 
     def check_open(self) -> None:
-        """Raises `Unavailable` where nobody new is taken."""
+        """Raises `Unavailable` while no new conversation is accepted."""
         if self._draining:
             raise Unavailable("The server is draining")
         self._floor.check()
@@ -228,16 +227,17 @@ class RoomRegistry:
 
     @property
     def lines(self) -> OutboundLegs | None:
-        """Calls to people, where there are any."""
+        """Outbound calls to telephones, None where there are none."""
         return self._floor.lines
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, those that this node has."""
+        """Ends those calls of `call_ids` that this node has."""
         for opened in filter(None, map(self._rooms.get, call_ids)):
             await self._close(opened, LeaveReason.ROOM_DELETED)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes nobody new, waits for the conversations; False when `timeout_s` was not enough."""
+        """Refuses new conversations and waits for those in progress; False when `timeout_s` was not
+        enough."""
         self._draining = True
         await self._wait(timeout_s)
         return not len(self)
@@ -279,7 +279,7 @@ class RoomRegistry:
             opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
 
     async def _run(self, opened: OpenRoom) -> None:
-        """One web call, from the first person's media to the outcome."""
+        """Runs one web call, from the first participant's media to the outcome."""
         with boundary(log, "web call failed", call_id=opened.room.name):
             try:
                 opened.call = await self._start(opened)
@@ -307,7 +307,7 @@ class RoomRegistry:
         if returns:
             opened.bridge.remove(person)
         opened.room.leave(person.participant, reason, self._loop.time())
-        await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
+        await person.gone(reason.value)  # ends the conversation with its last speaker
         if returns:
             self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
         else:
@@ -319,7 +319,7 @@ class RoomRegistry:
         if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
         else:
-            opened.bridge.end(reason.value)  # who left may never have had a leg in it
+            opened.bridge.end(reason.value)  # the participant may never have had a leg in the bridge
 
     async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
         """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""
@@ -352,7 +352,7 @@ class RoomRegistry:
 
 
 def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
-    """The name of the agent that is asked for. Raises what `RoomRegistry.invite` does."""
+    """Returns the name of the requested agent. Raises as `RoomRegistry.invite` does."""
     company = directory.company(company_id)
     if company is None or not company.web_calls:
         raise ScopeMissing(NO_WEB_CALLS)
@@ -370,7 +370,8 @@ def _agent_name(directory: Directory, engines: Engines, company_id: str, request
 def open_lobby(
     directory: Directory, *, engines: Engines, floor: CallServices, pacer: Pacer, node: str
 ) -> RoomRegistry | None:
-    """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
+    """Opens the media port and returns the node's rooms; None without `rooms.api_secret`. Raises `RoomFull`,
+    OSError."""
     rooms = directory.rooms
     if rooms.api_secret is None:
         return None

@@ -1,8 +1,7 @@
-"""A web call's place among the calls of its company, from the moment that somebody joins its room.
+"""Reserves a web call's place among its company's concurrent calls, from the moment that a participant joins.
 
-The conversation is written with the first media, which may be seconds later; the place is held for so long:
-of several who join at once nobody is put out again.
-"""
+The conversation is stored when the first media is up, which may be seconds later. The reservation lasts until
+then, so that of several who join at once nobody is removed again."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from mediaserver.rooms.open_room import OpenRoom
 
 
 async def hold_place(floor: CallServices, opened: OpenRoom) -> None:
-    """Holds it until the conversation is written or the place is given back. Raises `RoomFull`,
+    """Reserves the place until the conversation is stored or `give_place_back` is called. Raises `RoomFull`,
     `Unavailable`."""
     try:
         verdict = await floor.store.hold_place(opened.company_id, opened.room.name)
@@ -24,6 +23,7 @@ async def hold_place(floor: CallServices, opened: OpenRoom) -> None:
 
 
 def give_place_back(floor: CallServices, opened: OpenRoom) -> None:
-    """The room is closed, or its conversation could not begin. Nothing where no place is held."""
+    """Releases the place of a room that closed, or whose conversation could not begin. Does nothing where no
+    place is held."""
     store, name = floor.store, opened.room.name
     floor.journal.note(name, "place left", lambda: store.leave_leg(name))

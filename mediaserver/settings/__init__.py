@@ -1,4 +1,4 @@
-"""The configuration file."""
+"""The configuration file: its tables, how it is read and checked."""
 
 from mediaserver.settings.agent import AgentSettings, AgentTerms, EngineChain, EngineSettings, SessionSettings
 from mediaserver.settings.company import (

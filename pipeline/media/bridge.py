@@ -222,7 +222,7 @@ class Bridge:
             self._loop.call_soon(self.end, self._why_over)
 
     async def hang_up(self) -> None:
-        """Hangs up every leg."""
+        """Hangs up every leg, all at the same time."""
         await asyncio.gather(*(seat.leg.hang_up() for seat in tuple(self._seats)))
 
     async def send_dtmf(self, digits: str) -> None:

@@ -54,10 +54,11 @@ class HttpClient(Protocol):
         is_whole: IsWhole | None = None,
         is_read: bool = True,
     ) -> HttpAnswer:
-        """See `GuardedHttpClient.request`."""
+        """Exchanges one request for its response, of any status; arguments as `GuardedHttpClient.request`.
+        Raises `RequestFailed`."""
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the client: later requests raise `RequestFailed`."""
 
 
 class GuardedHttpClient:
@@ -121,7 +122,7 @@ class GuardedHttpClient:
         )
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; later requests raise `RequestFailed`."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()

@@ -147,7 +147,7 @@ class ModelEndpoint:
         return f"{self.host} refuses the api_key ({status})" if status in (401, 403) else ""
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the pool of connections to the server."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

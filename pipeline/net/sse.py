@@ -8,8 +8,7 @@ _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark: before the first line
 
 
 class EventReader:
-    """Feed it pieces, get the data of each event that they complete. `held`: how much of an event without its
-    end there is, in bytes and characters, line ends among them."""
+    """Reads events from pieces of a stream: `feed` returns the data of each event that a piece completes."""
 
     __slots__ = ("_begun", "_data", "_line", "_returned")
 
@@ -21,11 +20,11 @@ class EventReader:
 
     @property
     def held(self) -> int:
-        """See above."""
+        """Size of the event that is not complete yet, in bytes and characters, line ends included."""
         return len(self._line) + sum(map(len, self._data)) + len(self._data)
 
     def feed(self, piece: bytes) -> list[str]:
-        """The events that are complete now."""
+        """Takes a piece of the stream; returns the data of each event that it completes."""
         if not piece:
             return []
         if self._returned:
@@ -43,7 +42,7 @@ class EventReader:
         return events
 
     def finish(self) -> list[str]:
-        """The stream is over; an event that lacks its end is one all the same."""
+        """Ends the stream; returns the data of an event that lacked only its end."""
         self._take(self._line)
         return ["\n".join(self._data)] if self._data else []
 

@@ -31,7 +31,7 @@ OnFault = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class GuardedRecognizer:
-    """One of the recognisers."""
+    """A recogniser with the guard that counts its failures."""
 
     engine: SpeechToText
     guard: Guard

@@ -76,7 +76,7 @@ class OpenAiSpeechToText:
 
     @property
     def deadline_s(self) -> float:
-        """See `TranscriptionSettings`."""
+        """Seconds after which an answer is late where another engine could still answer in time."""
         return self.settings.deadline_s
 
     async def start(self) -> None:
@@ -91,7 +91,7 @@ class OpenAiSpeechToText:
         return await self.endpoint.check()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         await self.endpoint.close()
 
     async def transcribe(

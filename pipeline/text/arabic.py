@@ -195,7 +195,7 @@ class Arabic:
         return f"رقم {self.cardinal(number)}"
 
     def digits(self, figures: str) -> str:
-        """One by one."""
+        """Reads figures one by one: 15 is "واحد خمسة"."""
         return " ".join(_MASCULINE[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
@@ -208,7 +208,7 @@ class Arabic:
         return f"ال{_TENS[ten][:-2]}ينيات" if ten > 1 else f"أعوام {self.year(year)}"
 
     def weekday(self, short: str) -> str:
-        """ "mon" is الاثنين."""
+        """Names the day of the week, from "mon" to "sun"."""
         return _WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
@@ -217,7 +217,7 @@ class Arabic:
         return spoken if year is None else f"{spoken} عام {self.year(year)}"
 
     def time(self, hour: int, minute: int, half: str) -> str:
-        """ "الساعة الثالثة والنصف مساءً"."""
+        """Reads a time of day: 15:30 is "الساعة الثالثة والنصف مساءً"."""
         if not half and (hour > 12 or hour == 0):
             half = "pm" if hour else "am"
         spoken = f"الساعة {_HOURS[(hour - 1) % 12]}"
@@ -227,7 +227,7 @@ class Arabic:
         return f"{spoken} {'صباحاً' if half == 'am' else 'مساءً'}" if half else spoken
 
     def money(self, whole: int, hundredths: int, currency: str) -> str:
-        """ "ثلاثة ريالات وخمسون هللة"."""
+        """Reads an amount: 3.50 is "ثلاثة ريالات وخمسون هللة" in riyals."""
         noun, part = _CURRENCIES[currency]
         spoken = self._counted(whole, noun)
         if not hundredths or part is None:
@@ -251,7 +251,7 @@ class Arabic:
         )
 
     def mixed(self, whole: int, part: str) -> str:
-        """ "اثنان ونصف"."""
+        """Reads a whole number with a fraction: 2 ½ is "اثنان ونصف"."""
         return f"{self.cardinal(whole)} و{part}"
 
     def pause(self, groups: Sequence[str]) -> str:

@@ -85,6 +85,6 @@ def code(written: str, reading: Reading) -> str:
 
 
 def keys(written: str, reading: Reading) -> str:
-    """ "*67": what is keyed."""
+    """Reads keys of a telephone one by one: *67 is "star six seven"."""
     names = {"*": reading.words["star"], "#": reading.words["hash"]}
     return " ".join(names.get(key) or reading.digits(key) for key in written)

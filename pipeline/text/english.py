@@ -121,7 +121,7 @@ class English:
         self.words = MappingProxyType({**self._WORDS, "hash": "pound" if month_first else "hash"})
 
     def cardinal(self, number: int) -> str:
-        """Below 10**15."""
+        """Reads a whole number from 0 to 10**15 - 1."""
         for scale, name in _SCALES:
             if number >= scale:
                 head, rest = divmod(number, scale)
@@ -136,7 +136,7 @@ class English:
         return SMALL[number]
 
     def ordinal(self, number: int) -> str:
-        """Below 10**15: "twenty-first"."""
+        """Reads an ordinal number below 10**15: 21 is "twenty-first"."""
         words = self.cardinal(number)
         cut = max(words.rfind(" "), words.rfind("-")) + 1
         last = words[cut:]
@@ -144,7 +144,7 @@ class English:
         return words[:cut] + ending
 
     def digits(self, figures: str) -> str:
-        """One by one."""
+        """Reads figures one by one: 15 is "one five"."""
         return " ".join(SMALL[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
@@ -165,7 +165,7 @@ class English:
         return f"{self.cardinal(century)} {plural}" if whole else plural
 
     def weekday(self, short: str) -> str:
-        """ "mon" is Monday."""
+        """Names the day of the week, from "mon" to "sun"."""
         return WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
@@ -215,7 +215,7 @@ class English:
         return f"{self.cardinal(above)} {names[below][0 if above == 1 else 1]}"
 
     def mixed(self, whole: int, part: str) -> str:
-        """ "two and one half"."""
+        """Reads a whole number with a fraction: 2 ½ is "two and one half"."""
         return f"{self.cardinal(whole)} and {part}"
 
     def pause(self, groups: Sequence[str]) -> str:

@@ -22,15 +22,15 @@ gives 60 ms at a time. The first chunk holds a word or two, so that speech can b
 
 
 class EspeakVoices:
-    """All voices of the library; a `Synthesiser`."""
+    """All voices of libespeak-ng, as a `Synthesiser`."""
 
     def __init__(self) -> None:
         self._library = EspeakLibrary()
         self.rate_hz = self._library.rate_hz
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice, otherwise (where there is no such voice, or "") and
-        the parameters."""
+        """Synthesises the request's `text` with `voice`, or with `otherwise` where there is no such voice or
+        `voice` is "", at its `rate_wpm`, `pitch` and `volume`. Raises as `Synthesiser.speak`."""
         gathered, words = bytearray(), list[Word]()
         enough = self._bytes(_FIRST_CHUNK_MS)
 

@@ -91,7 +91,7 @@ class Kokoro(ProcessVoice):
 
     @property
     def rate_hz(self) -> int:
-        """24000."""
+        """Sample rate of the model: 24000 Hz."""
         return RATE_HZ
 
     async def start(self) -> None:

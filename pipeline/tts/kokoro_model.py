@@ -25,7 +25,7 @@ _WORD = re.compile(r"\S+")
 
 
 class KokoroVoices:
-    """One model and the voices asked for so far; a `Synthesiser`."""
+    """One Kokoro model and the voices loaded for it so far, as a `Synthesiser`."""
 
     rate_hz = 24000
 
@@ -36,7 +36,8 @@ class KokoroVoices:
         self._phonemes: dict[str, Any] = {}
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice (a path), speed, language (espeak-ng's)."""
+        """Synthesises the request's `text` with the file `voice`, at `speed`, in `language` (espeak-ng's
+        name). Raises as `Synthesiser.speak`."""
         text = str(request["text"])
         phonemes = self._phonemes_of(text, str(request["language"]))
         if not phonemes:

@@ -105,7 +105,7 @@ class OpenAiTextToSpeech:
             yield SpeechChunk(samples)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         await self.endpoint.close()
 
     def _voice(self, language: str) -> str:

@@ -59,7 +59,8 @@ class ProcessVoice(ABC):
     async def speak_ahead(
         self, text: str, *, language: str, ahead_s: float
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """The same; see `pipeline.speech.SharedVoice`."""
+        """Synthesises like `speak`, for a listener who still has `ahead_s` seconds of audio queued
+        (`pipeline.speech.SharedVoice`)."""
         if self._process is None:
             raise LocalError(f"{self._program.name} speaks after start() only")
         offset, heard_at = 0, time.monotonic() + ahead_s
@@ -72,7 +73,7 @@ class ProcessVoice(ABC):
                     yield chunk
 
     async def close(self) -> None:
-        """Gives the process back."""
+        """Releases the process, which ends with its last voice."""
         process, self._process = self._process, None
         if process is not None:
             await process.release()

@@ -1,6 +1,6 @@
-"""What the server and the process of a voice say to each other (`pipeline.confinement.messages`).
+"""Messages between the server and the process of a voice (`pipeline.confinement.messages`).
 
-Every head has kind; all but READY have number, which is the request's.
+Every head has `kind`; every head but that of READY has `number`, the request's.
 
 | kind | direction | also in the head | payload |
 |---|---|---|---|
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.StrEnum):
-    """Kinds of messages."""
+    """Kinds of messages, as in the table of this module."""
 
     SPEAK = "speak"
     CANCEL = "cancel"

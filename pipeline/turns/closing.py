@@ -15,7 +15,7 @@ MAX_RETRACTED: Final = 2
 
 @dataclass(slots=True)
 class Farewell:
-    """The agent's last words."""
+    """The agent's last words, which end the conversation unless the caller stops them."""
 
     under_way: bool = False
     """The agent's words are its last."""

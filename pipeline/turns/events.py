@@ -39,7 +39,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    """The caller's voice began."""
+    """The voice activity detector hears the caller's voice begin."""
 
 
 @dataclass(frozen=True, slots=True)

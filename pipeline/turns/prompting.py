@@ -47,7 +47,7 @@ class Prompting:
         self.fillers, self._filling = 0, False
 
     def fill(self) -> None:
-        """A filler is played."""
+        """Counts a filler; the next sound that is heard is part of it."""
         self.fillers += 1
         self._filling = True
 

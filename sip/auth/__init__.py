@@ -1,1 +1,1 @@
-"""Digest authentication (RFC 8760)."""
+"""SIP digest authentication (RFC 8760), of both sides."""

@@ -1,4 +1,4 @@
-"""What the stack counts."""
+"""The SIP stack's counters of messages, for metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a body says that it is (spec.md, section 4: Content-Type), for every path that takes one."""
+"""The Content-Type of a request body, for every path that takes one."""
 
 from __future__ import annotations
 

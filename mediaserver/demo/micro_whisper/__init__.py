@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 
 MODEL_DIR = Path(__file__).resolve().parent / "model"
-"""What goes into `[agent.stt] model` to listen with it."""
+"""The value of `model` in `[agent.stt]` for this model."""
 
 WORDS_FILE = Path(__file__).resolve().parent / "words.txt"
-"""Its vocabulary, one word a line (the tokenizer alone cannot tell "to" from a piece of "tomorrow")."""
+"""The model's vocabulary, one word a line (the tokenizer alone cannot tell "to" from a piece of
+"tomorrow")."""
 
 
 @cache

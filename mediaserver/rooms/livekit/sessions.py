@@ -1,4 +1,4 @@
-"""The sessions of LiveKit SDKs on this node: joined, resumed, and gone."""
+"""The sessions of LiveKit SDKs on this node: joining, resuming, ending."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class SdkSessions:
-    """By participant sid, which is what a client names when it resumes."""
+    """Sessions by participant sid, which a client names when it resumes."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, SdkSession] = {}
-        # Each ends with the closing of a participant's peer connections.
+        # Tasks that end with the closing of a participant's peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class SdkSessions:
     async def join(
         self, lobby: RoomRegistry, token: str, hello: Hello, outlet: Outlet, *, ice_servers: tuple[str, ...]
     ) -> SdkSession:
-        """Somebody new. Raises what `RoomRegistry.enter` does."""
+        """Joins a new participant. Raises as `RoomRegistry.enter`."""
         entry = await lobby.enter(token, resumable=True)
         session = SdkSession(lobby, entry, self._goodbyes, dual=hello.dual, ice_servers=ice_servers)
         self._sessions[entry.person.participant.sid] = session
@@ -49,8 +49,8 @@ class SdkSessions:
         return session
 
     async def resume(self, lobby: RoomRegistry, token: str, sid: str, outlet: Outlet) -> SdkSession:
-        """The session of `sid`, on a new WebSocket. Raises `TokenRefused`, `RoomClosed` when there is nothing
-        to resume: the client then joins anew."""
+        """Resumes the session of participant `sid` on a new WebSocket. Raises `TokenRefused`, and
+        `RoomClosed` where there is nothing to resume: the client then joins anew."""
         grant = lobby.verify(token)
         session = self._sessions.get(sid)
         if session is None or not session.resumable:

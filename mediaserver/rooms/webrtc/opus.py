@@ -1,12 +1,11 @@
-"""Opus by libopus itself, through ctypes: FFmpeg's wrapper cannot decode the in-band FEC of the packet after
-a lost one, nor straight to 16 kHz (RFC 6716: any packet decodes at any of five rates).
+"""Opus by libopus through ctypes: FFmpeg's wrapper decodes neither the in-band FEC of the packet after a lost
+one nor straight to 16 kHz (RFC 6716: any packet decodes at any of five rates).
 
-The library is the one inside PyAV's wheel, else the system's. Calls keep the interpreter's lock (`PyDLL`):
-they take 15 to 60 µs, and getting the lock back while another thread computes takes up to 5 ms.
+The library is the one inside PyAV's wheel, else the system's. Calls keep the interpreter's lock (`PyDLL`): a
+call takes 15 to 60 µs, and getting the lock back while another thread computes takes up to 5 ms.
 
 Measured per frame of 20 ms on a shared 2-core machine: decoding to 16 kHz 16 µs (PyAV and a resampler: 52),
-encoding 16 kHz at complexity 1 35 µs, FEC included (complexity 3: 85).
-"""
+encoding 16 kHz at complexity 1 35 µs, FEC included (complexity 3: 85)."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ from mediaserver.rooms.errors import RoomError
 from pipeline.audio import Pcm, frame_samples
 
 RATE_HZ: Final = 16000
-"""The rate of a room's legs: wideband, what recognisers take."""
+"""The rate of a room's legs: wideband, which recognisers use."""
 
 CLOCK_HZ: Final = 48000
-"""What Opus timestamps count, whatever the audio's rate is (RFC 7587 4.1)."""
+"""The clock of Opus timestamps, whatever the audio's rate (RFC 7587 4.1)."""
 
 MAX_PACKET_BYTES: Final = 1275
 MAX_PACKET_MS: Final = 120
 
 BIT_RATE: Final = 28_000
 COMPLEXITY: Final = 1
-"""Of 10. One voice at 16 kHz gains little above it, and 2 costs twice as much."""
+"""The encoder's complexity, 0 to 10. One voice at 16 kHz gains little above 1, and 2 costs twice as much."""
 
 _VOIP: Final = 2048
 _SET_BITRATE: Final = 4002
@@ -46,7 +45,7 @@ _EXPECTED_LOSS_PERCENT: Final = 5
 
 
 class OpusMissing(RoomError):
-    """No libopus on this machine."""
+    """This machine has no libopus."""
 
 
 class BadPacket(RoomError):
@@ -76,12 +75,12 @@ def library() -> ctypes.PyDLL:
     for function, result, arguments in signatures:
         function.restype = result
         function.argtypes = arguments
-    opus.opus_encoder_ctl.argtypes = [state, integer]  # and variadic after that
+    opus.opus_encoder_ctl.argtypes = [state, integer]  # and variadic arguments after these
     return opus
 
 
 class OpusEncoder:
-    """Mono voice of `RATE_HZ` to packets of 20 ms, each with FEC of the packet before."""
+    """Encodes mono voice at `RATE_HZ` into packets of 20 ms, each with FEC of the packet before."""
 
     __slots__ = ("_address", "_encode", "_opus", "_out", "_samples", "_state")
 
@@ -105,7 +104,8 @@ class OpusEncoder:
             opus.opus_encoder_ctl(self._state, request, ctypes.c_int(value))
 
     def encode(self, frame: Pcm) -> bytes:
-        """20 ms as a packet. Raises ValueError for any other length."""
+        """Returns the packet of a 20 ms frame. Raises ValueError for another length, `RoomError` where
+        libopus fails."""
         if frame.shape[0] != self._samples or not frame.flags.c_contiguous:
             raise ValueError("a frame is 20 ms of contiguous samples")
         size = self._encode(self._state, frame.ctypes.data, self._samples, self._address, MAX_PACKET_BYTES)
@@ -119,7 +119,7 @@ class OpusEncoder:
 
 
 class OpusDecoder:
-    """Packets of any kind to mono of `RATE_HZ`. What it returns is valid until the next call."""
+    """Decodes any Opus packet to mono int16 at `RATE_HZ`. A returned array is valid until the next call."""
 
     __slots__ = ("_address", "_decode", "_frame", "_limit", "_opus", "_out", "_state")
 
@@ -136,19 +136,20 @@ class OpusDecoder:
         self._address = self._out.ctypes.data
 
     def decode(self, packet: bytes) -> Pcm:
-        """The audio of a packet: 2.5 to 120 ms. Raises `BadPacket`."""
+        """Returns the audio of a packet, 2.5 to 120 ms. Raises `BadPacket`."""
         count = self._decode(self._state, packet, len(packet), self._address, self._limit, 0)
         if count <= 0:
             raise BadPacket(f"not an Opus packet: error {count}")
         return self._out[:count]
 
     def recover(self, following: bytes) -> Pcm:
-        """20 ms in place of the packet before `following`, from its FEC where it has any, else made up."""
+        """Returns 20 ms for the lost packet before `following`, from the FEC in `following` where there is
+        any, else concealed."""
         count = self._decode(self._state, following, len(following), self._address, self._frame, 1)
         return self._out[:count] if count > 0 else self.conceal()
 
     def conceal(self) -> Pcm:
-        """20 ms made up for a packet of which nothing is known. After some of them it is silence."""
+        """Returns 20 ms of concealment for a lost packet; it fades to silence after several."""
         count = self._decode(self._state, None, 0, self._address, self._frame, 0)
         return self._out[: max(count, 0)]
 

@@ -1,11 +1,10 @@
-"""Seam one: Opus in. What aiortc does with a jitter buffer, a queue and a thread, done in the datagram's
-callback.
+"""Receives Opus: decoded in the callback of the datagram, where aiortc has a jitter buffer, a queue and a
+thread.
 
 aiortc's receiver holds every packet for 80 ms and after one loss stays up to 280 ms behind, without
-concealment; its listener is a loudspeaker. Ours is a machine, which needs order and not smoothness: a packet
-in order is decoded as it arrives, a gap is waited for 40 ms at the most, and what is lost comes out of the
-next packet's in-band FEC. Sans-IO: decrypted packets in, frames to the listener.
-"""
+concealment: it feeds a loudspeaker. This one feeds a recogniser, which needs order and not smoothness. A
+packet in order is decoded as it arrives, a gap is waited for 40 ms at the most, and a lost packet is
+recovered from the next one's in-band FEC. Sans-IO: decrypted packets in, frames to the listener."""
 
 from __future__ import annotations
 
@@ -22,19 +21,19 @@ from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
 MAX_MADE_UP: Final = 5
-"""Frames made up for one gap: libopus has faded to silence by then. A longer gap is a hole in the
+"""The most frames concealed in one gap: libopus has faded to silence by then. A longer gap is a hole in the
 positions."""
 
 TAKEOVER_S: Final = 0.2
-"""A new source is listened to when the one before it has been silent this long: a client that publishes its
-microphone again begins a new one, one with two microphones must not be heard as both at once."""
+"""A new source replaces one that has been silent for so long. A client that publishes its microphone again
+begins a new source; one with two microphones must not be heard as both at once."""
 
 _UNITS: Final = CLOCK_HZ // 50
 _PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
 
 
 class OpusReceiver:
-    """One participant's microphone. `payload_types`: what Opus is called in the agreed description."""
+    """Receives one participant's microphone. `payload_types`: those of Opus in the agreed description."""
 
     __slots__ = (
         "_decoder",
@@ -60,7 +59,7 @@ class OpusReceiver:
         self._reorder = Reorder(patience_ms=PATIENCE_MS)
         self._ssrc = -1
         self._heard_s = 0.0
-        self._expected = -1  # the timestamp that follows what was decoded last; -1: nothing was
+        self._expected = -1  # the timestamp after the last decoded packet; -1: none yet
 
     @property
     def listener(self) -> LegListener | None:
@@ -78,7 +77,7 @@ class OpusReceiver:
 
     @property
     def waiting(self) -> int:
-        """Packets that wait for an earlier one: `flush` must be called."""
+        """The number of packets that wait for an earlier one: while above 0, `flush` must be called."""
         return self._reorder.pending
 
     def packet(self, data: bytes, now: float) -> None:
@@ -106,7 +105,7 @@ class OpusReceiver:
             self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Plays what has waited long enough."""
+        """Decodes the packets that have waited `PATIENCE_MS` for an earlier one."""
         lost = False
         for item in self._reorder.take(now):
             if isinstance(item, Gap):
@@ -139,7 +138,7 @@ class OpusReceiver:
         self._pass_on(samples, timestamp, now, made_up=False)
 
     def _make_up(self, following: bytes, timestamp: int, now: float) -> None:
-        """What was lost before the packet `following`, which is stamped `timestamp`."""
+        """Conceals the packets lost before the packet `following`, which is stamped `timestamp`."""
         missing = timestamp_delta(timestamp, self._expected) // _UNITS if self._expected >= 0 else 0
         if missing <= 0:
             return

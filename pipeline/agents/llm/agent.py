@@ -77,7 +77,7 @@ class Llm:
         return frozenset(self._plan.policy.languages)
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """Gives the figures of each model."""
+        """Returns the figures of each model."""
         return self._chat.health()
 
     async def start(self) -> None:
@@ -100,7 +100,7 @@ class Llm:
             self._opening = asyncio.create_task(self._open_servers())
 
     def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """The model for one step of a script, which has `said` something."""
+        """Makes the model's agent for one step of a script, after the script has `said` something."""
         return invite(self._mind, errand, context, said)
 
     async def close(self) -> None:

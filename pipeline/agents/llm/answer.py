@@ -99,7 +99,7 @@ class State:
     """The tool call that ends the conversation, while the caller hears the words before it."""
 
     def go_on(self) -> None:
-        """Something happened, so the conversation has not ended."""
+        """Notes that the conversation goes on: its noted end is taken back."""
         self.notes.disposition = ""
         if self.ending is not None:
             (each, call_id), self.ending = self.ending, None
@@ -108,8 +108,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn that is answered. `granted`: a tool that the caller has just agreed to. `say`: the answer,
-    where no model is needed."""
+    """The turn to be answered. `granted`: a tool that the caller has just agreed to; `say`: the answer, where
+    no model is needed."""
 
     exchange: Exchange
     say: str = ""
@@ -118,7 +118,7 @@ class Turn:
 
 
 class Answer:
-    """Makes the answer to one turn. Acts, then a failure or None, go to `acts`."""
+    """Makes the answer to one turn. `acts` gets the acts, then an exception or None."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class Answer:
         self._language = state.language
 
     async def run(self) -> None:
-        """Until the answer is complete or has failed."""
+        """Runs until the answer is complete or has failed."""
         end: EngineError | None = None
         try:
             with contained("the agent", call_id=self._state.call_id):
                 await self._answer()
-        except SaidNothing as failure:  # after words it is their end
+        except SaidNothing as failure:  # after words this ends the answer
             end = None if self._spoke else failure
-        except EngineError as failure:  # whoever reads the acts raises it
+        except EngineError as failure:  # raised by the reader of the acts
             end = failure
         await self._acts.put(end)
 
@@ -173,8 +173,8 @@ class Answer:
             raise SaidNothing
 
     async def _whole_round(self, *, may_call: bool) -> Round:
-        """A round. A model that breaks off in the middle is asked once in an answer to go on after the words
-        that the caller has heard."""
+        """Requests one round of the model. A model that breaks off is asked, once in an answer, to go on
+        after the words that the caller has heard."""
         each = Round()
         self._turn.exchange.rounds.append(each)
         try:
@@ -210,15 +210,15 @@ class Answer:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))
             await self._acts.put(Say(spoken))
-            await asyncio.sleep(0)  # an answer that comes at once takes its time to be cut
+            await asyncio.sleep(0)  # yields to the loop: an answer may come all at once
 
     def _numbered(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other call of the conversation has."""
+        """Returns the call with an id that no other call of the conversation has."""
         self._state.calls += 1
         return ToolCall(f"call_{self._state.calls}", call.name, call.arguments)
 
     async def _fault(self, reason: str) -> None:
-        """The model failed, and is asked again."""
+        """Reports a failure of the model, which is asked again."""
         await self._acts.put(Trouble(reason))
 
     # Tool calls ---------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class Answer:
         return After.QUIET if effect.quiet else After.NOTED
 
     async def _ask(self, each: Round, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> After:
-        """The caller decides, in a turn after this one."""
+        """Asks the caller for permission; the tool runs in a later turn, after a yes."""
         unread = unreadable(tool.spec.asks, arguments)
         if unread:
             each.results[call.id] = _error(f"too long to be read to the caller: {', '.join(unread)}")
@@ -298,7 +298,8 @@ class Answer:
         await self._run(each, each.calls[0].id, granted.tool, granted.arguments)
 
     async def _run(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """Returns when the tool has answered, or may no longer; something is said when that takes long."""
+        """Runs a tool; returns when it has answered or its time is over. A filler is said when that takes
+        long."""
         if tool.spec.acts:
             if self._turn.settled is not None:
                 await self._turn.settled()
@@ -325,13 +326,13 @@ class Answer:
         await asyncio.wait({task})
 
     async def _filler(self, each: Round, text: str) -> None:
-        """Words that are no answer: the model has still to say something."""
+        """Says words that do not count as an answer: the model has still to say something."""
         spoke = self._spoke
         await self._say(each, text)
         self._spoke = spoke
 
     async def _result(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """The tool's answer into the round, as data. Never raises."""
+        """Puts the tool's answer into the round, as data. Never raises."""
         spec, loop = tool.spec, asyncio.get_running_loop()
         began = loop.time()
         result = _error("the tool is broken")
@@ -357,7 +358,7 @@ class Answer:
         )
 
     def _bare(self, text: str) -> str:
-        """What a tool answered, without the numbers that the model may not see."""
+        """Returns a tool's answer without the numbers that the model may not see."""
         asks, given = self._mind.policy.asks, self._state.given
         return concealed(text, [value for name, value in given.items() if asks[name].mask])
 

@@ -1,12 +1,11 @@
-"""One call of a language-model agent: what happened goes to the model, what it says goes to the voice.
+"""One call of a language-model agent: events go to the model, its words to the voice.
 
-The answer is made in a task that runs a little ahead of the voice, so that a tool is under way while the
-words before it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
+The answer is made in a task that runs a little ahead of the voice, so that a tool runs while the words before
+it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
 
 What the caller says, what tools answer and what the customer's systems know of the caller are data: they
-stand in messages of the roles user and tool, never in the system's. What may be done is decided by the
-configuration and by the code around the model; a model that obeys whoever spoke last gains nothing by it.
-"""
+stand in messages of the roles user and tool, never in the system's. The configuration and the code around the
+model decide what may be done; a model that obeys whoever spoke last gains nothing by it."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64
-"""Most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
+"""The most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
 
 UNHEARD: Final = 2
 """How many words of a question the caller may leave unheard by talking over it and still answer it."""
@@ -60,7 +59,7 @@ class _Asked:
 
 
 class LlmConversation:
-    """The conversation of one call. `said`: what the caller has heard already, from the script before this
+    """The conversation of one call. `said`: what the caller has already heard from the script before this
     agent."""
 
     def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
@@ -92,20 +91,20 @@ class LlmConversation:
                 if isinstance(act, Exception):
                     raise act
                 yield act
-                if isinstance(act, SwitchLanguage):  # it is done: a guess that was wrong never comes here
+                if isinstance(act, SwitchLanguage):  # done for certain: acts of a wrong guess never come here
                     self._state.language = act.language
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def report(self) -> AgentReport:
-        """Gives the disposition and the noted facts and numbers, masked where configured."""
+        """Returns the disposition and the noted facts and numbers, masked where configured."""
         notes = self._state.notes
         numbers = shown(self._mind.policy.asks, self._state.given)
         return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
-        """Gives `report`, with the fields of the extraction schema where one is configured. Raises
+        """Returns `report`, with the fields of the extraction schema where one is configured. Raises
         `EngineError`."""
         report, settings = self.report(), self._mind.extract
         return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
@@ -148,7 +147,8 @@ class LlmConversation:
         return Turn(state.history.begin(told), say, granted, settled)
 
     def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:
-        """What the model is told of an answer to a question for a number, and what is said without it."""
+        """Reads an answer to a question for a number; returns what the model is told of it, and what is said
+        without the model."""
         reading = read_answer(wanted, event, told, self._state.language)
         self._state.wanted = reading.wanted
         if reading.value:
@@ -156,7 +156,8 @@ class LlmConversation:
         return reading.told, reading.say
 
     def _catch_up(self, event: AgentEvent) -> int:
-        """How many words of the last answer the caller did not hear."""
+        """Cuts the history to what the caller heard; returns how many words of the last answer the caller did
+        not hear."""
         state = self._state
         if isinstance(event, UserSaid) and event.continues:
             acted, before = state.history.undo(), self._before
@@ -173,7 +174,7 @@ class LlmConversation:
 
 
 def _told(event: AgentEvent) -> str:
-    """What the model is told of an event."""
+    """Returns what the model is told of an event."""
     match event:
         case UserSaid(text=text, keyed=keyed):
             pressed = f"[The caller pressed the keys {keyed}.] " if keyed else ""

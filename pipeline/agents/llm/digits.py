@@ -1,13 +1,13 @@
-"""Numbers that a language-model agent asks for: by voice or by key, put together by us and not by the model.
+"""Numbers that a language-model agent asks for, by voice or by key, assembled by this code and not by the
+model.
 
-The model chooses when to ask, for which of the configured numbers, and in which words. How long a number is,
-which key ends it and who may see it are the configuration's. While one is wanted, everything that the caller
-says and keys is looked at here before the model is told of it.
+The model chooses when to ask, for which of the configured numbers, and in which words. The configuration says
+how long a number is, which key ends it and who may see it. While a number is wanted, everything that the
+caller says and keys is read here before the model gets it.
 
-A masked number stays here: neither the model nor who runs it sees the digits, so nothing that the model is
-talked into can give them away. It is told that they are there, and tools get them from the `fixed` fields of
-their configuration. Words with digits in them that do not make the number are kept back too.
-"""
+A masked number stays here: neither the model nor its operator sees the digits, so nothing that the model is
+talked into can give them away. The model is told that the number was given, and tools get it from the `fixed`
+fields of their configuration. Words with digits that do not make the number are withheld too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the table `[agent.llm]` and collects every problem of it."""
+"""Reads the table `[agent.llm]` and collects every problem in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
+    """The table `[agent.llm]`, checked. `models`: in the order of their use."""
 
     models: tuple[LlmSettings | LlmFallback, ...]
     prompt: str
@@ -114,7 +114,8 @@ def _tool(path: str, tool: LlmTool, asks: Mapping[str, LlmAsk], problems: Proble
 
 
 def _question(tool: LlmTool, schema: Schema) -> str:
-    """What the caller is asked: `confirm` is true for a question made of the tool itself, or the question."""
+    """Returns the question to the caller: `confirm` itself, or one made of the tool's description where
+    `confirm` is true; "" for none."""
     if isinstance(tool.confirm, str):
         return tool.confirm
     if not tool.confirm:
@@ -155,7 +156,7 @@ def _schema(key: str, document: Mapping[str, Any], problems: Problems) -> Schema
 
 
 def _check_names(plan: LlmPlan, problems: Problems) -> None:
-    """Every tool has a name of its own."""
+    """Adds a problem for each name that more than one tool has."""
     tools = [spec.name for spec, _ in plan.tools]
     for name in _repeated((*plan.policy.builtin, *tools, *(n for server in plan.mcp for n in server.tools))):
         problems.append(("tool", f"{name!r} names more than one tool"))

@@ -17,10 +17,10 @@ from pipeline.agents.llm.table import LlmBudget
 from pipeline.errors import PipelineError
 
 MAX_RESULT: Final = 8_000
-"""Characters of one result that the model is told."""
+"""The most characters of one result that the model gets."""
 
 MAX_FAILURE: Final = 600
-"""Most characters of a tool's failure that the model is told."""
+"""The most characters of a tool's failure that the model gets."""
 
 
 class ToolFailed(PipelineError):
@@ -29,11 +29,11 @@ class ToolFailed(PipelineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What the model, the caller and the budget are told of a tool.
+    """A tool's description for the model, the caller and the budget.
 
-    `acts`: it changes something in the world. `asks`: what the caller is asked before it does ("" for
-    nothing); `{{name}}` is an argument. `filler` is said when it takes longer than a moment. `needs`: numbers
-    that the caller must have given before."""
+    `acts`: the tool changes something in the world. `asks`: the question to the caller before the tool runs
+    ("" for none); `{{name}}` is an argument. `filler`: said when the tool takes longer than a moment.
+    `needs`: numbers that the caller must have given before."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class ToolSpec:
 
     @property
     def message(self) -> dict[str, Any]:
-        """Gives the tool as the chat API takes it."""
+        """The tool as the chat API takes it."""
         return {
             "type": "function",
             "function": {
@@ -59,7 +59,7 @@ class ToolSpec:
 
 
 class Tool(Protocol):
-    """A tool outside of the server."""
+    """A tool outside of the server: an HTTP endpoint, or one of an MCP server."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -86,7 +86,8 @@ class Budget:
         self._turn = 0
 
     def refuses(self, name: str, most: int) -> str:
-        """Counts a call of `name`, of which there may be `most`; why there may be none, or ""."""
+        """Counts a call of `name`; returns why it is refused, "" where it is not. `most`: calls of that tool
+        in one call."""
         limits = self._limits
         if self._turn >= limits.calls_a_turn:
             return "too many tools in one turn"

@@ -123,7 +123,7 @@ class SphinxDecoder:
         return name
 
     def begin(self, grammar: Grammar) -> None:
-        """Starts an utterance."""
+        """Starts an utterance in which `grammar` is expected."""
         self._decoder.activate_search(self.prepare(grammar))
         self._decoder.set_cmn(means(narrow=self.narrow))
         self._decoder.start_utt()
@@ -153,7 +153,7 @@ class SphinxDecoder:
         return not is_hopeless(evidence(words, levels(samples), grammar))
 
     def end(self) -> Hypothesis:
-        """Ends the utterance."""
+        """Ends the utterance; returns the words of its best path."""
         self._decoder.end_utt()
         return hypothesis(self._decoder)
 

@@ -25,7 +25,7 @@ of audio instead of 0.21, 23 % of the words wrong instead of 17."""
 
 
 def main() -> int:
-    """Serves until stdin ends."""
+    """Decodes the utterances that arrive on standard input until it ends."""
     sink = answers()
     Confinement(descriptors=(sink.fileno(),), memory_mb=1024).apply()
     decoder = pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL", **_SEARCH))

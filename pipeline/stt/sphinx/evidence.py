@@ -55,7 +55,7 @@ class SpokenWord:
 
     @property
     def frames(self) -> int:
-        """How long it lasts."""
+        """Length in frames of 10 ms."""
         return self.last - self.first + 1
 
 

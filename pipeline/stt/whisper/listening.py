@@ -93,7 +93,8 @@ class WhisperListening:
         self._closed = False
 
     def push(self, samples: Pcm) -> None:
-        """Keeps a copy."""
+        """Copies the samples (int16 at the line's rate) into the buffer, and starts a partial decode when one
+        is due."""
         self._pcm += samples.tobytes()
         self._pushed += len(samples)
         if self._pushed >= self._cut_due and not self._closed:

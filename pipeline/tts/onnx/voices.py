@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class PiperVoice:
-    """One voice; a `Synthesiser`."""
+    """A Piper voice on onnxruntime, as a `Synthesiser`."""
 
     def __init__(self, *, model: str, config: str, threads: int) -> None:
         """`config`: the voice's JSON. Raises OSError, KeyError, ValueError, RuntimeError (onnxruntime's)."""
@@ -55,7 +55,8 @@ class PiperVoice:
         self._session = session([model], threads=threads)
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, speed, speaker."""
+        """Synthesises the request's `text` at `speed` with number `speaker` of the voice. Raises as
+        `Synthesiser.speak`."""
         letters = _letters(str(request["text"]), self._sounds)
         ids, places = self._encoded(letters)
         noise, length, noise_w = self._scales
@@ -84,7 +85,7 @@ class PiperVoice:
 
 
 class KokoroVoice:
-    """One model and its voices; a `Synthesiser`."""
+    """A Kokoro model on onnxruntime with its voices, as a `Synthesiser`."""
 
     rate_hz = 24000
 
@@ -98,7 +99,8 @@ class KokoroVoice:
         self._session = session(parts, threads=threads, sha256=sha256, durations=KOKORO_DURATIONS)
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice, language (espeak-ng's), speed."""
+        """Synthesises the request's `text` with `voice`, at `speed`, in `language` (espeak-ng's name). Raises
+        as `Synthesiser.speak`."""
         language = str(request["language"])
         text = str(request["text"])
         letters = _letters(text, lambda words: self._sounds(words, language))

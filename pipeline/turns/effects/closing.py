@@ -75,7 +75,7 @@ def time_out(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def end(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The call is over."""
+    """Ends the call for the reason of the farewell."""
     turns.actions.append(EndCall(turns.farewell.reason))
 
 

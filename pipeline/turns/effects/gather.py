@@ -1,4 +1,4 @@
-"""Effects of keys."""
+"""Effects of the caller's DTMF keys on the turn."""
 
 from __future__ import annotations
 
