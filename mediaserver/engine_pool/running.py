@@ -41,10 +41,10 @@ class Startable(Protocol):
     """What agents and engines have in common."""
 
     async def start(self) -> None:
-        """Checks, loads and warms."""
+        """Checks the settings, loads the model and warms it up."""
 
     async def close(self) -> None:
-        """Frees what it holds."""
+        """Frees the memory, connections and processes that it holds."""
 
 
 class RunningEngines:

@@ -53,11 +53,11 @@ class FallbackRecognizer:
         self.fields = fields or {}
 
     async def start(self) -> None:
-        """Starts every engine."""
+        """Starts every engine of the list at the same time."""
         await asyncio.gather(*(each.engine.start() for each in self.recognizers))
 
     async def close(self) -> None:
-        """Closes every engine."""
+        """Closes every engine of the list and frees what it holds."""
         await asyncio.gather(*(each.engine.close() for each in self.recognizers))
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FallbackListening:

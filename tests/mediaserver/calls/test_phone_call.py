@@ -302,7 +302,7 @@ async def test_a_call_that_outlasts_the_drain_is_ended_and_written(tmp_path: Pat
     site = write_site(tmp_path)
     with fake_models():
         async with carrier(site, stays), running(site) as (server, client):
-            call_id = await place(client)
+            call_id = await place_call(client)
             await until_status(client, call_id, "ANSWERED")
             calls = server._calls
             assert calls is not None
