@@ -31,14 +31,14 @@ COMMANDS: Mapping[str, str] = {
 
 
 class Commands(click.Group):
-    """A group that imports each command when it is used."""
+    """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names in the order of the table `COMMANDS`."""
+        """In the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns the command of that name, None for an unknown one."""
+        """The command of that name, None for an unknown one."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = resolve_name(COMMANDS[cmd_name])

@@ -67,7 +67,7 @@ GOODBYE_S = 2.0
 """How long `close` waits for the far ends to agree that the calls are over."""
 
 WRITE_S = 5.0
-"""How long `close` waits for the outcomes to be written: more than a reachable database needs."""
+"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
 
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
@@ -195,7 +195,7 @@ class Server:
         if self._switchboard is not None:
             await self._switchboard.give_up_all()
             await self._switchboard.empty(GOODBYE_S)
-        await self.endpoint.close()  # ends the rest: calls whose far end answers nothing, not even a CANCEL
+        await self.endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
         if self._switchboard is not None:
             await self._switchboard.empty(WRITE_S)
             await self._switchboard.close()
@@ -243,7 +243,7 @@ class Server:
         return self._lobby
 
     def exposition(self) -> bytes:
-        """Returns the metrics for `GET /metrics`."""
+        """The metrics, as `GET /metrics` gives them."""
         if self._watching is not None and self._journal is not None:
             self._watching.show(backlog=len(self._journal), phone=self.endpoint.stats)
         return self.metrics.exposition()

@@ -117,12 +117,12 @@ class OverloadSettings(Table):
 
 
 def reveal(secret: SecretStr | None) -> str:
-    """Returns the text of a secret, "" for none. The one place where secrets are read."""
+    """What a secret says, "" for none: the one way out, easy to find."""
     return secret.get_secret_value() if secret is not None else ""
 
 
 def revealed(value: Any) -> Any:
-    """Returns a dumped table with every secret in it as text."""
+    """A dumped table with every secret in it told."""
     if isinstance(value, SecretStr):
         return reveal(value)
     if isinstance(value, Mapping):

@@ -128,7 +128,7 @@ async def _open(server: McpServer) -> None:
 
 
 def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
-    """Makes the guard of a model: a request given up after a whole attempt counts as a failure."""
+    """Who gives up a request that took a whole attempt had a reason."""
     attempts = max(2, len(plan.models))
     name = f"{model.model} at {urlsplit(model.base_url).hostname}"
     return Guard("llm", name, deadline_s=plan.chat.timeout_s / attempts)

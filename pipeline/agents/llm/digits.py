@@ -34,8 +34,8 @@ SHORTEST: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A number that the model may ask for. `digits` 0: of any length. `terminator` and `key_timeout_s`: as in
-    `Expected`; `mask`: nobody sees the number."""
+    """A number that the model may ask for. `digits` 0: however many come at once. `terminator` and
+    `key_timeout_s` are those of `Expected`; `mask`: nobody sees it."""
 
     name: str
     description: str

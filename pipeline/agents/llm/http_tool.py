@@ -30,9 +30,9 @@ _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpToolSettings:
-    """The endpoint of a tool. `fixed`: fields that the call's variables (`"{{customer_id}}"`) and its
-    metadata (`"{{metadata.order}}"`) fill; they are sent with the arguments, and no argument may have the
-    name of one."""
+    """The endpoint of a tool. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its
+    metadata (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their
+    name."""
 
     method: str
     url: str

@@ -36,8 +36,8 @@ _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """An MCP server and its tools in use. `tools`: their names; `reads`: those that change nothing; `asks`:
-    the question to the caller before a tool."""
+    """An MCP server and the tools used of it. `tools`: their names. `reads`: those that change nothing.
+    `asks`: the question to the caller before a tool."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -28,7 +28,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """A model's name, and the URL and key of its server."""
+    """A model and its server."""
 
     base_url: str
     model: str
@@ -37,7 +37,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """The table `[agent.llm]`, checked. `models`: in the order of their use."""
+    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
 
     models: tuple[ModelSettings, ...]
     prompt: str
@@ -55,8 +55,8 @@ class LlmPlan:
 
 
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
-    """Reads the agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused`
-    with every problem of a value or, where each value is valid, of the table as a whole."""
+    """The agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused` with
+    every problem of a value or, where each value is right, of the table as a whole."""
     table = {key: value for key, value in settings.items() if key not in IGNORED | {"transfer_targets"}}
     try:
         llm = LlmSettings.model_validate(table, context=RESOLVED)

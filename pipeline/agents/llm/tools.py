@@ -71,7 +71,7 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the tools of one call. `rounds`: answers of the model in one turn."""
+    """Limits on the tool calls of one call. `rounds`: answers of the model to one turn."""
 
     calls: int = 30
     calls_a_turn: int = 6
@@ -80,7 +80,7 @@ class Limits:
 
 
 class Budget:
-    """What is left of the limits in one call."""
+    """The remainder of the limits in one call."""
 
     __slots__ = ("_by_name", "_calls", "_limits", "_seconds", "_turn")
 
