@@ -170,7 +170,7 @@ class Directory:
 
 
 def thing_of(kind: Kind, thing_id: str, company_id: str, document: Mapping[str, Any]) -> Any:
-    """The settings that a document stands for: the table by its fields, without id and company. Raises
+    """Returns the settings of a document: the table by its fields, without id and company. Raises
     `pydantic.ValidationError`."""
     if kind is Kind.WEBHOOK:
         return Subscription(thing_id, company_id, _table(WebhookSettings, document))

@@ -51,7 +51,7 @@ class Vault:
 
 
 def kept_admin_key(data_dir: Path, settings: ServerSettings) -> str:
-    """`server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
+    """Returns `server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
     `LocalError`."""
     key = reveal(settings.admin_key)
     return kept_key(data_dir / ADMIN_FILE) if key == GENERATED else key

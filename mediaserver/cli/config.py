@@ -36,12 +36,12 @@ def load_or_exit(
     hearing: bool = False,
     writes: bool = False,
 ) -> Settings:
-    """The settings of `config` with `--data` applied; where the command `writes`, the data directory is made.
+    """Returns the settings of `config` with `--data` applied; makes the data directory where the command
+    `writes`.
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
-    `engines` the engines and scripts of the agents look at their own tables too; with `hearing`, an agent
-    whose callers nothing on this machine understands is a mistake as well.
-    """
+    `engines` the engines and scripts of the agents check their own tables too; with `hearing`, an agent whose
+    callers no recogniser on this machine understands is a mistake as well."""
     checks = ["mediaserver.wiring:engine_problems"] if engines else []
     checks += ["mediaserver.engine_pool.auto:hearing_problems"] if hearing else []
     try:
@@ -62,7 +62,7 @@ def load_or_exit(
 
 
 def load_again(config: str, data: str | None = None) -> Settings:
-    """The settings of `config` as a running server takes them. Raises `SettingsError`."""
+    """Returns the settings of `config` for a running server. Raises `SettingsError`."""
     checks = [resolve_name("mediaserver.wiring:engine_problems")]
     return with_data_dir(load(config, checks=checks), data)
 
@@ -78,8 +78,8 @@ def make_data_dir(config: str, settings: Settings) -> None:
 
 
 def with_data_dir(settings: Settings, data: str | None) -> Settings:
-    """`settings` with everything that the server writes under `data`: an SQLite database moves there, a
-    PostgreSQL one stays where it is."""
+    """Returns `settings` with everything that the server writes under `data`: an SQLite database moves there,
+    a PostgreSQL one stays where it is."""
     if data is None:
         return settings
     server = settings.server

@@ -66,7 +66,7 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 def kernels_finding() -> Finding:
-    """The compiled loops over samples."""
+    """Whether the numba kernels compile and run."""
     kernels.warm()
     return Finding("kernels", True, "compiled and warm")
 

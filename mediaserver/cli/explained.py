@@ -88,7 +88,7 @@ class Report:
 
 
 async def explained(settings: Settings, agent: AgentSettings, codec: str | None) -> Report:
-    """The paths of `agent`; by phone with `codec` of its trunk, or the one that the trunk prefers."""
+    """Returns the paths of `agent`; by phone with `codec` of its trunk, or the one that the trunk prefers."""
     auto = AutoEngines(Choosing(places(Path(settings.server.data_dir))))
     written = agent_choice(agent)
     open_ones = [each for each in written.all_engines if each.name == AUTO]

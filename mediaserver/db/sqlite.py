@@ -72,7 +72,8 @@ _LASTING = {
 
 
 def clock_ms() -> int:
-    """The machine's clock in milliseconds since 1970 UTC: what processes sharing a file share as well."""
+    """Returns the machine's clock in milliseconds since 1970 UTC, which processes that share a file share as
+    well."""
     return time.time_ns() // 1_000_000
 
 

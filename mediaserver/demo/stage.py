@@ -164,7 +164,7 @@ class CalleeProcess:
 async def process(
     *arguments: str, log: Path, stdout: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process of ours, ended with the context. What it logs goes to `log`."""
+    """Runs a Python process for the length of the block. Its log goes to `log`."""
     with log.open("wb") as file:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", *arguments),
@@ -188,7 +188,7 @@ async def process(
 
 @asynccontextmanager
 async def client(port: int) -> AsyncIterator[ClientSession]:
-    """An API client of the demo company."""
+    """Opens an API client of the demo's company."""
     async with ClientSession(
         f"http://127.0.0.1:{port}",
         headers={"Authorization": f"Bearer {API_KEY}"},
@@ -198,7 +198,7 @@ async def client(port: int) -> AsyncIterator[ClientSession]:
 
 
 async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
-    """Until /readyz says 200. Raises `StageError` with the end of the server's log."""
+    """Waits until /readyz answers 200. Raises `StageError` with the end of the server's log."""
     try:
         async with asyncio.timeout(READY_S):
             while server.returncode is None:
@@ -241,11 +241,11 @@ async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]
 
 
 def environment() -> Mapping[str, str]:
-    """Of every process of the demo: they share the kernels that are compiled."""
+    """Returns the environment of the demo's processes, which share the compiled kernels."""
     return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
 
 
 def cache() -> Path:
-    """What is kept from one demo to the next: the user's cache (XDG base directories)."""
+    """Returns the directory of what is kept between demos: the user's cache (XDG base directories)."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "openline-mediaserver"

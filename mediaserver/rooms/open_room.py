@@ -89,7 +89,7 @@ class OpenRoom:
         return call
 
     def speaking(self, now: float) -> Participant | None:
-        """The participant whom the agent hears now, or heard last; None: none has spoken."""
+        """Returns the participant whom the agent hears now, or heard last; None where none has spoken."""
         leg = self.bridge.speaking(now)
         return self.people().get(leg) if leg is not None else None
 

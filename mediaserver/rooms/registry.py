@@ -347,7 +347,7 @@ class RoomRegistry:
         return task
 
     def server_url(self) -> str:
-        """The WebSocket URL that clients connect to, made of `server.public_url`."""
+        """Returns the WebSocket URL that clients connect to, made of `server.public_url`."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 

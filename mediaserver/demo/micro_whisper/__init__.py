@@ -19,11 +19,11 @@ WORDS_FILE = Path(__file__).resolve().parent / "words.txt"
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Every word the model can write, lower case: what is said to it must be made of these."""
+    """Returns every word that the model can write, in lower case; speech to it must consist of these."""
     return frozenset(WORDS_FILE.read_text(encoding="utf-8").split())
 
 
 def unknown_words(text: str) -> list[str]:
-    """The words of `text` that the model cannot hear, in order; punctuation aside."""
+    """Returns the words of `text` that the model cannot hear, in order, without punctuation."""
     words = (word.strip('.,!?;:"()') for word in text.lower().split())
     return [word for word in words if word and word not in vocabulary()]

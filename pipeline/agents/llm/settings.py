@@ -23,7 +23,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """The table `[agent.llm]`, checked. `models`: in the order of their use."""
+    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
 
     models: tuple[LlmSettings | LlmFallback, ...]
     prompt: str
