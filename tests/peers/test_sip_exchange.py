@@ -57,7 +57,7 @@ def port_of(phone: Endpoint) -> int:
 
 
 async def offered(phone: Endpoint) -> Call:
-    return await asyncio.wait_for(anext(phone.incoming()), 8)
+    return await asyncio.wait_for(anext(phone.incoming()), 30)
 
 
 async def call_and_end(phone: Endpoint, sipp: Sipp, **settings: Any) -> Call:

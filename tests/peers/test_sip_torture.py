@@ -39,7 +39,7 @@ async def answer_all(phone: Endpoint) -> None:
 async def one_call(caller: Endpoint, uri: str) -> HangupCause:
     trunk = caller.trunks.get(uri) or caller.add_trunk(TrunkSettings(id=uri, uri=uri))
     call = await trunk.call("+14155550101")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await call.answered()
         await call.hang_up()
         return await call.ended()

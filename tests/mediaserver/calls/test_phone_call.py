@@ -291,7 +291,7 @@ async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(site:
         async with running(site) as (_, client):
             call_id = await place_call(client)
             await until_status(client, call_id, "ANSWERED")
-        await asyncio.wait_for(side.calls[0].ended(), 5)
+        await asyncio.wait_for(side.calls[0].ended(), 30)
         async with running(site) as (_, client):
             call = await report(client, call_id)
     assert call["status"] == "COMPLETED"

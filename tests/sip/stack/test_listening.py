@@ -56,7 +56,7 @@ async def connected(address: tuple[str, int]) -> None:
     """A client that comes, and goes when the server lets it."""
     reader, writer = await asyncio.open_connection(*address)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await reader.read()
     finally:
         writer.transport.abort()

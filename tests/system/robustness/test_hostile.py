@@ -64,7 +64,7 @@ def report(server: ServerProcess) -> dict[str, Any]:
 
 
 async def final_report(server: ServerProcess) -> dict[str, Any]:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         while (call := report(server))["endedAt"] is None:
             await asyncio.sleep(0.05)
     return call
