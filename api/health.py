@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, and the description of the API: everything that needs no key."""
+"""Serves health, readiness, metrics and the API's description, which need no key."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ routes = web.RouteTableDef()
 @routes.get("/healthz")
 @Operation(summary="The process lives")
 async def healthz(request: web.Request) -> web.Response:
-    """200 as soon as the process answers at all."""
+    """Answers 200 as soon as the event loop serves requests."""
     return web.json_response({"alive": True})
 
 
 @routes.get("/readyz")
 @Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness)
 async def readyz(request: web.Request) -> web.Response:
-    """200 when calls can be taken; else 503 with the list of what is missing."""
+    """Answers 200 when calls can be taken, else 503 with the list of what is missing."""
     server = request.app[SERVER]
     missing = server.ready()
     body: dict[str, Any] = {"ready": not missing, "missing": missing}
@@ -47,7 +47,7 @@ async def readyz(request: web.Request) -> web.Response:
     errors=(403,),
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Answers the metrics in Prometheus' text format, or 403 to whom `may_scrape` refuses."""
+    """Answers the metrics in Prometheus' text format; 403 for a client that `may_scrape` refuses."""
     if not may_scrape(request):
         raise Forbidden("Metrics are told to this machine and server.metrics_networks only")
     body = request.app[SERVER].exposition()
@@ -64,24 +64,24 @@ async def openapi(request: web.Request) -> web.Response:
 @routes.get("/docs")
 @Operation(summary="This document for people", media=("text/html",))
 async def docs(request: web.Request) -> web.Response:
-    """The same for people; one page without anything from elsewhere."""
+    """Answers the API's description as one HTML page that loads nothing."""
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return web.Response(text=request.app[DESCRIPTION].page, content_type="text/html", headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The API's description, as it is sent."""
+    """The serialised API description: `document` as OpenAPI 3.1 JSON, `page` as HTML."""
 
     document: str
     page: str
 
 
 DESCRIPTION: web.AppKey[Description] = web.AppKey("description", Description)
-"""Made before the first request: it takes longer than a call can wait for its next frame."""
+"""The description, made before the first request because that takes longer than a 20 ms frame may wait."""
 
 
 async def describe(app: web.Application) -> None:
-    """Makes the description of `app`, when all its routes are there."""
+    """Serialises the description of `app`, when all its routes are registered."""
     said = document(app, app[SERVER].settings.server.public_url)
     app[DESCRIPTION] = Description(json.dumps(said), page(said))
