@@ -48,7 +48,7 @@ class OutboundRequest(Model):
 
 
 class OutboundData(Model):
-    """The queued call."""
+    """The call that was queued, by its ids."""
 
     callTaskId: str
     webhookId: str

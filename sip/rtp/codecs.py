@@ -57,7 +57,7 @@ class Decoder(Protocol):
 
 
 def encoder(codec: Codec) -> Encoder:
-    """Raises LocalError for a codec we do not speak."""
+    """Creates an encoder for one stream. Raises LocalError for an unsupported codec."""
     match codec.name.lower():
         case "pcmu":
             return _G711Encoder(kernels.ulaw_encode)
@@ -71,7 +71,7 @@ def encoder(codec: Codec) -> Encoder:
 
 
 def decoder(codec: Codec) -> Decoder:
-    """Raises LocalError for a codec we do not speak."""
+    """Creates a decoder for one stream. Raises LocalError for an unsupported codec."""
     match codec.name.lower():
         case "pcmu":
             return _G711Decoder(kernels.ulaw_decode)
@@ -85,7 +85,8 @@ def decoder(codec: Codec) -> Decoder:
 
 
 def silent_payload(codec: Codec) -> bytes | None:
-    """20 ms of silence where it is a constant (G.711: the code of a sample of 0), else None."""
+    """Returns 20 ms of silence where its encoding is constant (G.711: the code of a sample of 0), else
+    None."""
     code = {"pcmu": b"\xff", "pcma": b"\xd5"}.get(codec.name.lower())
     return code * frame_samples(codec.rate_hz) if code else None
 
