@@ -65,7 +65,7 @@ class Stack:
         random: Random | None = None,
     ) -> None:
         """`local_address`: host and port under which the other end of a hop reaches this endpoint;
-        `addresses_of`: as in `Dialogs`; `streams`: large requests may use TCP; `random`: a seed for tests."""
+        `addresses_of`: as in `Dialogs`; `streams`: large requests may use TCP; `random`: seeded in tests."""
         self.clock = Clock()
         self.user_agent = user_agent
         self.random = random or SystemRandom()

@@ -25,8 +25,8 @@ MAX_MADE_UP: Final = 5
 positions."""
 
 TAKEOVER_S: Final = 0.2
-"""A new source replaces one that has been silent for so long. A client that publishes its microphone again
-begins a new source; one with two microphones must not be heard as both at once."""
+"""Seconds of silence after which a new source replaces the present one. A client that publishes its
+microphone again begins a new source; one with two microphones must not be heard as both at once."""
 
 _UNITS: Final = CLOCK_HZ // 50
 _PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
@@ -128,7 +128,7 @@ class OpusReceiver:
         return True
 
     def _play(self, payload: bytes, timestamp: int, now: float) -> None:
-        if not payload:  # padding only: a probe for bandwidth
+        if not payload:  # padding only, to probe the bandwidth
             return
         try:
             samples = self._decoder.decode(payload)
