@@ -1,7 +1,7 @@
 """WHIP over HTTP (RFC 9725): fifteen lines of plain browser JavaScript talk to an agent.
 
 POST   /rtc/whip           application/sdp, Bearer participantToken → 201, the answer, Location
-PATCH  /rtc/whip/{id}      application/trickle-ice-sdpfrag → 204; 200 with ours for an ICE restart
+PATCH  /rtc/whip/{id}      application/trickle-ice-sdpfrag → 204; 200 with a fragment for an ICE restart
 DELETE /rtc/whip/{id}      → 200
 """
 

@@ -118,7 +118,7 @@ class Call:
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.direction} {self.state}>"
 
-    # What is so -------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> bool:
@@ -221,7 +221,7 @@ class Call:
         if self.state is not CallState.ENDED:
             self._callbacks.append(callback)
 
-    # What happens -----------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
         """Applies an event of the stack to this call."""
@@ -239,7 +239,7 @@ class Call:
             case ChangeFinished(status=status) if self._change is not None and not self._change.done():
                 self._change.set_result(status)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     def _incoming(self) -> IncomingInvite:
         if not isinstance(self._invite, IncomingInvite):

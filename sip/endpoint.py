@@ -345,7 +345,7 @@ class Endpoint:
         """Returns for how many seconds the application has left a caller without a response, else 0."""
         return self._offered.longest_wait_s(self._driver.loop.time())
 
-    # What is bound and what was counted -------------------------------------------------------------------
+    # Addresses and counts ---------------------------------------------------------------------------------
 
     @property
     def udp_address(self) -> tuple[str, int] | None:

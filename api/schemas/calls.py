@@ -67,7 +67,7 @@ class OutboundResponse(Model):
 
 class TrialData(Model):
     """What would become of a call with `dryRun`. `scheduledFor` is ISO 8601 in UTC, null for now; `reason`
-    says why the call would not be dialled."""
+    says why the call would not be queued."""
 
     dryRun: bool
     phoneNumber: str

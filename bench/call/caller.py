@@ -202,7 +202,7 @@ class Caller:
         self._interrupts = self._turns % 4 == 2 and self._mode is not Mode.PEOPLE
         self._floor = Floor.HEARING_OUT if self._interrupts else Floor.LISTENING
 
-    # What each frame may change ---------------------------------------------------------------------------
+    # Steps per frame --------------------------------------------------------------------------------------
 
     def _listen(self, now_ns: int) -> None:
         """Starts the caller's turn, a pause after the agent has finished."""

@@ -218,9 +218,9 @@ def bare(directory: Path) -> Iterator[Target]:
 
 @contextmanager
 def nicer_to_us(*, wanted: bool) -> Iterator[None]:
-    """Raises the niceness of processes that leave SCHED_RR for ordinary scheduling, such as a server's
-    helpers; that of the session too where the kernel groups by it, since SCHED_RR processes together get 95
-    %."""
+    """Raises the priority, by niceness, of processes that leave SCHED_RR for ordinary scheduling, such as a
+    server's helpers; that of the session too where the kernel groups by sessions, since all SCHED_RR
+    processes together get at most 95 %. Does nothing unless `wanted`."""
     if not wanted:
         yield
         return

@@ -125,7 +125,7 @@ def _alike(one: Any, other: Any) -> float:
     return float(one @ other) / (float(np.linalg.norm(one) * np.linalg.norm(other)) + 1e-9)
 
 
-# What it means ----------------------------------------------------------------------------------------------
+# Figures ----------------------------------------------------------------------------------------------------
 
 
 def samples_heard(pieces: Sequence[Piece]) -> int:

@@ -106,7 +106,7 @@ class Caller:
         """The background restarts with the agent's first sound and with every cue: the same call has the same
         noise under the same words, however fast it was answered."""
 
-    # What is heard ------------------------------------------------------------------------------------------
+    # Received audio -----------------------------------------------------------------------------------------
 
     def hears(self, frame: Pcm, now_s: float, *, place_s: float | None = None) -> None:
         """Takes a frame of the agent. `place_s`: its time by RTP timestamp, without jitter."""
@@ -119,7 +119,7 @@ class Caller:
             self.onset_s = now_s
         self.last_loud_s = now_s
 
-    # What is sent -------------------------------------------------------------------------------------------
+    # Sent audio ---------------------------------------------------------------------------------------------
 
     def frame(self, now_s: float) -> Pcm:
         """Returns the next 20 ms, spoken from `now_s` on."""

@@ -111,7 +111,7 @@ class Handset:
         """Ends the call, because the agent's side hung up."""
         self._over = True
 
-    # What is heard ------------------------------------------------------------------------------------------
+    # Received audio -----------------------------------------------------------------------------------------
 
     def receive(self, packet: bytes) -> None:
         """Takes a packet of the agent."""
@@ -133,7 +133,7 @@ class Handset:
             self._anchor, self._anchor_s, at_s = timestamp, now_s, now_s
         return at_s
 
-    # What is sent -------------------------------------------------------------------------------------------
+    # Sent audio ---------------------------------------------------------------------------------------------
 
     def _send(self, frame: Pcm, key: str) -> None:
         if key:

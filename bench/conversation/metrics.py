@@ -115,7 +115,7 @@ def _edge(heard: Pcm, frame: int) -> float:
     return (first + int(np.argmax(np.abs(heard[first : first + 2 * FRAME]) >= LOUD / 2))) / RATE_HZ
 
 
-# What was wanted --------------------------------------------------------------------------------------------
+# Judgements of scenarios ------------------------------------------------------------------------------------
 
 
 def _turns(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
@@ -283,7 +283,7 @@ def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
             found.unexplained += 1
 
 
-# All of them ------------------------------------------------------------------------------------------------
+# Sums -------------------------------------------------------------------------------------------------------
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class _Transfer:
         data = {"target": self._result.transfer_target, "outcome": handed.outcome}
         return data | ({"reason": handed.reason} if handed.reason else {})
 
-    # What the caller hears where nobody is reached ----------------------------------------------------------
+    # Apology where the person is not reached ----------------------------------------------------------------
 
     async def _regret(self, rate_hz: int) -> Pcm:
         part = self._live.profile

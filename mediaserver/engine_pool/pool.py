@@ -33,7 +33,7 @@ from pipeline.speech import TextToSpeech
 from pipeline.stt.fallback import FallbackRecognizer
 
 BUILT_IN: Final = EndOfTurnDetector()
-"""Finds the ends of turns for agents without a `turn_model`."""
+"""The end-of-turn detector of `AgentEngines` that are made without one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

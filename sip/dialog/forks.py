@@ -31,7 +31,7 @@ class Forks:
     def __init__(self, usage: InviteUsage) -> None:
         self._usage = usage
         self._by_tag: dict[str, Fork] = {}
-        self._settled_with: str | None = None  # the fork whose reliable response answered our offer
+        self._settled_with: str | None = None  # the fork whose reliable response answered the offer
 
     def progressed(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
         """Returns the fork of a provisional response to the INVITE of `transaction`, with its remote target

@@ -83,7 +83,7 @@ class OutgoingInvite(Invite):
             if self._rings:
                 self._send_cancel(now)
 
-    # What comes back --------------------------------------------------------------------------------------
+    # Responses --------------------------------------------------------------------------------------------
 
     def response_received(self, response: Response, now: float) -> None:
         """Takes a response to the INVITE: progress, answer or refusal."""
@@ -130,7 +130,7 @@ class OutgoingInvite(Invite):
             self._given_up = HangupCause.NORMAL
         super().bye_received(transaction, now)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _transaction(self) -> ClientTransaction:

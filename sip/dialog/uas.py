@@ -124,7 +124,7 @@ class IncomingInvite(Invite):
         else:
             super().hang_up(now, cause=cause)
 
-    # What arrives -----------------------------------------------------------------------------------------
+    # Requests of the far end ------------------------------------------------------------------------------
 
     def cancelled(self, now: float) -> None:
         """Answers the INVITE with 487 after a CANCEL, unless the call was answered already (RFC 3261 9.2)."""
@@ -162,7 +162,7 @@ class IncomingInvite(Invite):
         if self._accept_wanted:
             self.accept(now)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _reliable(self) -> bool:

@@ -132,7 +132,7 @@ class InviteUsage:
         self._accepted: ReliableResponse | None = None  # the 2xx of this side, until it is acknowledged
         self._goodbye: HangupCause | None = None  # hung up before the ACK
 
-    # What is so -------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------
 
     @property
     def negotiation(self) -> OfferAnswer:
@@ -183,7 +183,7 @@ class InviteUsage:
         if plan is not None:
             self.core.emit(MediaAgreed(self.dialog_set, plan))
 
-    # Requests and responses of ours -----------------------------------------------------------------------
+    # Requests and responses sent --------------------------------------------------------------------------
 
     def introduce(self, headers: Headers) -> None:
         """Adds Allow, Supported and User-Agent."""

@@ -48,8 +48,8 @@ against a new measurement, and the pause after which the first estimate is used 
 AT_ONCE = 2
 EACH_TURN = 8
 SHARE = 4
-"""Messages of calls that are up: handled on arrival per iteration, so that later ones can be refused; then
-per iteration, or a fourth of the queue where that is more."""
+"""Messages of calls that are up: `AT_ONCE` per iteration on arrival, since later messages may have to be
+refused; then `EACH_TURN` per iteration, or one in `SHARE` of the queue where that is more."""
 
 RETRY_AFTER_S = 2
 """Retry-After in seconds of a refusal because new calls wait too long."""

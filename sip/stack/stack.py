@@ -1,12 +1,12 @@
 """The SIP stack without I/O: bytes, addresses and the time go in; bytes, addresses and events come out.
 
-    stack.receive(data, source, now)     # a datagram; or receive_message for one cut out of a stream
+    stack.receive(data, source, now)     # a datagram; receive_message for a message of a stream
     stack.handle_timer(now)              # when stack.timer_at() has come
     for each in stack.transmissions(): socket.send(each.data, each.hop)
     for event in stack.events(): ...     # sip.stack.events
 
-The owner must drain both after every call. What is asked of a request outside any dialog is in the order of
-RFC 3261 8.2: who is it (`Gate`), the method, the headers, the content.
+The owner must drain both after every call. A request outside any dialog is checked in the order of RFC 3261
+8.2: its sender (`Gate`), the method, the headers, the content.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Stack:
         self._transmissions: list[Transmission] = []
         self._events: list[StackEvent] = []
 
-    # Out --------------------------------------------------------------------------------------------------
+    # Output -----------------------------------------------------------------------------------------------
 
     def transmissions(self) -> list[Transmission]:
         """Returns the messages to send now, in order; each once."""
@@ -114,7 +114,7 @@ class Stack:
         """The number of dialogs that are open."""
         return len(self._dialogs)
 
-    # In ---------------------------------------------------------------------------------------------------
+    # Input ------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, source: Hop, now: float) -> None:
         """Takes one datagram from `source`: a SIP message, or a keep-alive, which is ignored."""
@@ -238,7 +238,7 @@ class Stack:
             if self._initial.get(identity) == key:
                 del self._initial[identity]
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     def _via(self, hop: Hop) -> str:
         host, port = self._local_address(hop)

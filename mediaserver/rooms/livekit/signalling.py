@@ -294,8 +294,8 @@ class Signalling(RoomObserver):
         self.send(rtc.SignalResponse(offer=offer))
 
     def track_subscribed(self, sid: str) -> None:
-        """Tells the client that the track's first packet has arrived; SDKs do not know the track before the
-        answer."""
+        """Tells the client that its track is subscribed, once the first packet has arrived; SDKs do not know
+        the track before."""
         self.send(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
 
     # From the room (`RoomObserver`) -------------------------------------------------------------------------
