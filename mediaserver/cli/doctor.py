@@ -15,8 +15,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 import click
-from av.codec import Codec
-from av.error import FFmpegError
 
 from mediaserver import private
 from mediaserver.admission import descriptors
@@ -27,8 +25,6 @@ from mediaserver.engine_pool.auto import Choosing, unheard_files
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import StoreError
 from mediaserver.models.places import places
-from mediaserver.rooms.errors import RoomError
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store.store import Store
@@ -37,11 +33,14 @@ from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.audio import kernels
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
+from sip.rtp.codecs import decoder, encoder
+from sip.sdp.media_plan import CODECS
 
 MODEL_ANSWER_S = 30.0
 """A server may have to load the model first."""
@@ -49,7 +48,6 @@ MODEL_ANSWER_S = 30.0
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
 _TICKS = 25
-_AV_CODECS = {"g722": "g722", "opus": "libopus"}
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -210,26 +208,22 @@ def rooms_findings(settings: Settings) -> Iterator[Finding]:
     try:
         OpusEncoder()
         OpusDecoder()
-    except RoomError as error:
+    except PipelineError as error:
         yield Finding("rooms opus", False, str(error))
     else:
         yield Finding("rooms opus", True, "libopus encodes and decodes")
 
 
 def codec_findings(settings: Settings) -> Iterator[Finding]:
-    """The codecs that the trunks name; G.711 is ours."""
-    wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
-    for codec in wanted:
-        library_name = _AV_CODECS.get(codec)
+    """The codecs that the trunks name."""
+    for name in sorted({codec for trunk in settings.trunks for codec in trunk.codecs}):
         try:
-            if library_name is not None:
-                Codec(library_name, "w")
-                Codec(library_name, "r")
-            yield Finding(f"codec {codec}", True, "encodes and decodes")
-        except (FFmpegError, ValueError) as error:
-            yield Finding(
-                f"codec {codec}", False, f"PyAV was built without it ({error}): install PyAV's own wheel"
-            )
+            encoder(CODECS[name])
+            decoder(CODECS[name])
+        except PipelineError as error:
+            yield Finding(f"codec {name}", False, str(error))
+        else:
+            yield Finding(f"codec {name}", True, "encodes and decodes")
 
 
 async def database_finding(settings: Settings) -> Finding:
