@@ -7,6 +7,7 @@ switches sources) is noticed by a jump that the time passed does not explain, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,10 @@ from sip.sdp.media_plan import Codec
 
 MAX_CONCEALED: Final = 3
 """Frames made up for one hole: what `Concealment` fades out in. A longer hole is a hole in the positions."""
+
+MAX_RECOVERED: Final = 5
+"""Frames that the decoder itself gives for one hole: libopus has faded to silence by then. Of a longer hole
+it gives the last frame."""
 
 _CLOCK_SLACK_S: Final = 1.0
 _PAUSE_S: Final = 0.1  # a rebased clock after more than this goes on where the listener's time is
@@ -95,7 +100,6 @@ class FrameAssembly:
     def audio(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool = False) -> None:
         """A packet's audio, at its codec's rate, in order. `now`: when it arrived. `made_up`: by the codec,
         for a packet that was lost."""
-        self.concealed += made_up
         if timestamp != self._expected:
             self._jump(timestamp, now)
         size = len(samples)
@@ -121,14 +125,27 @@ class FrameAssembly:
         else:
             self._pass_on(self._plc.good(silent), now, made_up=False)
 
-    def gap(self, next_timestamp: int, now: float) -> None:
-        """Packets before the one stamped `next_timestamp` were given up: conceals what fits."""
-        if self._expected < 0:
+    def gap(self, next_timestamp: int, now: float, recover: Callable[[int], Pcm] | None = None) -> None:
+        """Packets before the one stamped `next_timestamp` were given up: conceals what fits. `recover`: gives
+        so many samples that end there, at the codec's rate, where the codec has a way of its own."""
+        missing = timestamp_delta(next_timestamp, self._expected) if self._expected >= 0 else 0
+        if missing <= 0:  # nothing of the clock is missing (lost events)
             return
+        if recover is None:
+            self._conceal(missing, now)
+            return
+        if missing > MAX_RECOVERED * self._units():
+            missing = self._units()
+        samples = recover(missing * self._codec_rate_hz // self._clock_rate_hz)
+        units = len(samples) * self._clock_rate_hz // self._codec_rate_hz
+        if units:
+            self.concealed += max(1, round(units / self._units()))
+            self.audio(samples, (next_timestamp - units) & 0xFFFFFFFF, now, made_up=True)
+
+    def _conceal(self, missing: int, now: float) -> None:
         units = self._units()
-        missing = timestamp_delta(next_timestamp, self._expected)
         if not units // 2 < missing <= _CLOCK_SLACK_S * self._clock_rate_hz:
-            return  # nothing of the clock is missing (lost events), or more than loss explains
+            return  # more than loss explains
         for _ in range(min(round(missing / units), MAX_CONCEALED)):
             self._expected = (self._expected + units) & 0xFFFFFFFF
             self.concealed += 1
