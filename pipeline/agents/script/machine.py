@@ -16,6 +16,10 @@ pieces: the state before the first piece is taken back, and the whole is the ans
 Digits of a known number may come in parts, by voice and by key: what is there is kept (`partial`), and the
 rest is asked for. "no, nine six" puts right what was said last, also while the answer is being confirmed.
 
+An answer that the recogniser doubts (`UserSaid.doubtful`) is confirmed like one of a step with `confirm`, by
+its words ("Did you say four two seven?"). A doubtful yes or no is not understood: whether it was one would be
+the same question again.
+
 A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
 which starts anew with each step.
 """
@@ -75,8 +79,11 @@ class ScriptRun(ScriptWalk):
 
     @property
     def known(self) -> Mapping[str, str]:
-        """The answers so far, without masked ones."""
-        return shown_answers(self._plan, self.answers)
+        """The answers so far, without masked ones and without one that the caller has yet to confirm."""
+        open_slot = self._step.collect if self._confirming else ""
+        return shown_answers(
+            self._plan, {slot: value for slot, value in self.answers.items() if slot != open_slot}
+        )
 
     def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """Takes the model's answers for a step that has ended, and goes on with the script."""
@@ -108,8 +115,10 @@ class ScriptRun(ScriptWalk):
         if (self._confirming or not self._dictates) and gathered(text, self._lexicon):
             text = f"{event.keyed} {text}".strip()
         if self._confirming:
-            yield from self._confirmed(text)
+            yield from self._confirmed("" if event.doubtful else text)
             return
+        if event.doubtful:
+            self._doubtful = text
         label, value = self._understand(text, event.keyed)
         if value or not self._dictates:
             yield from self._answered(label, value)
@@ -143,11 +152,13 @@ class ScriptRun(ScriptWalk):
         self._return_to_question(self._asked)
         if self.language != spoken:
             yield SwitchLanguage(self.language)
-        label = label_in(plain_words(event.text), self._step.labels, self._lexicon)
+        text = plain_words(event.text)
+        label = label_in(text, self._step.labels, self._lexicon)
         if label and not self._confirming:
+            self._doubtful = text if event.doubtful else self._doubtful
             yield from self._answered(label, label)
         else:
-            yield from self._ask(self._step.confirm if self._confirming else self._step.say)
+            yield from self._ask(self._question)
 
     def _end_again(self, event: AgentEvent) -> Iterator[AgentAct]:
         if self._ending is not None:
@@ -204,43 +215,41 @@ class ScriptRun(ScriptWalk):
 
     def _confirmed(self, text: str) -> Iterator[AgentAct]:
         """The answer to "is that right?": yes, no, or what is right."""
-        step, slot, wanted = self._step, self._step.collect, self._step.digits
-        right = gathered(text, self._lexicon, before=self.answers[slot], wanted=wanted) if wanted else ""
+        step, wanted = self._step, self._step.digits
+        right = gathered(text, self._lexicon, before=self._confirming, wanted=wanted) if wanted else ""
         agreed = value_of("yes_no", text, self._lexicon)
         if wanted and len(right) == wanted:
-            self._confirming = self.answers[slot] = right
-            yield from self._ask(step.confirm)
+            yield from self._answered(right, right)
         elif agreed == "yes":
             label, self._confirming = self._confirming, ""
             yield from self._enter(step.on.get(label) or step.next)
         else:
             self._nomatches += 1
             if agreed == "no":
-                self._confirming = self._partial = ""
-                del self.answers[slot]
-            again = step.confirm if self._confirming else step.say
-            yield from self._retry(replace(step.nomatch, say=again), self._nomatches)
+                self._confirming = self._partial = self._doubtful = ""
+                self.answers.pop(step.collect, None)
+            yield from self._retry(replace(step.nomatch, say=self._question), self._nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
         step = self._step
-        if not value:
+        whether = self._whether(label)
+        if not value or (self._doubtful and not whether):
             self._nomatches += 1
-            self._partial = ""
+            self._partial = self._doubtful = ""
             yield from self._retry(step.nomatch, self._nomatches)
             return
         if step.collect:
             self.answers[step.collect] = value
         self._partial = ""
-        if step.confirm:
+        if whether:
             self._confirming = label
-            yield from self._ask(step.confirm)
+            yield from self._ask(whether)
         else:
             yield from self._enter(step.on.get(label) or step.next)
 
     def _retry(self, retry: Retry, count: int) -> Iterator[AgentAct]:
-        step = self._step
         if count <= retry.max:
-            yield from self._ask(retry.say or step.say)
+            yield from self._ask(retry.say or self._question)
         elif retry.next:
             yield from self._enter(retry.next)
         else:

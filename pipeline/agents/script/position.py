@@ -16,7 +16,8 @@ from pipeline.text.redaction import masked
 from pipeline.text.spoken_numbers import in_figures
 from pipeline.text.templates import fill
 
-_CONFIRMATION = Expected(kinds=("yes_no", "digits"))
+_YES_NO = Expected(kinds=("yes_no",))
+_YES_NO_OR_DIGITS = Expected(kinds=("yes_no", "digits"))
 
 
 class ScriptState(enum.Enum):
@@ -37,7 +38,7 @@ class Place:
     counts: tuple[int, int]
     outcome: tuple[str, bool]
     ending: AgentAct | None
-    dictation: tuple[str, str, str]
+    dictation: tuple[str, str, str, str]
 
 
 class ScriptWalk:
@@ -68,6 +69,7 @@ class ScriptWalk:
         self._before_said: Place | None = None
         self._partial = ""  # of the digits asked for
         self._confirming = ""  # the label of the answer that the caller is asked to confirm
+        self._doubtful = ""  # words of the answer that the recogniser doubts
 
     @property
     def _lexicon(self) -> Lexicon:
@@ -82,7 +84,7 @@ class ScriptWalk:
             (self._nomatches, self._silences),
             (self._disposition, self._reached_goal),
             self._ending,
-            (self._partial, self._confirming, self.language),
+            (self._partial, self._confirming, self._doubtful, self.language),
         )
 
     def return_to(self, place: Place) -> None:
@@ -91,7 +93,7 @@ class ScriptWalk:
         self._nomatches, self._silences = place.counts
         self._disposition, self._reached_goal = place.outcome
         self._ending = place.ending
-        self._partial, self._confirming, self.language = place.dictation
+        self._partial, self._confirming, self._doubtful, self.language = place.dictation
 
     def _note_question(self) -> None:
         if self.state is ScriptState.ASKING:
@@ -122,7 +124,7 @@ class ScriptWalk:
     def _arrive(self, name: str) -> Step:
         self._step = step = self._plan.steps[name]
         self._nomatches = self._silences = 0
-        self._partial = self._confirming = ""
+        self._partial = self._confirming = self._doubtful = ""
         if self._reopened is not None:
             (self._disposition, self._reached_goal), self._reopened = self._reopened, None
         self._disposition = step.disposition or self._disposition
@@ -144,10 +146,26 @@ class ScriptWalk:
         """What the next words may be: the answer, the rest of it, or a yes."""
         expected = step.expected
         if expected is not None and self._confirming:
-            yield Expect(_CONFIRMATION, masked=step.mask)
+            yield Expect(_YES_NO_OR_DIGITS if step.digits else _YES_NO, masked=step.mask)
         elif expected is not None:
             rest = expected.digits - len(self._partial)
             yield Expect(replace(expected, digits=rest) if self._partial else expected, masked=step.mask)
+
+    @property
+    def _question(self) -> str:
+        """The question that is open: whether an answer is right, or the step's own."""
+        return self._whether(self._confirming) if self._confirming else self._step.say
+
+    def _whether(self, label: str) -> str:
+        """The question whether the answer `label` is right; "" where none is asked: the answer is certain, a
+        yes would have to confirm a yes, or a masked answer would be said aloud."""
+        step = self._step
+        if step.confirm or not self._doubtful:
+            return step.confirm
+        if label in ("yes", "no") or step.mask:
+            return ""
+        dictated = step.expected is not None and "digits" in step.expected.kinds and label.isdecimal()
+        return self._lexicon.did_you_say.format(" ".join(label) if dictated else self._doubtful)
 
     def _switched(self, step: Step) -> list[AgentAct]:
         """From this step on its language is spoken, until another step has one."""
