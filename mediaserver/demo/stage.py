@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,17 +13,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientSession, ClientTimeout, web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.demo.speech import Speech, embedded
 from mediaserver.errors import LocalError
+from mediaserver.local_node import environment
 
 API_KEY = "demo-key"
 WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
-READY_S = 90
-"""Until the server is ready: on a machine with much else to do it takes a while."""
-STOP_S = 15
 
 Json = Mapping[str, Any]
 
@@ -160,32 +157,6 @@ class CalleeProcess:
 
 
 @asynccontextmanager
-async def process(
-    *arguments: str, log: Path, stdout: int | None = None
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process of ours, ended with the context. What it logs goes to `log`."""
-    with log.open("wb") as file:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *arguments),
-            stdout=stdout or file,
-            stderr=file,
-            limit=1 << 20,
-            env=environment(),
-        )
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await child.wait()
-            except TimeoutError:
-                child.kill()
-                await child.wait()
-
-
-@asynccontextmanager
 async def client(port: int) -> AsyncIterator[ClientSession]:
     """An API client of the demo company."""
     async with ClientSession(
@@ -194,23 +165,6 @@ async def client(port: int) -> AsyncIterator[ClientSession]:
         timeout=ClientTimeout(total=10),
     ) as session:
         yield session
-
-
-async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
-    """Until /readyz says 200. Raises `StageError` with the end of the server's log."""
-    try:
-        async with asyncio.timeout(READY_S):
-            while server.returncode is None:
-                try:
-                    async with api.get("/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                except ClientError:
-                    pass  # it does not listen yet
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pass
-    raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
 
 
 async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]) -> None:
@@ -237,14 +191,3 @@ async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]
         if child.returncode is None:
             child.kill()
             await child.wait()
-
-
-def environment() -> Mapping[str, str]:
-    """Of every process of the demo: they share the kernels that are compiled."""
-    return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
-
-
-def cache() -> Path:
-    """What is kept from one demo to the next: the user's cache (XDG base directories)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "openline-mediaserver"
