@@ -144,6 +144,7 @@ class Caller:
         self._arrived_s = 0.0
         self._follows = False  # whether the last frame was one that came
         self._onset_s: float | None = None  # of the run of voiced frames that goes on
+        self._run = 0  # frames since then
         self._voice_s = 0.0  # the agent's last packet with voice
         self._overlaps = False
         self._missed = 0
@@ -179,6 +180,7 @@ class Caller:
         if verdict.voiced:
             self._onset_s = now if self._onset_s is None else self._onset_s
             self._voice_s = now
+        self._run += 1
         if self._floor is Floor.JUDGING:
             self._judge(frame)
         elif self._floor is Floor.WAITING:
@@ -186,7 +188,7 @@ class Caller:
         if verdict.active and self.heard.first_voice_s is None:
             self.heard.first_voice_s = self._onset_s
         if not verdict.voiced and not verdict.active:
-            self._onset_s = None
+            self._onset_s, self._run = None, 0
 
     def digit_received(self, digit: str, now: float) -> None:
         """Keys are not the benchmark's."""
@@ -208,6 +210,8 @@ class Caller:
         if self._position >= 0 and skipped > 0:  # a pause of the sender's: nobody spoke
             for _ in range(min(skipped // len(frame), _HANG_FRAMES)):
                 self._vad.push(self._silence)
+            if not self._vad.active:
+                self._onset_s, self._run = None, 0
         self._position = position + len(frame)
         self._arrived_s = now
         self._follows = not concealed
@@ -244,7 +248,7 @@ class Caller:
             self._overlaps = False
             self._floor = Floor.JUDGING
             self._began_s = self._onset_s or now
-            self._judged = list(self._recent)[-2:]
+            self._judged = list(self._recent)[-self._run :]
         elif self._overlaps and not self._vad.active:
             self._overlaps = False
         elif self._overlaps and now - turn.ended_s > OVERLAP_S and turn.echo_ms is None:

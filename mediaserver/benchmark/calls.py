@@ -113,7 +113,7 @@ Told = Callable[[Record], None]
 
 
 class Calls:
-    """The calls of one plan: `have` places them. `told` hears of each that is over. Once `stop` is set no
+    """The calls of one plan: `have` places them. `told` hears of each that is answered or over. Once `stop` is set no
     further one is placed, and those under way are hung up."""
 
     def __init__(self, plan: Plan, sayings: Sequence[Saying], *, stop: asyncio.Event, told: Told) -> None:
@@ -203,6 +203,7 @@ class Calls:
             stopped.cancel()
 
     async def _converse(self, call: Call, record: Record) -> None:
+        self._told(record)
         plan, over = self._plan, asyncio.Event()
         caller = Caller(
             self._sayings, call.rate_hz, turns=plan.turns, barge_every=plan.barge_every, done=over.set

@@ -122,7 +122,9 @@ async def _have(plan: Plan, said: Sequence[Saying], interruption: Interruption) 
 
 
 def _progress(record: Record) -> None:
-    if record.answered_s is None:
+    if record.set_up_ms is not None and not record.ended_s:
+        what = f"answered after {record.set_up_ms:.0f} ms"
+    elif record.answered_s is None:
         what = f"not answered: {record.status or ''} {record.cause}".replace("  ", " ")
     else:
         what = f"{record.answered_turns} of {len(record.turns)} turns answered"
@@ -130,7 +132,7 @@ def _progress(record: Record) -> None:
 
 
 async def _tell(run: Run, found: dict[str, Any], options: Options) -> int:
-    if run.records:
+    if found["calls"]["answered"]:
         Console().print(table(found))
         click.echo("\n".join(lines(found)))
     for path, text in (

@@ -57,6 +57,8 @@ def _panel(x: int, name: str, values: Sequence[float], ranks: Sequence[int]) -> 
     width, height = _WIDTH - left - right, _HEIGHT - top - bottom
     yield f'<g transform="translate({x + left} {top})">'
     yield f'<text x="0" y="-10" font-weight="bold">{name} ({len(values)})</text>'
+    marks = [f"p{rank} {np.percentile(values, rank):.0f}" for rank in ranks if values]
+    yield f'<text x="{width}" y="-10" text-anchor="end" fill="{_MARK}">{", ".join(marks)}</text>'
     for share in (0, 25, 50, 75, 100):
         y = height * (1 - share / 100)
         yield f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
@@ -84,14 +86,9 @@ def _curve(values: Any, size: tuple[int, int], ranks: Sequence[int]) -> Iterator
         f"H{max(0.0, ms) * scale:.1f}V{height * (1 - share / 100):.1f}" for ms, share in points
     )
     yield f'<path d="{path}H{width}" fill="none" stroke="{_LINE}" stroke-width="1.5"/>'
-    for place, rank in enumerate(ranks):
-        ms = float(np.percentile(values, rank))
-        at = max(0.0, ms) * scale
+    for rank in ranks:
+        at = max(0.0, float(np.percentile(values, rank))) * scale
         yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height}" stroke="{_MARK}"/>'
-        yield (
-            f'<text x="{width - 4}" y="{height - 22 + 14 * place}" text-anchor="end" fill="{_MARK}">'
-            f"p{rank} {ms:.1f} ms</text>"
-        )
 
 
 def _step(most: float) -> float:

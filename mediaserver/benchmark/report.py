@@ -41,7 +41,7 @@ def conditions(plan: Plan, sayings: Sequence[Saying], *, agent: str, speech: str
         "agent": agent,
         "codec": plan.codec,
         "calls": plan.calls,
-        "concurrent": plan.concurrent,
+        "concurrent": min(plan.concurrent, plan.calls),
         "rate_per_s": plan.rate_per_s,
         "turns": plan.turns,
         "seconds": plan.seconds,
