@@ -44,7 +44,8 @@ _BEAT_S: Final = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to do. A call ends after `turns` turns or `seconds`; `barge_every`: see `Caller`. `username` and
-    `password` answer the far end's challenge."""
+    `password` answer the far end's challenge; `public_address` is what the far end is told, "" for our
+    own."""
 
     target: Target
     calls: int = 2
@@ -57,6 +58,7 @@ class Plan:
     caller_id: str = ""
     username: str = ""
     password: str = ""
+    public_address: str = ""
 
     @property
     def rate_hz(self) -> int:
@@ -113,8 +115,8 @@ Told = Callable[[Record], None]
 
 
 class Calls:
-    """The calls of one plan: `have` places them. `told` hears of each that is answered or over. Once `stop` is set no
-    further one is placed, and those under way are hung up."""
+    """The calls of one plan: `have` places them. `told` hears of each that is answered or over. Once `stop`
+    is set no further one is placed, and those under way are hung up."""
 
     def __init__(self, plan: Plan, sayings: Sequence[Saying], *, stop: asyncio.Event, told: Told) -> None:
         self._plan = plan
@@ -231,7 +233,12 @@ def _endpoint_settings(plan: Plan) -> EndpointSettings:
     host = str(address) if address.is_loopback else anywhere
     bound = f"{host}:0" if address.version == 4 else f"[{host}]:0"
     return EndpointSettings(
-        udp=bound, tcp=bound, rtp_ports=RTP_PORTS, max_calls=plan.calls, user_agent=USER_AGENT
+        udp=bound,
+        tcp=bound,
+        rtp_ports=RTP_PORTS,
+        public_address=plan.public_address or None,
+        max_calls=plan.calls,
+        user_agent=USER_AGENT,
     )
 
 

@@ -54,6 +54,7 @@ _PLAN = (
         help="The one that is offered.",
     ),
     click.option("--caller-id", default="", help="Who calls, of the From header."),
+    click.option("--public-address", default="", metavar="IP", help="This machine's, before a NAT."),
     click.option("--username", default="", help="For the far end's challenge."),
     click.option("--password", default="", envvar="BENCH_PASSWORD", help="Better in $BENCH_PASSWORD."),
 )
