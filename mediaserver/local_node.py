@@ -28,10 +28,11 @@ class NodeFailed(LocalError):
 async def process(
     *arguments: str, log: Path, stdout: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process of ours, ended with the context. What it logs goes to `log`."""
+    """A Python process of ours, ended with the context. What it logs goes to `log`. It imports nothing from
+    the folder that it is started in."""
     with log.open("wb") as file:
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *arguments),
+            *(sys.executable, "-P", "-m", *arguments),
             stdout=stdout or file,
             stderr=file,
             limit=1 << 20,

@@ -18,7 +18,7 @@ from mediaserver.benchmark.calls import Calls, Plan, Record, Run
 from mediaserver.benchmark.options import Options
 from mediaserver.benchmark.own_node import CannotTakeCalls, Order, own_node
 from mediaserver.benchmark.plot import svg
-from mediaserver.benchmark.report import complaint, conditions, figures, lines, table
+from mediaserver.benchmark.report import complaint, conditions, figures, lines, table, why
 from mediaserver.benchmark.sayings import NoSpeech, Recorded, Saying, recorded, sayings, synthesised
 from mediaserver.benchmark.target import Target, TargetRefused, target
 from mediaserver.local_node import NodeFailed
@@ -125,7 +125,7 @@ def _progress(record: Record) -> None:
     if record.set_up_ms is not None and not record.ended_s:
         what = f"answered after {record.set_up_ms:.0f} ms"
     elif record.answered_s is None:
-        what = f"not answered: {record.status or ''} {record.cause}".replace("  ", " ")
+        what = f"not answered: {why(record)}"
     else:
         what = f"{record.answered_turns} of {len(record.turns)} turns answered"
     click.echo(f"call {record.number}: {what}", err=True)

@@ -15,6 +15,7 @@ from mediaserver.benchmark.caller import Fate, Turn
 from mediaserver.benchmark.calls import Plan, Record, Run
 from mediaserver.benchmark.figures import Figures, percentiles
 from mediaserver.benchmark.sayings import Saying
+from sip.message.message import REASONS
 
 CLOCK: Final = (
     "the event loop's monotonic clock, as packets are handed to the socket and read from it: one that came "
@@ -83,7 +84,7 @@ def _ranks(values: Iterable[float | None]) -> Figures:
 
 
 def _call_counts(records: Sequence[Record]) -> Figures:
-    failed = Counter(_why(record) for record in records if record.answered_s is None)
+    failed = Counter(why(record) for record in records if record.answered_s is None)
     answered = [record for record in records if record.answered_s is not None]
     return {
         "placed": len(records),
@@ -93,8 +94,11 @@ def _call_counts(records: Sequence[Record]) -> Figures:
     }
 
 
-def _why(record: Record) -> str:
-    return f"{record.status} {record.cause}" if record.status else record.cause
+def why(record: Record) -> str:
+    """What the far end said, or what became of the INVITE where it said nothing."""
+    if record.ended_by != "remote":
+        return record.cause
+    return f"{record.status} {REASONS.get(record.status, '')}".strip()
 
 
 def _turn_counts(records: Sequence[Record]) -> Figures:

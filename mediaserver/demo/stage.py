@@ -171,7 +171,7 @@ async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]
     """Runs a program of ours that prints how far it is ("3 of 7" as "3 7"). Raises `StageError` with what it
     wrote on standard error where it fails."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *arguments),
+        *(sys.executable, "-P", "-m", module, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(),

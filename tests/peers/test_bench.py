@@ -162,10 +162,21 @@ async def test_refusals_are_told_by_their_status_and_end_the_run(tmp_path: Path,
         await sipp.passed()
     assert done.status == 1
     assert done.figures["calls"] == {
-        "placed": 3, "answered": 0, "hung_up_by_far_end": 0, "failed": {"486 busy": 3}
+        "placed": 3, "answered": 0, "hung_up_by_far_end": 0, "failed": {"486 Busy Here": 3}
     }  # fmt: skip
-    assert done.err.splitlines()[-1].endswith("3 of 3 calls not answered: 3 × 486 busy")
+    assert done.err.splitlines()[-1].endswith("3 of 3 calls not answered: 3 × 486 Busy Here")
     assert done.out == ""
+
+
+async def test_a_challenge_is_answered(
+    tmp_path: Path, sentence: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_PASSWORD", "secret")
+    async with Sipp("uas_digest", tmp_path, options=("-timeout", "100s")) as sipp:
+        options = ("--speech", sentence, "--calls", "1", "--seconds", "2", "--username", "acme")
+        done = await bench(tmp_path, *to(sipp.port), *options)
+        await sipp.passed()
+    assert done.figures["calls"]["answered"] == 1
 
 
 @pytest.mark.nightly("ci")
