@@ -35,8 +35,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Ctrl-C: the first one hangs up what has been called, the next ends the program. `stop` is set by the
-    first one once calls are placed."""
+    """Ctrl-C: the first one hangs up what has been called, the next ends the program. Before the first
+    call one is enough."""
 
     def __init__(self, whole: asyncio.Task[Any]) -> None:
         self.stop = asyncio.Event()
@@ -45,11 +45,11 @@ class Interruption:
 
     def asked(self) -> None:
         """A signal came."""
-        if not self.calling or self.stop.is_set():
+        if self.calling and not self.stop.is_set():
+            click.echo("hanging up", err=True)
+        else:
             self._whole.cancel()
-            return
-        click.echo("hanging up", err=True)
-        self.stop.set()
+        self.stop.set()  # whatever becomes of the cancellation: nothing is called after this
 
 
 def main(options: Options, settings: Settings | None = None) -> int:

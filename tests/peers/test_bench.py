@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from bench.call.bare import ENDPOINT_S
+from bench.call.processes import bare
 from pipeline.audio import Pcm
 from tests.support.node.server import KEY, REAL_ENGINES, serving, write_site
 from tests.support.ports import free_port, free_rtp_ports
@@ -244,6 +246,19 @@ async def test_bad_input_is_told_in_a_line(arguments: tuple[str, ...], reason: s
     assert reason in line
 
 
+async def test_an_agent_that_answers_after_half_a_second(tmp_path: Path, sentence: Path) -> None:
+    """The bare agent of the call benchmark, which has no detector in common with what measures it. Its tone is
+    no voice to ours for longer than a second: it cannot be talked over."""
+    with bare(tmp_path) as agent:
+        options = ("--speech", sentence, "--calls", "2", "--turns", "4", "--barge-every", "0")
+        done = await bench(tmp_path, *to(agent.address[1]), *options)
+    assert done.status == 0, done.err
+    turns = [turn for call in done.figures["each_call"] for turn in call["turns"]]
+    assert [turn["fate"] for turn in turns] == ["answered"] * 8
+    assert min(turn["voice_to_voice_ms"] for turn in turns) > 1000 * ENDPOINT_S - 25
+    assert done.figures["voice_to_voice_ms"]["p50"] < 1000 * ENDPOINT_S + 150  # 501 where nothing else runs
+
+
 # Our own agents -------------------------------------------------------------------------------------------
 
 ASKS = """
@@ -290,6 +305,23 @@ async def test_ones_own_agent_is_called_in_a_node_of_its_own(tmp_path: Path, sen
     assert done.figures["conditions"]["agent"].endswith("99")
     assert not (site.data_dir / "mediaserver.db").exists()
     assert not (site.data_dir / "recordings").exists()
+
+
+@pytest.mark.nightly("ci")
+async def test_ctrl_c_while_the_node_starts_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    site = write_site(tmp_path, engines=REAL_ENGINES, more=ASKED)
+    process = await started("--agent", "Asks on", "--config", site.path)
+    await told(process, "starting a node")
+    await asyncio.sleep(1)
+    process.send_signal(signal.SIGINT)
+    done = await ended(process)
+    assert done.status == 130
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize(
