@@ -247,8 +247,8 @@ async def test_bad_input_is_told_in_a_line(arguments: tuple[str, ...], reason: s
 
 
 async def test_an_agent_that_answers_after_half_a_second(tmp_path: Path, sentence: Path) -> None:
-    """The bare agent of the call benchmark, which has no detector in common with what measures it. Its tone is
-    no voice to ours for longer than a second: it cannot be talked over."""
+    """The bare agent of the call benchmark, which has no detector in common with what measures it. Its tone
+    is no voice to ours for longer than a second: it cannot be talked over."""
     with bare(tmp_path) as agent:
         options = ("--speech", sentence, "--calls", "2", "--turns", "4", "--barge-every", "0")
         done = await bench(tmp_path, *to(agent.address[1]), *options)
