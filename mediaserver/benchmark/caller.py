@@ -266,6 +266,9 @@ class Caller:
         if echo_ms is not None:
             turn.echo_ms, self._floor = echo_ms, Floor.WAITING
             return
+        if onset_s <= turn.ended_s:
+            self._over(Fate.TALKED_OVER)
+            return
         turn.answered_s = onset_s
         self._over(Fate.ANSWERED)
 

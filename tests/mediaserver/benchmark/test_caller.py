@@ -126,6 +126,22 @@ def test_an_agent_that_talks_on_does_not_give_way() -> None:
     assert (turn.stopped_s, turn.fate) == (None, Fate.TALKED_OVER)
 
 
+def test_an_agent_that_begins_a_moment_too_early_has_not_answered() -> None:
+    """With the last packet but one, too late to be noticed before the sentence ends."""
+    (saying,) = said = ours(1.0)
+    caller = Caller(said, RATE_HZ, turns=1)
+    voice, begun = frames(syllables(THEIRS, 2.0)), 0
+
+    def frame(heard: Pcm, now: float) -> Pcm:
+        nonlocal begun
+        begun += bool(heard.any()) or begun > 0
+        return voice.pop(0) if begun > saying.last - 1 and voice else SILENCE
+
+    had(caller, frame, 12)
+    (turn,) = caller.turns
+    assert (turn.fate, turn.voice_to_voice_ms) == (Fate.TALKED_OVER, None)
+
+
 def test_an_answer_that_is_too_short_to_interrupt_leaves_it_for_the_next() -> None:
     caller = Caller(ours(1.0), RATE_HZ, turns=4, barge_every=2)
     agent = Agent(delay_s=0.5, answer_s=0.5)
