@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from numba.core import event
 
-COMPILATIONS: Final = 108
+COMPILATIONS: Final = 127
 """The number of compilations: kernels, each with its signatures, and the functions that they call."""
 
 Told = Callable[[int, int], None]

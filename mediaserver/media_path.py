@@ -22,17 +22,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from mediaserver.engine_pool.choice import AgentChoice
-from mediaserver.rooms.webrtc import opus
 from mediaserver.rooms.webrtc import receiver as room_receiver
 from mediaserver.rooms.webrtc.audio_track import SecureLink
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.settings import AgentSettings, TrunkSettings
-from pipeline.audio import FRAME_MS, echo_gate, frames
+from pipeline.audio import FRAME_MS, echo_gate, frames, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.echo_gate import EchoGate
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
@@ -125,14 +124,13 @@ class MadeOf:
 
 def phone_in(codec: Codec, trunk: TrunkSettings, made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from the socket of a call to turn-taking."""
-    clock_hz, rate_hz, decoding = codec.clock_rate_hz, codec.rate_hz, decoder(codec)
-    late_ms = decoding.delay_samples * 1000 / rate_hz
+    clock_hz, rate_hz = codec.clock_rate_hz, codec.rate_hz
     missing = constant("a missing packet is waited for, at most", rtp_receiver, "PATIENCE_MS")
     digits = "" if trunk.inband_dtmf else "telephone-event is not agreed"
     yield Stage(MediaStream._readable, "a datagram, from the far end's address alone", clock_hz)
     yield Stage(RtpReceiver.datagram, "header, payload type, source", clock_hz)
     yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
-    yield Stage(type(decoding).decode, f"{codec.name} to PCM", rate_hz, delay_ms=late_ms)
+    yield Stage(type(decoder(codec)).decode, f"{codec.name} to PCM", rate_hz)
     yield from assembled(rate_hz, digits)
     yield from heard(rate_hz, made, placed=made.agent.direction == "outbound")
 

@@ -20,6 +20,7 @@ import webrtcvad
 from scipy import signal
 
 from bench import report
+from bench.kernels import speech_codecs
 from bench.kernels.silence import MOST, Listener, listeners
 from pipeline.audio import Pcm, dtmf, frame_samples, kernels
 from pipeline.audio.plc import Concealment
@@ -183,6 +184,7 @@ def cases() -> list[Case]:
     pairs = ((8000, 16000), (16000, 8000), (22050, 8000), (24000, 8000), (48000, 16000))
     return [
         *_g711(),
+        *(Case(name, contenders, note) for name, contenders, note in speech_codecs.rows()),
         *_levels(),
         *(_resampling(from_hz, to_hz) for from_hz, to_hz in pairs),
         _vad(8000),

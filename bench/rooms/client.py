@@ -23,8 +23,8 @@ from aiortc import (
     RTCSessionDescription,
 )
 
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from pipeline.audio import Pcm
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 
 RATE_HZ: Final = 16_000
 FRAME: Final = RATE_HZ // 50

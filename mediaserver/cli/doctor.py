@@ -11,9 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from av.codec import Codec
-from av.error import FFmpegError
-
 from mediaserver import private
 from mediaserver.admission import descriptors
 from mediaserver.cli.doctor_speech import speech_findings, weights_findings
@@ -22,8 +19,6 @@ from mediaserver.engine_pool.auto import Choosing, unheard_files
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import StoreError
 from mediaserver.models.places import places
-from mediaserver.rooms.errors import RoomError
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store.store import Store
@@ -32,11 +27,14 @@ from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.audio import kernels
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
+from sip.rtp.codecs import decoder, encoder
+from sip.sdp.media_plan import CODECS
 
 MODEL_ANSWER_S = 30.0
 """How long a model's answer is waited for: the server may have to load the model first."""
@@ -44,7 +42,6 @@ MODEL_ANSWER_S = 30.0
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
 _TICKS = 25
-_AV_CODECS = {"g722": "g722", "opus": "libopus"}
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -205,26 +202,22 @@ def rooms_findings(settings: Settings) -> Iterator[Finding]:
     try:
         OpusEncoder()
         OpusDecoder()
-    except RoomError as error:
+    except PipelineError as error:
         yield Finding("rooms opus", False, str(error))
     else:
         yield Finding("rooms opus", True, "libopus encodes and decodes")
 
 
 def codec_findings(settings: Settings) -> Iterator[Finding]:
-    """Whether the trunks' codecs that need PyAV encode and decode."""
-    wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
-    for codec in wanted:
-        library_name = _AV_CODECS.get(codec)
+    """Yields whether the codecs that the trunks name encode and decode."""
+    for name in sorted({codec for trunk in settings.trunks for codec in trunk.codecs}):
         try:
-            if library_name is not None:
-                Codec(library_name, "w")
-                Codec(library_name, "r")
-            yield Finding(f"codec {codec}", True, "encodes and decodes")
-        except (FFmpegError, ValueError) as error:
-            yield Finding(
-                f"codec {codec}", False, f"PyAV was built without it ({error}): install PyAV's own wheel"
-            )
+            encoder(CODECS[name])
+            decoder(CODECS[name])
+        except PipelineError as error:
+            yield Finding(f"codec {name}", False, str(error))
+        else:
+            yield Finding(f"codec {name}", True, "encodes and decodes")
 
 
 async def database_finding(settings: Settings) -> Finding:

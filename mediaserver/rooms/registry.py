@@ -35,9 +35,9 @@ from mediaserver.rooms.room import LeaveReason, Room, RoomState
 from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.vacancy import give_place_back, hold_place
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
-from mediaserver.rooms.webrtc.opus import RATE_HZ
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from mediaserver.settings import reveal, split_ports
+from pipeline.audio.opus import RATE_HZ
 from pipeline.errors import EngineMissing, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer

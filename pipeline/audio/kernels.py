@@ -1,4 +1,5 @@
-"""Everything that is compiled: the loops over samples, in numba, with explicit signatures.
+"""Everything that is compiled, with `g722` and `opus`: the loops over samples, in numba, with explicit
+signatures.
 
 Explicit signatures compile (or load from numba's cache) when this module is imported, never on the first
 frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.7 s
@@ -18,19 +19,17 @@ of the GIL may wait 5 ms (the switch interval) to have it back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples
+from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, g722, opus
+from pipeline.audio.compiled import compiled
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float32]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 _TYPES: Final[Any] = numba.types  # its own stubs cover a part of it only
 _U8_IN: Final = _TYPES.Array(_TYPES.uint8, 1, "C", readonly=True)
@@ -43,20 +42,6 @@ _I64: Final = _TYPES.int64
 _F64: Final = _TYPES.float64
 _VOID: Final = _TYPES.void
 _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
-
-
-def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
-    """`numba.njit` with the types kept for mypy, and without the cache where there is nowhere to put it."""
-
-    def decorate(function: _F) -> _F:
-        try:
-            compiled = numba.njit(list(signatures), cache=True, fastmath=fastmath)(function)
-        except RuntimeError:  # numba: "no locator available": nothing writable to cache in
-            compiled = numba.njit(list(signatures), fastmath=fastmath)(function)
-        return cast(_F, compiled)
-
-    return decorate
-
 
 # --- digital silence --------------------------------------------------------------------------------
 
@@ -87,21 +72,21 @@ _ULAW_LINEAR: Final = _ulaw_expanded()
 _ALAW_LINEAR: Final = _alaw_expanded()
 
 
-@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+@compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
 def ulaw_decode(src: Octets, dst: Pcm) -> None:
     """µ-law octets to linear, as many as both hold."""
     for i in range(min(src.shape[0], dst.shape[0])):
         dst[i] = _ULAW_LINEAR[src[i]]
 
 
-@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+@compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
 def alaw_decode(src: Octets, dst: Pcm) -> None:
     """A-law octets to linear, as many as both hold."""
     for i in range(min(src.shape[0], dst.shape[0])):
         dst[i] = _ALAW_LINEAR[src[i]]
 
 
-@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+@compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
 def ulaw_encode(src: Pcm, dst: Octets) -> None:
     """Linear to µ-law (silence is 0xFF), as many as both hold."""
     for i in range(min(src.shape[0], dst.shape[0])):
@@ -116,7 +101,7 @@ def ulaw_encode(src: Pcm, dst: Octets) -> None:
         dst[i] = np.uint8(~(code | (sign & 0x80)) & 0xFF)
 
 
-@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+@compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
 def alaw_encode(src: Pcm, dst: Octets) -> None:
     """Linear to A-law (silence is 0xD5), as many as both hold."""
     for i in range(min(src.shape[0], dst.shape[0])):
@@ -133,7 +118,7 @@ def alaw_encode(src: Pcm, dst: Octets) -> None:
 # --- levels and mixing ----------------------------------------------------------------------------
 
 
-@_compiled(_F64(_I16), _F64(_I16_IN))
+@compiled(_F64(_I16), _F64(_I16_IN))
 def rms(samples: Pcm) -> float:
     """Root mean square in sample steps; 0.0 for no samples."""
     if samples.shape[0] == 0:
@@ -145,14 +130,14 @@ def rms(samples: Pcm) -> float:
     return math.sqrt(total / samples.shape[0])
 
 
-@_compiled(_F64(_I16), _F64(_I16_IN))
+@compiled(_F64(_I16), _F64(_I16_IN))
 def rms_dbfs(samples: Pcm) -> float:
     """Level in dBov (see `pipeline.audio.levels`), -100.0 for silence."""
     value = rms(samples)
     return 20.0 * math.log10(value / 32768.0) if value > 0.0 else -100.0
 
 
-@_compiled(_I64(_I16), _I64(_I16_IN))
+@compiled(_I64(_I16), _I64(_I16_IN))
 def peak(samples: Pcm) -> int:
     """The greatest magnitude in sample steps; 0 for no samples."""
     greatest: Any = 0
@@ -161,7 +146,7 @@ def peak(samples: Pcm) -> int:
     return int(greatest)
 
 
-@_compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
+@compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
 def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
     """Adds two frames of the same length, saturating; `out` may be one of them."""
     for i in range(min(a.shape[0], b.shape[0], out.shape[0])):
@@ -172,7 +157,7 @@ def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
 # --- resampling -----------------------------------------------------------------------------------
 
 
-@_compiled(
+@compiled(
     _VOID(_I16, _F32, _F32_2D, _I16, _STEP),
     _VOID(_I16_IN, _F32, _F32_2D, _I16, _STEP),
     fastmath=True,
@@ -271,7 +256,7 @@ def energy_vad_init(
     state[_MIN_ON], state[_HANG] = frames
 
 
-@_compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True)
+@compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True, inner=True)
 def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     """Follows the noise floor of both bands: the smoothed minimum of the last two windows."""
     rise_db = high_db - state[_MIN_HIGH]
@@ -298,7 +283,7 @@ def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     state[_NOISE_HIGH] += (0.3 if high_to < 0.0 else up) * high_to
 
 
-@_compiled(_TYPES.void(_I16, _F32_2D, _I64), _TYPES.void(_I16_IN, _F32_2D, _I64), fastmath=True)
+@compiled(_TYPES.void(_I16, _F32_2D, _I64), _TYPES.void(_I16_IN, _F32_2D, _I64), fastmath=True, inner=True)
 def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
     """The energy of each band in a frame."""
     b0, a1, a2, z1, z2, energy = bands[0], bands[1], bands[2], bands[3], bands[4], bands[5]
@@ -317,7 +302,7 @@ def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
             energy[k] += y * y
 
 
-@_compiled(_F64(_F32), fastmath=True)
+@compiled(_F64(_F32), fastmath=True, inner=True)
 def _vad_loudest(over: Floats) -> float:
     """The mean of the highest; they are lost."""
     total = 0.0
@@ -331,7 +316,7 @@ def _vad_loudest(over: Floats) -> float:
     return total / _BAND_LOUDEST
 
 
-@_compiled(_F64(_F32_2D, _F32, _I64), fastmath=True)
+@compiled(_F64(_F32_2D, _F32, _I64), fastmath=True, inner=True)
 def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> float:
     """How far the bands that stand out most stand out of their noise; call it after `_vad_floor`."""
     quietest = state[_QUIETEST_DB] - _BAND_QUIETER_DB
@@ -362,7 +347,7 @@ def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> fl
     return _vad_loudest(bands[_BAND_OVER]) if state[_HEARD] > _BAND_UNKNOWN_FRAMES else 0.0
 
 
-@_compiled(_TYPES.int64(_F32), fastmath=True)
+@compiled(_TYPES.int64(_F32), fastmath=True, inner=True)
 def _vad_verdict(state: Floats) -> int:
     """Hysteresis and times: bit 0 voiced, bit 1 active."""
     snr = state[_SNR]
@@ -384,7 +369,7 @@ def _vad_verdict(state: Floats) -> int:
     return int(voiced) + 2 * int(state[_ACTIVE] > 0.0)
 
 
-@_compiled(_TYPES.int64(_I16, _F32, _F32_2D), _TYPES.int64(_I16_IN, _F32, _F32_2D), fastmath=True)
+@compiled(_TYPES.int64(_I16, _F32, _F32_2D), _TYPES.int64(_I16_IN, _F32, _F32_2D), fastmath=True)
 def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -> int:
     """One frame of one call, `state` its row and `bands` its bands: bit 0 voiced, bit 1 active (see
     `pipeline.audio.vad`)."""
@@ -422,7 +407,7 @@ def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -
 # --- loss concealment -----------------------------------------------------------------------------
 
 
-@_compiled(_I64(_F32, _I64, _I64, _I64), fastmath=True)
+@compiled(_I64(_F32, _I64, _I64, _I64), fastmath=True)
 def pitch_period(history: Floats, shortest: int, longest: int, window: int) -> int:
     """The lag at which the end of `history` is most like itself (normalised cross-correlation).
 
@@ -467,7 +452,7 @@ _HITS: Final = 5
 _MISSES: Final = 7
 
 
-@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _dtmf_spectrum(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats) -> float:
     """Real parts, then imaginary parts at the eight frequencies; returns the energy under the taper (row
     0)."""
@@ -488,7 +473,7 @@ def _dtmf_spectrum(window: Floats, cosines: Floats, sines: Floats, spectrum: Flo
     return float(energy)
 
 
-@_compiled(_I64(_F32, _I64), fastmath=True)
+@compiled(_I64(_F32, _I64), fastmath=True, inner=True)
 def _dtmf_strongest(spectrum: Floats, first: int) -> int:
     """Which of the four frequencies from `first` on has most power."""
     best, best_power = first, np.float32(-1.0)
@@ -499,7 +484,7 @@ def _dtmf_strongest(spectrum: Floats, first: int) -> int:
     return best
 
 
-@_compiled(_F64(_F32, _F32, _I64), fastmath=True)
+@compiled(_F64(_F32, _F32, _I64), fastmath=True, inner=True)
 def _dtmf_power(now: Floats, before: Floats, k: int) -> float:
     """Power of the tone near frequency `k`, -1.0 if it is off frequency.
 
@@ -523,7 +508,7 @@ def _dtmf_power(now: Floats, before: Floats, k: int) -> float:
     return power / (response * response)
 
 
-@_compiled(_I64(_F32, _F32_2D, _F32_2D, _F32, _F32), fastmath=True)
+@compiled(_I64(_F32, _F32_2D, _F32_2D, _F32, _F32), fastmath=True, inner=True)
 def _dtmf_hit(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats, before: Floats) -> int:
     """The key (0 to 15, row by row) that this window shows, or -1. `before`: the last spectrum, replaced."""
     energy = _dtmf_spectrum(window, cosines, sines, spectrum)
@@ -538,7 +523,7 @@ def _dtmf_hit(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats, 
     return 4 * row + column - 4
 
 
-@_compiled(_I64(_F32, _I64))
+@compiled(_I64(_F32, _I64), inner=True)
 def _dtmf_decide(state: Floats, hit: int) -> int:
     """Counts hits and misses: the key that is confirmed by this window, or -1."""
     state[DTMF_RUN] = state[DTMF_RUN] + 1 if hit >= 0 and hit == state[DTMF_HIT] else 1
@@ -554,7 +539,7 @@ def _dtmf_decide(state: Floats, hit: int) -> int:
     return hit
 
 
-@_compiled(
+@compiled(
     _I64(_I16, _F32, _F32_2D, _F32_2D, _F32),
     _I64(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
     fastmath=True,
@@ -618,7 +603,7 @@ _LEAD: Final = 16  # taps before the lag: 4 ms
 _PACE: Final = 0.5  # of the adaptive filter
 
 
-@_compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) -> None:
     """`fresh` low-passed and thinned out to the length of `out`. `history`: taps - 1 samples of the past and
     room for `fresh`, then one sample: the last of the output, whose tilt is taken out."""
@@ -639,7 +624,7 @@ def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) ->
         history[i] = history[size + i]
 
 
-@_compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
+@compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
 def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
     """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz;
     `history`: for each rate as many samples as taps, and a frame; `out`: 80 and 40 samples, and room for the
@@ -652,7 +637,7 @@ def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
     _echo_decimate(fresh, taps[split:], history[split + size :], out[ECHO_FINE:ECHO_THINNED])
 
 
-@_compiled(_VOID(_F32_2D, _I64, _F32))
+@compiled(_VOID(_F32_2D, _I64, _F32))
 def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
     """A played frame, `thinned` by `echo_thin`, into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of
     its first sample at 2 kHz on the common clock; not negative."""
@@ -667,7 +652,7 @@ def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
         rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
 
 
-@_compiled(_VOID(_F32, _F32, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
     """Adds a frame's products at every lag to those that are remembered. Lags innermost, side by side in a
     register: a sum for each lag on its own takes eight times as long."""
@@ -684,7 +669,7 @@ def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
             )
 
 
-@_compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True, inner=True)
 def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> None:
     """Adds a frame to the correlation at every lag (`sums`: products, played energies), and follows the lag
     at which it is greatest. `played`: from the latest lag on."""
@@ -715,7 +700,7 @@ def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> 
     state[_CANDIDATE] = best
 
 
-@_compiled(_F64(_F32, _F32, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
     """The energy of a frame (4 kHz) that the filter does not explain; adapts it (NLMS: Haykin, Adaptive
     Filter Theory, chapter 6). `played`: 127 samples more than the frame has, in front."""
@@ -738,7 +723,7 @@ def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
     return float(error)
 
 
-@_compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
     """Takes a lag that lasts for the echo's, and begins with one tap there. 1: the lag that is taken for it
     is still the one at which both signals are alike."""
@@ -756,7 +741,7 @@ def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
     return int(state[_TIMES] >= 1.0 and off <= _SAME)
 
 
-@_compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     rings: Floats, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
 ) -> float:
@@ -803,7 +788,7 @@ PROSODY_SHORTEST: Final = 9  # lags: 444 Hz
 PROSODY_LONGEST: Final = 60  # to 67 Hz
 
 
-@_compiled(_F64(_F32, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32), fastmath=True, inner=True)
 def _autocorrelate(samples: Floats, scores: Floats) -> float:
     """Normalised, at every lag, of the first window of `samples`; returns its energy. Lag 0 is left 0."""
     energy = np.float32(1.0)
@@ -820,7 +805,7 @@ def _autocorrelate(samples: Floats, scores: Floats) -> float:
     return float(energy)
 
 
-@_compiled(_I64(_F32))
+@compiled(_I64(_F32), inner=True)
 def _shortest_peak(scores: Floats) -> int:
     """The shortest lag whose peak is nearly the highest, 0 for none."""
     best = np.float32(0.0)
@@ -833,7 +818,7 @@ def _shortest_peak(scores: Floats) -> int:
     return 0
 
 
-@_compiled(_VOID(_F32, _F32_2D), fastmath=True)
+@compiled(_VOID(_F32, _F32_2D), fastmath=True)
 def prosody(samples: Floats, out: Floats) -> None:
     """Level, pitch and voicing every 10 ms. `samples` at 4 kHz, at least `rows * 40 + 188` of them; `out`:
     rows of (RMS, pitch in Hz, normalised autocorrelation at its lag). The pitch is that of the shortest lag
@@ -864,7 +849,7 @@ LINE_COLUMNS: Final = 6
 LINE_LEVEL, LINE_F1, LINE_SHARE1, LINE_F2, LINE_SHARE2, LINE_NARROW = range(6)
 
 
-@_compiled(_F64(_F32, _I64, _I64))
+@compiled(_F64(_F32, _I64, _I64), inner=True)
 def _line_band(power: Floats, centre: int, reach: int) -> float:
     """The power around a bin."""
     total = np.float32(0.0)
@@ -873,7 +858,7 @@ def _line_band(power: Floats, centre: int, reach: int) -> float:
     return float(total)
 
 
-@_compiled(_F64(_F32, _I64))
+@compiled(_F64(_F32, _I64), inner=True)
 def _line_hz(power: Floats, peak: int) -> float:
     """The frequency of a peak between its bins, by their centre of gravity."""
     below = power[peak - 1] if peak > 0 else np.float32(0.0)
@@ -882,7 +867,7 @@ def _line_hz(power: Floats, peak: int) -> float:
     return float(LINE_FIRST_HZ + LINE_STEP_HZ * (peak + off))
 
 
-@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _line_power(buffer: Floats, cosines: Floats, sines: Floats, power: Floats) -> float:
     """The power in every bin; returns the energy under the taper."""
     energy = np.float32(1.0)
@@ -901,7 +886,7 @@ def _line_power(buffer: Floats, cosines: Floats, sines: Floats, power: Floats) -
     return float(energy)
 
 
-@_compiled(_I64(_F32, _I64))
+@compiled(_I64(_F32, _I64), inner=True)
 def _line_peak(power: Floats, beside: int) -> int:
     """The strongest bin that is not next to `beside`."""
     best = -1
@@ -911,7 +896,7 @@ def _line_peak(power: Floats, beside: int) -> int:
     return best
 
 
-@_compiled(
+@compiled(
     _VOID(_I16, _F32, _F32_2D, _F32_2D, _F32),
     _VOID(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
     fastmath=True,
@@ -967,6 +952,8 @@ def warm() -> None:
         rms(frame)
         rms_dbfs(frame)
         peak(frame)
+    g722.g722_warm()
+    opus.opus_warm()
     pcm = np.zeros(160, np.int16)
     ulaw_decode(octets, pcm)
     alaw_decode(octets, pcm)

@@ -6,6 +6,7 @@ switches sources) shows by a jump that the time passed does not explain, and get
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,10 @@ from sip.sdp.media_plan import Codec
 MAX_CONCEALED: Final = 3
 """Frames concealed for one gap, while `Concealment` fades out. A longer gap remains a gap in the
 positions."""
+
+MAX_RECOVERED: Final = 5
+"""Frames that the decoder conceals for one gap: libopus has faded to silence by then. Of a longer gap only
+the last frame is recovered."""
 
 _CLOCK_SLACK_S: Final = 1.0
 _PAUSE_S: Final = 0.1  # after a longer pause a restarted clock continues at the listener's time
@@ -95,7 +100,6 @@ class FrameAssembly:
     def audio(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool = False) -> None:
         """Takes the decoded audio of a packet, in order, at its codec's rate. `now`: its arrival. `made_up`:
         the codec concealed a lost packet."""
-        self.concealed += made_up
         if timestamp != self._expected:
             self._jump(timestamp, now)
         size = len(samples)
@@ -122,15 +126,27 @@ class FrameAssembly:
         else:
             self._pass_on(self._plc.good(silent), now, made_up=False)
 
-    def gap(self, next_timestamp: int, now: float) -> None:
-        """Conceals packets that were lost before the one stamped `next_timestamp`, up to `MAX_CONCEALED`
-        frames."""
-        if self._expected < 0:
+    def gap(self, next_timestamp: int, now: float, recover: Callable[[int], Pcm] | None = None) -> None:
+        """Conceals packets that were lost before the one stamped `next_timestamp`. `recover`: returns so many
+        samples that end there, at the codec's rate, for a codec with a concealment of its own."""
+        missing = timestamp_delta(next_timestamp, self._expected) if self._expected >= 0 else 0
+        if missing <= 0:  # no time is missing (lost events)
             return
+        if recover is None:
+            self._conceal(missing, now)
+            return
+        if missing > MAX_RECOVERED * self._units():
+            missing = self._units()
+        samples = recover(missing * self._codec_rate_hz // self._clock_rate_hz)
+        units = len(samples) * self._clock_rate_hz // self._codec_rate_hz
+        if units:
+            self.concealed += max(1, round(units / self._units()))
+            self.audio(samples, (next_timestamp - units) & 0xFFFFFFFF, now, made_up=True)
+
+    def _conceal(self, missing: int, now: float) -> None:
         units = self._units()
-        missing = timestamp_delta(next_timestamp, self._expected)
         if not units // 2 < missing <= _CLOCK_SLACK_S * self._clock_rate_hz:
-            return  # no time is missing (lost events), or more than loss explains
+            return  # more than loss explains
         for _ in range(min(round(missing / units), MAX_CONCEALED)):
             self._expected = (self._expected + units) & 0xFFFFFFFF
             self.concealed += 1

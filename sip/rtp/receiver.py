@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -153,12 +154,17 @@ class RtpReceiver:
     def flush(self, now: float) -> None:
         """Plays packets that are in order by now, and gives up those that have been waited for long
         enough."""
+        lost = False
         for item in self._reorder.take(now):
             if isinstance(item, Gap):
-                self.frames.gap(item.next_timestamp, now)
-            else:
-                payload = np.frombuffer(item.payload, np.uint8)[HEADER_BYTES:]
-                self._play(item.payload[1] & 0x7F, payload, item.timestamp, item.arrived)
+                lost = True
+                continue
+            payload_type = item.payload[1] & 0x7F
+            payload = np.frombuffer(item.payload, np.uint8)[HEADER_BYTES:]
+            if lost:
+                self._fill_gap(payload_type, payload, item.timestamp, now)
+                lost = False
+            self._play(payload_type, payload, item.timestamp, item.arrived)
 
     def _take(self, payload_type: int, sequence: int, timestamp: int, size: int, now: float) -> None:
         if payload_type == self._dtmf:
@@ -180,6 +186,11 @@ class RtpReceiver:
         size = HEADER_BYTES + end - start
         self.buffer[HEADER_BYTES:size] = self.buffer[start:end]
         return size
+
+    def _fill_gap(self, payload_type: int, following: Payload, timestamp: int, now: float) -> None:
+        """Conceals the packets lost before `following`, which is stamped `timestamp`."""
+        recover = self._decoders[payload_type].recover if payload_type == self._current else None
+        self.frames.gap(timestamp, now, None if recover is None else partial(recover, following))
 
     def _play(self, payload_type: int, payload: Payload, timestamp: int, now: float) -> None:
         if payload_type != self._current and not self._use(payload_type):

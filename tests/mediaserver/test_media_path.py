@@ -14,11 +14,11 @@ import numpy as np
 
 from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
 from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, OpusEncoder
 from mediaserver.settings import AgentSettings, TrunkSettings, load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm, frame_samples
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, OpusEncoder
 from pipeline.call_progress.answer_detection import LineStage
 from pipeline.call_progress.settings import LineSettings
 from pipeline.endpointing.detector import EndOfTurnDetector

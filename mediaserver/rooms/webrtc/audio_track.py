@@ -14,10 +14,10 @@ from typing import Final
 import pylibsrtp
 from aiortc import RTCDtlsTransport
 
-from mediaserver.rooms.webrtc.opus import RATE_HZ
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.rooms.webrtc.udp_mux import Path
+from pipeline.audio.opus import RATE_HZ
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.pacer import Pace, Pacer
 from sip.rtp.packet import MalformedPacket

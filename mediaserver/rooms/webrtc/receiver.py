@@ -8,28 +8,22 @@ recovered from the next one's in-band FEC. Sans-IO: decrypted packets in, frames
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
 from pipeline.audio import Pcm
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
 from pipeline.leg import LegListener
 from pipeline.media.reorder import Gap, Reorder
 from sip.rtp.frame_assembly import FrameAssembly
-from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span, timestamp_delta
+from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span
 from sip.rtp.reception_stats import Reception
 from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
-MAX_MADE_UP: Final = 5
-"""The most frames concealed in one gap: libopus has faded to silence by then. A longer gap is a hole in the
-positions."""
-
 TAKEOVER_S: Final = 0.2
 """Seconds of silence after which a new source replaces the present one. A client that publishes its
 microphone again begins a new source; one with two microphones must not be heard as both at once."""
-
-_UNITS: Final = CLOCK_HZ // 50
-_PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
 
 
 class OpusReceiver:
@@ -37,7 +31,6 @@ class OpusReceiver:
 
     __slots__ = (
         "_decoder",
-        "_expected",
         "_heard_s",
         "_reorder",
         "_ssrc",
@@ -59,7 +52,6 @@ class OpusReceiver:
         self._reorder = Reorder(patience_ms=PATIENCE_MS)
         self._ssrc = -1
         self._heard_s = 0.0
-        self._expected = -1  # the timestamp after the last decoded packet; -1: none yet
 
     @property
     def listener(self) -> LegListener | None:
@@ -112,7 +104,7 @@ class OpusReceiver:
                 lost = True
                 continue
             if lost:
-                self._make_up(item.payload, item.timestamp, now)
+                self.frames.gap(item.timestamp, now, partial(self._recovered, item.payload))
                 lost = False
             self._play(item.payload, item.timestamp, item.arrived)
 
@@ -122,7 +114,6 @@ class OpusReceiver:
                 return False
             self._reorder.reset()
             self.frames.restart()
-            self._expected = -1
         self._ssrc = ssrc
         self.reception = Reception(ssrc, CLOCK_HZ)
         return True
@@ -135,19 +126,8 @@ class OpusReceiver:
         except BadPacket:
             self.bad_packets += 1
             return
-        self._pass_on(samples, timestamp, now, made_up=False)
+        self.frames.audio(samples, timestamp, now)
 
-    def _make_up(self, following: bytes, timestamp: int, now: float) -> None:
-        """Conceals the packets lost before the packet `following`, which is stamped `timestamp`."""
-        missing = timestamp_delta(timestamp, self._expected) // _UNITS if self._expected >= 0 else 0
-        if missing <= 0:
-            return
-        if missing <= MAX_MADE_UP:
-            for _ in range(missing - 1):
-                self._pass_on(self._decoder.conceal(), self._expected, now, made_up=True)
+    def _recovered(self, following: bytes, samples: int) -> Pcm:
         self.recovered += 1
-        self._pass_on(self._decoder.recover(following), timestamp - _UNITS & 0xFFFFFFFF, now, made_up=True)
-
-    def _pass_on(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool) -> None:
-        self._expected = (timestamp + len(samples) * _PER_SAMPLE) & 0xFFFFFFFF
-        self.frames.audio(samples, timestamp, now, made_up=made_up)
+        return self._decoder.recover(following, samples)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, OpusEncoder
+from pipeline.audio.opus import CLOCK_HZ, OpusEncoder
 from pipeline.leg import AudioSource
 from pipeline.media.pacer import Pace
 from sip.rtp.packet import HEADER, MARKER, PLAIN

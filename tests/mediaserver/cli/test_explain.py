@@ -144,10 +144,9 @@ async def test_settings_change_what_is_printed(demo: Path, other: Path) -> None:
     before, after = await reported(demo), await reported(other)
     assert rates(after, "in by phone: trunk carrier, opus of")[2:5] == [
         ("Reorder.push", 48000),
-        ("_AvDecoder.decode", 16000),
+        ("_OpusDecoder.decode", 16000),
         ("FrameAssembly.audio", 16000),
     ]
-    assert stages(after, "in by phone")[3]["delayMs"] > 0 == stages(before, "in by phone")[3]["delayMs"]
     assert rates(await reported(other, "pcma"), "in by phone: trunk carrier, PCMA")
     assert "Recording.caller" not in [name for name, _ in rates(after, "in by phone")]
     ends, lowered = "a turn that seems over ends after", "agent lowered after"

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from pipeline.audio.dtmf import tone
 from sip.rtp.codecs import encoder
-from sip.rtp.frame_assembly import MAX_CONCEALED
+from sip.rtp.frame_assembly import MAX_CONCEALED, MAX_RECOVERED
 from sip.rtp.packet import RtpPacket
 from sip.rtp.receiver import BUFFER_BYTES, PATIENCE_MS, RtpReceiver, Verdict
 from sip.rtp.telephone_event import event_payloads
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec, MediaPlan
 from tests.support.speech.media import Ears, feed, packets, plan, receiver, sine, snr_db, speech_like
+from tests.support.speech.tones import share_at
 
 FRAME_S = 0.02
 
@@ -231,6 +232,30 @@ def test_a_third_lost_and_the_rest_shuffled_keeps_time() -> None:
     for i in range(1000):  # a frame is what was said then; after a concealed one its start is a cross-fade
         if i * 160 in heard and not made_up[i * 160]:
             assert heard[i * 160][-1] == one_of(i % 100)
+
+
+def test_a_lost_opus_packet_comes_out_of_the_fec_of_the_next() -> None:
+    """The pitch jumps in the packet that is lost: what was heard before says nothing of it."""
+    said = np.concatenate([sine(40 * 320, 16000, 300), sine(40 * 320, 16000, 1000)])
+    sent = packets(payloads(said, OPUS, 320), step=960, payload_type=111)
+    target, ears = receiver(plan(codec=OPUS), rate_hz=16000)
+    talk(target, [packet for i, packet in enumerate(sent) if i != 40])
+    assert ears.positions == [i * 320 for i in range(80)]
+    assert [i for i, made_up in enumerate(ears.concealed) if made_up] == [40]
+    assert share_at(ears.frames[40][160:], 16000, 1000) > 0.5
+    assert (target.lost, target.frames.concealed) == (1, 1)
+
+
+def test_a_hole_in_opus_is_filled_to_its_length_or_left_but_for_its_last_frame() -> None:
+    sent = packets(payloads(speech_like(16000 * 2, 16000), OPUS, 320), step=960, payload_type=111)
+    for lost in (3, MAX_RECOVERED, MAX_RECOVERED + 1):
+        target, ears = receiver(plan(codec=OPUS), rate_hz=16000)
+        talk(target, sent[:40] + sent[40 + lost :])
+        made_up = [position // 320 for position, up in zip(ears.positions, ears.concealed, strict=True) if up]
+        last = 40 + lost - 1
+        assert made_up == (list(range(40, last + 1)) if lost <= MAX_RECOVERED else [last])
+        assert ears.positions[-1] == 99 * 320
+        assert target.frames.concealed == len(made_up)
 
 
 def test_a_long_hole_is_concealed_for_a_moment_and_stays_a_hole() -> None:
