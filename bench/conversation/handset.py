@@ -67,7 +67,7 @@ def plan_of(codec: Codec) -> MediaPlan:
 
 class TelephoneOpus:
     """The Opus encoder of a caller's telephone: FFmpeg's wrapper of libopus, complexity 5, 24 kbit/s. The
-    server's own, at complexity 1, is for one clean voice and blurs one in noise."""
+    server's own, at complexity 1, suits one clean voice and degrades a voice in noise."""
 
     def __init__(self) -> None:
         context: Any = av.CodecContext.create("libopus", "w")  # its audio half is not in the stubs
