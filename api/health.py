@@ -57,7 +57,7 @@ async def metrics(request: web.Request) -> web.Response:
 @routes.get("/openapi.json")
 @Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
-    """The API's OpenAPI 3.1 document."""
+    """Answers the API's OpenAPI 3.1 document."""
     return web.Response(text=request.app[DESCRIPTION].document, content_type="application/json")
 
 

@@ -136,9 +136,9 @@ class CallDetailRecord(SessionObserver):
         self._services.journal.note(self.call_id, name, write, essential=True, done=done)
 
     def now_ms(self) -> int:
-        """The wall clock in milliseconds since 1970 UTC."""
+        """Returns the wall clock in milliseconds since 1970 UTC."""
         return int(self._services.wall_clock() * 1000)
 
     def fields(self) -> dict[str, object]:
-        """The log fields that identify the call."""
+        """Returns the log fields that identify the call."""
         return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}

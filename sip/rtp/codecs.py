@@ -1,9 +1,8 @@
 """Encoders and decoders of the RTP audio formats in `sip.sdp.media_plan`.
 
-G.711 and G.722 are kernels of our own (`pipeline.audio.kernels`, `pipeline.audio.g722`), Opus is libopus
+G.711 and G.722 are this project's kernels (`pipeline.audio.kernels`, `pipeline.audio.g722`), Opus is libopus
 (`pipeline.audio.opus`), which decodes a lost packet from the FEC in the one after it. One instance serves one
-stream in one direction: all but G.711 carry state from frame to frame.
-"""
+stream in one direction: all but G.711 carry state from frame to frame."""
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ class Decoder(Protocol):
         """How the codec itself fills a gap; None: it cannot."""
 
     def decode(self, payload: Payload) -> Pcm:
-        """The payload's audio at the codec's `rate_hz`, whatever its duration; valid until the next call.
-        Raises `BadPayload`."""
+        """Decodes a payload at the codec's `rate_hz`, whatever its duration; the array is valid until the
+        next call. Raises `BadPayload`."""
 
 
 def encoder(codec: Codec) -> Encoder:

@@ -45,8 +45,8 @@ RATE: Final = 50.0
 
 
 class SignalState(Enum):
-    """JOINING: nothing sent yet; ATTACHED: the WebSocket is open; DETACHED: the WebSocket was lost; GONE: for
-    good."""
+    """JOINING: nothing sent yet; ATTACHED: the WebSocket is open; DETACHED: the WebSocket was lost; GONE:
+    final."""
 
     JOINING = "joining"
     ATTACHED = "attached"

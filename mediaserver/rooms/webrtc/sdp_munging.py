@@ -13,7 +13,7 @@ from typing import Final
 from mediaserver.rooms.errors import BadOffer
 
 MAX_BYTES: Final = 64 * 1024
-"""LiveKit's clients offer 18 KiB at the most."""
+"""Bytes of a session description; LiveKit's clients offer at most 18 KiB."""
 
 MAX_SECTIONS: Final = 32
 MAX_CANDIDATES: Final = 64
