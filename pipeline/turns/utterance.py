@@ -45,7 +45,7 @@ class CallerUtterance:
         self.worded_at = self.asked_at = self.overdue_at = now
 
     def begin(self, now: float) -> None:
-        """Begins a new utterance."""
+        """Begins a new utterance at loop time `now`."""
         self.heard_since = self.worded_at = now
         self.partial = ""
         self.go_on(now)

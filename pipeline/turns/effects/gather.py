@@ -22,7 +22,7 @@ def key_on(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def first_key(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Begins a keyed answer."""
+    """Begins a turn with the first key of an answer."""
     turns.next_turn()
     key(turns, event, now)
 
