@@ -29,8 +29,8 @@ def value_of(kind: str, text: str, lexicon: Lexicon, *, digits: int = 0) -> str:
 
 
 def _yes_no(text: str, lexicon: Lexicon) -> str:
-    """"yes", "no" or "". A first word "yes" decides ("yes, not before nine"); otherwise a no outweighs a yes,
-    because "that is not right" has both. Idioms ("no problem", "not sure") count by their meaning."""
+    """Gives "yes", "no" or "". A first word "yes" decides ("yes, not before nine"); otherwise a no outweighs
+    a yes, because "that is not right" has both. Idioms ("no problem", "not sure") count by their meaning."""
     said = folded(text)
     if said in lexicon.whole_yes:
         return "yes"
