@@ -33,9 +33,9 @@ class UserSaid:
     `continues`: the previous `UserSaid` came before the end of the caller's turn. The answer to that event
     was discarded unheard, and `text` has the words of both events; the agent first undoes what it changed.
 
-    `settled`: None for a turn that is over for certain. Otherwise the turn is presumed over, and the caller
-    hears none of the answer until it is certain; the agent awaits `settled()` before an act that cannot be
-    undone (a tool that books). If the caller goes on, the iterator is closed."""
+    `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
+    it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does
+    what cannot be undone (a tool that books). A guess that was wrong closes the iterator instead."""
 
     text: str
     confidence: float

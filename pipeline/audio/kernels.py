@@ -1,4 +1,4 @@
-"""The loops over samples, compiled by numba with explicit signatures.
+"""Everything that is compiled: the loops over samples, in numba, with explicit signatures.
 
 With explicit signatures numba compiles (or loads from its cache) when this module is imported, never on the
 first frame of a call: lazily compiled kernels blocked the event loop for 260 to 700 ms. The import takes
@@ -47,13 +47,12 @@ _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
 
 
 def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
-    """`numba.njit` that keeps the types for mypy and does without the cache where no directory is
-    writable."""
+    """`numba.njit` with the types kept for mypy, and without the cache where there is nowhere to put it."""
 
     def decorate(function: _F) -> _F:
         try:
             compiled = numba.njit(list(signatures), cache=True, fastmath=fastmath)(function)
-        except RuntimeError:  # numba: "no locator available": no directory for the cache is writable
+        except RuntimeError:  # numba: "no locator available": nothing writable to cache in
             compiled = numba.njit(list(signatures), fastmath=fastmath)(function)
         return cast(_F, compiled)
 

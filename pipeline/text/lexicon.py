@@ -57,7 +57,7 @@ class Lexicon:
     digit_glue: frozenset[str] = frozenset()
     """Words that people say between digits."""
     go_on: str = ""
-    """The prompt after a part of a dictated number."""
+    """What is said to somebody who has dictated a part."""
     date: frozenset[str] = frozenset()
     """Words of which a single one makes a date."""
     date_phrase: re.Pattern[str] | None = None

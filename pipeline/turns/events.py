@@ -89,9 +89,9 @@ class TextWritten:
 
 @dataclass(frozen=True, slots=True)
 class FinalTranscript:
-    """The recogniser's answer to `Decode(turn)`. `failed`: the recogniser failed or was late. `p_eot`: the
-    probability that the turn is over; None without an end-of-turn detector. `final`: False for words taken
-    from an interim transcript."""
+    """The recogniser's answer to `Decode(turn)`. `failed`: the recogniser broke or was late. `p_eot`: how
+    probable it is that the caller is done; None where only the words are judged. Not `final`: taken from a
+    partial result."""
 
     turn: int
     text: str

@@ -42,7 +42,7 @@ class Speculation:
         return len(before) < len(known) and known[: len(before)] == before
 
     def confirms(self, final: FinalTranscript) -> bool:
-        """Whether `final` has the answered words, or the recogniser failed; counts wrong guesses in a row."""
+        """Whether `final` leaves the guess standing; counts the wrong guesses in a row."""
         right = final.failed or (final.text == self.answered and final.confidence >= UNSURE)
         self.wrong_guesses = 0 if right else self.wrong_guesses + 1
         return right

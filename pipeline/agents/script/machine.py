@@ -16,8 +16,8 @@ part is restored, and the words of both parts are the answer.
 The digits of a number of known length may come in parts, by voice and by key: the digits so far are kept
 (`partial`), and the rest is asked for. "no, nine six" corrects the last digits, also during confirmation.
 
-A question is asked again after an answer that was not understood, and after a silence; both are counted
-apart, from zero in each step.
+A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
+which starts anew with each step.
 """
 
 from __future__ import annotations

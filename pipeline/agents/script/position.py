@@ -31,9 +31,8 @@ class ScriptState(enum.Enum):
 class Position:
     """The position of a conversation in its script; immutable, so that an earlier position can be restored.
 
-    `nomatches`, `silences`: counts in this step. `ending`: the act that ended the script. `partial`: the
-    digits so far of the number asked for. `confirming`: the label of the answer that the caller has to
-    confirm.
+    `nomatches`, `silences`: at this step. `ending`: the act that ended the script. `partial`: the part that
+    is known of the digits asked for. `confirming`: the label of the answer that the caller is to confirm.
     """
 
     step: Step
