@@ -63,7 +63,7 @@ class Verified:
         return Hypothesis(heard.text, sure, words)
 
     def weigh(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, dict[str, float]]:
-        """Gives the recognised words and the measures for them, {} for no words or hopeless ones."""
+        """What is understood and the evidence for it, empty where there is nothing or it is hopeless."""
         samples = levelled(samples)
         try:
             heard, words, cepstra = self._searched(samples, grammar)

@@ -32,7 +32,7 @@ _COPIES: Final = 4  # of the weights, which are read whole and converted to a wi
 def main() -> int:
     """Serves the model of the process's argument. An exception while loading the files, or an ImportError
     without CTranslate2, is reported as the first message."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends the process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends this one
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     descriptors: list[int] = arguments.pop("sockets")
     model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
