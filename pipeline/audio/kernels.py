@@ -591,9 +591,9 @@ def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state:
 
 # --- echo of the agent's voice ----------------------------------------------------------------------
 
-# Two rates: the lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at
-# 4 kHz by a short adaptive filter around that lag. Both see the signal without its tilt, which makes
-# voices less like each other, and less like themselves a pitch period later.
+# The lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at 4 kHz by a
+# short adaptive filter around that lag. Both get the signal without its spectral tilt: two voices, and a
+# voice and the same voice a pitch period later, then correlate less.
 ECHO_RING: Final = 4096  # samples at either rate: a second and more, and a power of two
 ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of their time) to 540 ms late
 ECHO_LATEST: Final = 1080
@@ -601,28 +601,28 @@ ECHO_LAGS: Final = ECHO_LATEST - ECHO_EARLIEST + 1
 ECHO_TAPS: Final = 128  # 32 ms
 ECHO_COLUMNS: Final = 8
 ECHO_FINE: Final = 80  # samples of a frame at 4 kHz
-ECHO_COARSE: Final = 40  # and at 2 kHz
+ECHO_COARSE: Final = 40  # samples of a frame at 2 kHz
 ECHO_THINNED: Final = ECHO_FINE + ECHO_COARSE
 ECHO_LOCKED, ECHO_SHARE = 3, 4
 _ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT = range(8)
 _TILT: Final = 0.85
-_MEMORY: Final = 0.9  # of the correlation, a frame: it looks back over 0.2 s, weighed by energy
-_LOUDEST: Final = 0.45  # an echo is at least 7 dB below what it is of: another voice is not
-_ALIKE: Final = 0.6  # a correlation above this, at one lag for so many frames, makes the lag the echo's
-_LOCK_FRAMES: Final = 5  # of those that are searched: 0.2 s
-_NEAR: Final = 80  # 40 ms: so far a known lag moves when the agent's words leave earlier in their tick
+_MEMORY: Final = 0.9  # decay of the correlation per frame: it covers 0.2 s
+_LOUDEST: Final = 0.45  # an echo is at least 7 dB below the played audio; another voice is not
+_ALIKE: Final = 0.6  # least correlation, at one lag for `_LOCK_FRAMES`, that makes the lag that of the echo
+_LOCK_FRAMES: Final = 5  # of the frames that are searched: 0.2 s
+_NEAR: Final = 80  # 40 ms: movement of a known lag when the agent's words leave earlier in their tick
 _SAME: Final = 4  # 2 ms: within the taps before the lag
 _RELOCK_FRAMES: Final = 3
-_RELEARN_FRAMES: Final = 8  # a filter that has learnt wrong at the right lag begins anew after 0.3 s
-_WORKS: Final = 0.5  # a filter that explains so much has the right lag, whatever else correlates
+_RELEARN_FRAMES: Final = 8  # 0.3 s after which a wrong filter at the right lag is reset
+_WORKS: Final = 0.5  # a filter that explains this share has the right lag, whatever else correlates
 _LEAD: Final = 16  # taps before the lag: 4 ms
-_PACE: Final = 0.5  # of the adaptive filter
+_PACE: Final = 0.5  # step size of the adaptive filter
 
 
 @_compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True)
 def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) -> None:
-    """`fresh` low-passed and thinned out to the length of `out`. `history`: taps - 1 samples of the past and
-    room for `fresh`, then one sample: the last of the output, whose tilt is taken out."""
+    """Low-passes `fresh` and decimates it to the length of `out`, without spectral tilt. `history`: taps - 1
+    samples of the past and room for `fresh`, then the last output before the removal of the tilt."""
     past, size = taps.shape[0] - 1, fresh.shape[0]
     ratio = size // out.shape[0]
     for i in range(size):
@@ -642,9 +642,9 @@ def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) ->
 
 @_compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
 def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
-    """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz;
-    `history`: for each rate as many samples as taps, and a frame; `out`: 80 and 40 samples, and room for the
-    frame."""
+    """Decimates a frame of 20 ms to 4 kHz and 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz.
+    `history`: for each rate as many samples as taps, and a frame. `out`: 80 samples at 4 kHz and 40 at 2 kHz,
+    then room for the frame."""
     size, split = frame.shape[0], taps.shape[0] // 3
     fresh = out[ECHO_THINNED : ECHO_THINNED + size]
     for i in range(size):
@@ -655,14 +655,14 @@ def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
 
 @_compiled(_VOID(_F32_2D, _I64, _F32))
 def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
-    """A played frame, `thinned` by `echo_thin`, into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of
-    its first sample at 2 kHz on the common clock; not negative."""
+    """Writes a played frame, `thinned` by `echo_thin`, to the rings (row 0: 4 kHz, row 1: 2 kHz). `position`:
+    that of the frame's first sample at 2 kHz on the common clock; not negative."""
     mask = ECHO_RING - 1
     for i in range(ECHO_FINE):
         rings[0, (2 * position + i) & mask] = thinned[i]
     for i in range(ECHO_COARSE):
         rings[1, (position + i) & mask] = thinned[ECHO_FINE + i]
-    for i in range(2 * ECHO_FINE):  # what is not played yet is silence, not what was played a second ago
+    for i in range(2 * ECHO_FINE):  # replaces audio of a second ago, where nothing is played yet
         rings[0, (2 * position + ECHO_FINE + i) & mask] = 0.0
     for i in range(2 * ECHO_COARSE):
         rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
@@ -670,8 +670,8 @@ def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
 
 @_compiled(_VOID(_F32, _F32, _F32), fastmath=True)
 def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
-    """Adds a frame's products at every lag to those that are remembered. Lags innermost, side by side in a
-    register: a sum for each lag on its own takes eight times as long."""
+    """Adds a frame's products at every lag to `products`, which decay. The lags are the inner loop, so that
+    they share a vector register: a sum for each lag on its own takes eight times as long."""
     for j in range(ECHO_LAGS):
         products[j] = products[j] * np.float32(_MEMORY) + _OFFSET
     for i in range(0, ECHO_COARSE, 4):
@@ -687,8 +687,8 @@ def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
 
 @_compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True)
 def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> None:
-    """Adds a frame to the correlation at every lag (`sums`: products, played energies), and follows the lag
-    at which it is greatest. `played`: from the latest lag on."""
+    """Adds a frame to the correlation at every lag (`sums`: products, played energies) and follows the lag of
+    the highest correlation. `played`: the played audio from the latest lag on."""
     energy = np.float32(0.0)
     running = np.float32(0.0)
     for i in range(ECHO_COARSE):
@@ -718,8 +718,8 @@ def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> 
 
 @_compiled(_F64(_F32, _F32, _F32), fastmath=True)
 def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
-    """The energy of a frame (4 kHz) that the filter does not explain; adapts it (NLMS: Haykin, Adaptive
-    Filter Theory, chapter 6). `played`: 127 samples more than the frame has, in front."""
+    """Gives the energy of a frame (4 kHz) that the filter does not explain, and adapts the filter (NLMS:
+    Haykin, Adaptive Filter Theory, chapter 6). `played`: 127 samples before those of the frame, and these."""
     power = np.float32(1e4)
     for t in range(ECHO_TAPS - 1):
         power += played[t] * played[t]
@@ -741,8 +741,8 @@ def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
 
 @_compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True)
 def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
-    """Takes a lag that lasts for the echo's, and begins with one tap there. 1: the lag that is taken for it
-    is still the one at which both signals are alike."""
+    """Takes a lag that lasts for that of the echo, with a new filter of one tap at that lag. 1: both signals
+    still correlate at the echo's lag."""
     lag = int(state[_CANDIDATE])
     off = abs(lag - state[_LOCKED])
     needed = _LOCK_FRAMES
@@ -769,7 +769,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     played = thinned[ECHO_THINNED:]
     state[_COUNT] += 1.0
     if state[_COUNT] >= 2.0:
-        state[_COUNT] = 0.0  # every other frame does
+        state[_COUNT] = 0.0  # the lag is searched at every other frame
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
             played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
         _echo_search(coarse, played, sums, state)
@@ -784,7 +784,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     for i in range(ECHO_FINE):
         energy += fine[i] * fine[i]
     unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
-    # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
+    # This frame has two thirds of the weight, so that a voice over the echo counts at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy) + _OFFSET
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
     if unexplained <= np.float32(0.7) * energy:
