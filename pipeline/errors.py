@@ -161,8 +161,8 @@ class Failure:
 
 @contextmanager
 def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Iterator[Failure]:
-    """The boundary of a task, or to somebody else's code, where any exception may come: it is logged with its
-    trace and goes no further. What is expected is caught within."""
+    """Catches any exception at the boundary of a task or to third-party code, and logs it with its traceback
+    and `fields`. Exceptions that are expected are caught within the block."""
     failure = Failure()
     try:
         yield failure
@@ -173,8 +173,8 @@ def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Itera
 
 @contextmanager
 def contained(what: str, **fields: object) -> Iterator[None]:
-    """Within, everything but an `EngineError` becomes one. `what`: the engine, for people; `fields`: of the
-    log."""
+    """Replaces any exception of its block except `EngineError`: TimeoutError by `EngineTimeout`, others by
+    `EngineBroke`, after logging them. `what`: the engine's name for messages; `fields`: of the log."""
     try:
         yield
     except EngineError:
@@ -187,9 +187,9 @@ def contained(what: str, **fields: object) -> Iterator[None]:
 
 
 def catching(work: Callable[[], _T], otherwise: Callable[[Exception], _T]) -> _T:
-    """Gives what `work` gives or, whatever it raised, what `otherwise` makes of the exception. Nothing is
-    logged: for helper processes, which report to the server and have no log, for callbacks of C, which no
-    exception may cross, and for the path of a frame, where `contained` costs 1 µs."""
+    """Gives the result of `work`, or after any exception that of `otherwise` for it, without logging. For
+    helper processes, which report to the server and have no log; for callbacks of C, which no exception may
+    cross; and for the path of a frame, where `contained` costs 1 µs."""
     try:
         return work()
     except Exception as error:

@@ -340,7 +340,7 @@ class Playout:
             self._listener.playout_ran_out(now)
 
     def _finish(self, utterance: Utterance, now: float | None) -> None:
-        """Ends the current utterance; `now` None: the utterance had no frame, and nobody is told."""
+        """Ends the current utterance; `now` None: the utterance had no frame, and there is no event."""
         self._current = self._waiting.popleft() if self._waiting else None
         self._set_mark()
         if self._listener is None or now is None:
