@@ -114,16 +114,22 @@ def test_nonce_is_used_again_with_a_growing_count() -> None:
 def test_refused_credentials_are_not_tried_again(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
+    )
     authorizer.sign(request)
-    assert not authorizer.challenged(request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status))
+    assert not authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
+    )
 
 
 @BY_SERVER_OR_PROXY
 def test_stale_nonce_is_replaced_but_not_for_ever(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="n0", qop="auth"', status=status))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="n0", qop="auth"', status=status)
+    )
     outcomes = []
     for number in range(1, 6):
         authorizer.sign(request)
@@ -137,10 +143,14 @@ def test_stale_nonce_is_replaced_but_not_for_ever(status: int) -> None:
 def test_nonce_that_served_before_may_be_replaced_without_stale(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
+    )
     authorizer.sign(request)
     authorizer.sign(request)
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
+    )
 
 
 def test_proxy_and_server_are_answered_together() -> None:
