@@ -310,7 +310,7 @@ def _base(language: str) -> str:
 def _program(settings: WhisperSettings) -> DecoderProgram:
     """The process that serves `settings`. It reads files. Raises `EngineMissing`."""
     if find_spec("faster_whisper") is None:
-        raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
+        raise EngineMissing("not installed (extra `whisper`)")
     model = str(Path(settings.model or local_directory()).resolve())
     return DecoderProgram(model, settings.threads, settings.device, settings.compute_type)
 

@@ -127,7 +127,7 @@ def _checked(settings: KokoroSettings) -> VoiceProgram:
         if not Path(path).is_file():
             raise EngineMissing(f"there is no file {path}")
     if find_spec("kokoro") is None:
-        raise EngineMissing("kokoro is not installed: pip install 'openline-mediaserver[kokoro]'")
+        raise EngineMissing("not installed: pip install 'openline-mediaserver[kokoro]'")
     return program(settings)
 
 
