@@ -172,10 +172,15 @@ def sha256_of(path: Path) -> str:
     return _digest(path, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(maxsize=64)
-def _digest(path: Path, size: int, modified_ns: int) -> str:
+def read_sha256(path: Path) -> str:
+    """Reads a file, such as one just downloaded, and gives its SHA-256. Raises OSError."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, size: int, modified_ns: int) -> str:
+    return read_sha256(path)
 
 
 def _whole(file: WeightFile) -> Path:
