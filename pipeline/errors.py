@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-_T = TypeVar("_T")
 
 
 class PipelineError(Exception):
@@ -184,13 +181,3 @@ def contained(what: str, **fields: object) -> Iterator[None]:
     except Exception as error:
         log.error("engine broke", extra={"engine": what, **fields}, exc_info=error)
         raise EngineBroke(f"{what} broke ({kind_of(error)})") from error
-
-
-def catching(work: Callable[[], _T], otherwise: Callable[[Exception], _T]) -> _T:
-    """Gives the result of `work`, or after any exception that of `otherwise` for it, without logging. For
-    helper processes, which report to the server and have no log; for callbacks of C, which no exception may
-    cross; and for the path of a frame, where `contained` costs 1 µs."""
-    try:
-        return work()
-    except Exception as error:
-        return otherwise(error)

@@ -6,21 +6,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mediaserver.calls.analysis import debriefed
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
-from pipeline.agent import AgentContext, Conversation
+from pipeline.agent import AgentContext, AgentReport, Conversation
 from pipeline.call_progress.answer_detection import LineStage
 from pipeline.errors import boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
-from pipeline.result import EngineFault, SessionObserver, SessionResult
+from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult
 from pipeline.session.session import Session
 
 log = logging.getLogger(__name__)
+
+NOT_BEGUN: Final = SessionResult(
+    reason=EndReason.STOPPED,
+    disposition="",
+    transfer_target="",
+    leg_reason="",
+    transcript=(),
+    turns=(),
+    interruptions=0,
+    report=AgentReport(),
+    faults=(),
+    duration_ms=0,
+    caller_speech_ms=0,
+    agent_speech_ms=0,
+)
+"""The result of a conversation that was stopped before it began, while the tools before it were asked."""
 
 
 class Going(Protocol):
@@ -46,7 +62,8 @@ class LiveConversation:
         self._agent: Conversation | None = None
 
     def stop(self) -> None:
-        """Ends the conversation, and the transfer that follows it. Returns when the end is requested."""
+        """Ends the conversation, also one that has not begun, and the transfer that follows it. Returns when
+        the end is requested."""
         self.stopped = True
         if self._session is not None:
             self._session.stop()
@@ -81,6 +98,8 @@ class LiveConversation:
         `observer`: instead of the call's record. `line`: who or what answers is not taken for granted.
         `prompt_metadata`: what the model is told of the call's metadata.
         """
+        if self.stopped:
+            return NOT_BEGUN, ""
         cdr = self.cdr
         context = AgentContext(
             cdr.call_id,

@@ -59,7 +59,10 @@ LOST: Final = (
 def what_is_missing() -> str:
     """Returns why there is no local speech, "" where there is. Reads files of 230 MB: not for the event
     loop."""
-    return next((found.problem for found in map(examined, WEIGHTS) if not found.whole), "")
+    return next(
+        (f"{found.weights.engine}: {found.problem}" for found in map(examined, WEIGHTS) if not found.whole),
+        "",
+    )
 
 
 def embedded(text: str) -> str:

@@ -21,7 +21,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
 )
 
 from mediaserver.models.files import Fetched, ModelError, settle
-from pipeline.engines.local_weights import sha256_of
+from pipeline.engines.local_weights import read_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None
             repository=model.repository,
             revision=commit,
             directory=directory,
-            files={file.path: sha256_of(part / file.path) for file in files},
+            files={file.path: file.sha256 or read_sha256(part / file.path) for file in files},
         )
         settle(part, fetched)
     except HFValidationError as error:
@@ -131,7 +131,7 @@ def _is_as_listed(path: Path, file: _File) -> bool:
     if path.stat().st_size != file.size:
         return False
     if file.sha256:
-        return sha256_of(path) == file.sha256
+        return read_sha256(path) == file.sha256
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == file.git_sha1
 

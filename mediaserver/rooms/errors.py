@@ -31,4 +31,4 @@ class PeerClosed(RoomError):
 
 
 class BadSignal(RemoteError):
-    """A signalling message that is not LiveKit's protocol, or too many of them."""
+    """A signalling message that is not LiveKit's protocol or is too large, or too many messages."""

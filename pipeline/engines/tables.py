@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
-from typing import Annotated, Any, Final, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     ValidationInfo,
+    field_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -37,9 +39,17 @@ class Table(BaseModel):
 
 
 class EngineTable(Table):
-    """The options of an engine, validated strictly: a string is no number."""
+    """The options of an engine. A number is written as a number, a text as a text, a tuple as a list."""
 
     model_config = ConfigDict(strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        is_tuple = isinstance(value, list) and any(get_origin(each) is tuple for each in kinds)
+        return tuple(value) if is_tuple else value
 
 
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -161,11 +171,13 @@ def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
     if detail["type"] == "extra_forbidden":
         return key, f"unknown key; known are {', '.join(sorted(table.model_fields))}"
     if detail["type"] == "literal_error" and field is not None:
-        return key, f"{detail['input']!r} is not one of {', '.join(filter(None, get_args(field.annotation)))}"
-    if field is not None and field.annotation in _NUMBERS and detail["type"] != "value_error":
-        low = next(each.ge for each in field.metadata if hasattr(each, "ge"))
-        high = next(each.le for each in field.metadata if hasattr(each, "le"))
-        return key, f"must be {_NUMBERS[field.annotation]} from {low:g} to {high:g}"
+        return key, f"{detail['input']!r} is not one of {detail['ctx']['expected']}"
+    if field is not None and isinstance(field.annotation, type) and detail["type"] != "value_error":
+        number = _NUMBERS.get(field.annotation)
+        low = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
+        high = next((each.le for each in field.metadata if hasattr(each, "le")), None)
+        if number and low is not None and high is not None:
+            return key, f"must be {number} from {low:g} to {high:g}"
     return key, _PLAINLY.get(detail["type"], reason)
 
 

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +29,7 @@ from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.engines.local_weights import WHISPER, whole_files
 from pipeline.engines.tables import EngineTable, read_table
-from pipeline.errors import EngineBusy, EngineError, EngineMissing
+from pipeline.errors import EngineBusy, EngineError, EngineMissing, contained
 from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
@@ -123,7 +124,9 @@ class FasterWhisper:
         queue = self._queue = DecodeQueue(
             self._decode, threads=self.settings.threads, batch=self.settings.batch
         )
-        try:
+        async with AsyncExitStack() as failed:
+            # Also where whoever waited has given up: nobody else knows of the process.
+            failed.push_async_callback(self.close)
             model = self._model = WhisperDecoder(await asyncio.to_thread(_program, self.settings))
             await asyncio.wrap_future(queue.run(model.start))
             began = time.monotonic()
@@ -131,9 +134,7 @@ class FasterWhisper:
             took_s = time.monotonic() - began
             self._late_s = max(LATE_S, LATE_TIMES * took_s)
             model.took(took_s)
-        except EngineError:
-            await self.close()
-            raise
+            failed.pop_all()
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to one utterance."""
@@ -197,7 +198,8 @@ class FasterWhisper:
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Hypothesis:
         """Decodes one utterance. Raises `EngineError`."""
-        return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
+        with contained("faster-whisper"):
+            return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
 
     def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
         """Decodes utterances of one group; runs in a decoding thread."""
@@ -313,7 +315,7 @@ def _base(language: str) -> str:
 def _program(settings: WhisperSettings) -> DecoderProgram:
     """Gives the process for `settings`; reads files. Raises `EngineMissing`."""
     if find_spec("faster_whisper") is None:
-        raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
+        raise EngineMissing("not installed (extra `whisper`)")
     model = str(Path(settings.model or local_directory()).resolve())
     return DecoderProgram(model, settings.threads, settings.device, settings.compute_type)
 

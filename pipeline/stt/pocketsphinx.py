@@ -278,7 +278,7 @@ def dictionary() -> Dictionary:
     """Loads the dictionary of the installed model. Raises `EngineMissing`."""
     path = Path(pocketsphinx.get_model_path("en-us/cmudict-en-us.dict"))
     if not path.is_file():
-        raise EngineMissing(f"pocketsphinx was installed without its English model: no {path.name}")
+        raise EngineMissing(f"installed without its English model: no {path.name}")
     return Dictionary(path)
 
 
@@ -291,4 +291,4 @@ def _make(settings: SphinxSettings) -> tuple[DecoderPool, Mapping[bool, Verified
         pool.grow(settings.decoders, narrow=True)
         return pool, {narrow: Verified(words, narrow=narrow) for narrow in (True, False)}
     except (RuntimeError, ValueError, OSError) as error:
-        raise EngineMissing(f"pocketsphinx does not start: {error}") from error
+        raise EngineMissing(f"does not start: {error}") from error

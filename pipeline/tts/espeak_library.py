@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 import espeakng_loader
 
-from pipeline.errors import catching
-
 _SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: samples come by callback, inside espeak_Synth
 _DONT_EXIT = 0x8000  # espeakINITIALIZE_DONT_EXIT
 _UTF8 = 1  # espeakCHARS_UTF8
@@ -174,11 +172,11 @@ class EspeakLibrary:
         sink = self._sink
         if sink is None or self._failure is not None:
             return 1
-        return catching(lambda: int(sink(_samples(samples, count), _words(events))), self._stop)
-
-    def _stop(self, error: Exception) -> int:
-        self._failure = error
-        return 1
+        try:
+            return int(sink(_samples(samples, count), _words(events)))
+        except Exception as error:
+            self._failure = error
+            return 1
 
 
 def _languages(voices: ctypes._Pointer[ctypes._Pointer[_Voice]]) -> Iterator[bytes]:

@@ -86,7 +86,8 @@ class Kokoro(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Kokoro:
         """Keys: those of `KokoroSettings`. Raises `SettingsRefused`."""
-        local = {} if settings.get("model") else {"voice": settings.get("voice") or LOCAL_VOICE}
+        unnamed = not settings.get("model") and settings.get("voice", "") == ""
+        local = {"voice": LOCAL_VOICE} if unnamed else {}
         return cls(read_table("kokoro", KokoroSettings, {**settings, **local}))
 
     @property
@@ -127,7 +128,7 @@ def _checked(settings: KokoroSettings) -> VoiceProgram:
         if not Path(path).is_file():
             raise EngineMissing(f"there is no file {path}")
     if find_spec("kokoro") is None:
-        raise EngineMissing("kokoro is not installed: pip install 'openline-mediaserver[kokoro]'")
+        raise EngineMissing("not installed: pip install 'openline-mediaserver[kokoro]'")
     return program(settings)
 
 

@@ -101,7 +101,7 @@ class VoiceProcess:
             await shared._ensure_running()
         except EngineError as error:
             await shared.release()
-            raise EngineMissing(f"{program.name} does not start: {error}") from error
+            raise EngineMissing(f"does not start: {error}") from error
         except asyncio.CancelledError:
             await shared.release()
             raise

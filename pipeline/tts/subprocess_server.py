@@ -15,12 +15,11 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import answers, pack, receive
-from pipeline.errors import catching, kind_of
+from pipeline.errors import kind_of
 from pipeline.tts.subprocess_wire import Kind, Word
 
 _REQUESTS = 1024
@@ -76,12 +75,19 @@ class VoiceService:
         self._send({"kind": Kind.READY, "rate_hz": self._synthesiser.rate_hz})
         while (asked := self._requests.get()).request is not None:
             number, request = asked.number, asked.request
-            self._send({**catching(partial(self._speak, number, request), _failed), "number": number})
+            self._send({**self._outcome(number, request), "number": number})
             with self._lock:
                 self._pending.discard(number)
                 self._cancelled.discard(number)
 
-    def _speak(self, number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _outcome(self, number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            self._speak(number, request)
+        except Exception as error:
+            return _failed(error)
+        return {"kind": Kind.DONE}
+
+    def _speak(self, number: int, request: Mapping[str, Any]) -> None:
         def emit(samples: bytes, words: list[Word]) -> bool:
             if samples and number not in self._cancelled:
                 self._send({"kind": Kind.CHUNK, "number": number, "words": words}, samples)
@@ -89,7 +95,6 @@ class VoiceService:
 
         if number not in self._cancelled:
             self._synthesiser.speak(request, emit)
-        return {"kind": Kind.DONE}
 
     def _read(self) -> None:
         with suppress(EOFError, ValueError):

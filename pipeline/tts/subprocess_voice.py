@@ -48,7 +48,7 @@ class ProcessVoice(ABC):
                 async for _ in self.speak("One.", language=self._trial_language):
                     pass
             except EngineError as error:
-                raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
+                raise EngineMissing(f"does not speak: {error}") from error
             failed.pop_all()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:

@@ -290,7 +290,7 @@ def _challenges(response: Response, header: str) -> list[Challenge]:
 
 
 def _nonce_of(request: Request, header: str, realm: str) -> str | None:
-    for value in request.headers.get_all("Authorization"):
+    for value in request.headers.get_all(header):
         try:
             fields = parse_fields(value)
         except MalformedMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
@@ -286,6 +287,37 @@ async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
     (directory / "model.bin").write_bytes(b"not a model")
     with pytest.raises(EngineMissing, match="does not load"):
         await FasterWhisper.from_settings({"model": str(directory)}).start()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no memory"), asyncio.CancelledError()])
+async def test_a_start_that_breaks_off_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    pids = []
+
+    def broken(self: FasterWhisper, decodes: object) -> None:
+        pids.append(self.pid)
+        raise error
+
+    monkeypatch.setattr(FasterWhisper, "_decode", broken)
+    engine = FasterWhisper.from_settings(SETTINGS)
+    with pytest.raises((EngineError, asyncio.CancelledError)):
+        await engine.start()
+    assert engine.pid is None
+    assert pids
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0] or 0, 0)
+
+
+async def test_whatever_a_decode_raises_is_an_error_of_the_engine(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise RuntimeError("libraries raise anything")
+
+    monkeypatch.setattr(engine._model, "decoded", broken)
+    with pytest.raises(EngineError, match="faster-whisper broke"):
+        await engine.decode(silence(LINE_HZ, 500), LINE_HZ, "en", None)
 
 
 @pytest.mark.parametrize(

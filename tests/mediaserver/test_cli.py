@@ -94,6 +94,40 @@ def test_a_bad_file_is_told_by_file_key_and_reason(
     assert any(line.startswith(f"{site.path}: {key}") and reason in line for line in lines)
 
 
+THEIRS = """
+from typing import Literal
+from pydantic import Field
+from pipeline.engines.tables import EngineTable, read_table
+
+class Options(EngineTable):
+    pitch: int = Field(default=1, gt=0)
+    mood: Literal["calm", "glad"] | None = None
+
+def voice(settings):
+    return read_table("theirs", Options, settings)
+"""
+
+
+def test_an_option_of_an_engine_of_somebody_elses(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "theirs-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[mediaserver.text_to_speech]\ntheirs = theirs:voice\n")
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    site.change('engine = "espeak-ng"', 'engine = "theirs"\npitch = 0\nmood = "sad"')
+    done = mediaserver("check", "--config", site.path)
+    assert (done.returncode, done.stderr.splitlines()[:2]) == (
+        2,
+        [
+            f"{site.path}: agent[0].tts.pitch: input should be greater than 0",
+            f"{site.path}: agent[0].tts.mood: 'sad' is not one of 'calm' or 'glad'",
+        ],
+    )
+
+
 @pytest.mark.parametrize("command", [("serve",), ("keys", "create", "--company", "acme", "--scope", "calls")])
 def test_a_data_directory_that_cannot_be_made(site: Site, command: tuple[str, ...]) -> None:
     site.data_dir.write_text("a file where the directory should be")

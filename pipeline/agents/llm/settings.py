@@ -49,6 +49,10 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     if not llm.prompt.strip():
         problems.append(("prompt", "an agent needs a prompt"))
     policy = _policy(llm, tuple(settings.get("transfer_targets", ())), problems)
+    tools = tuple(
+        (_tool(f"tool[{n}].", each, policy.asks, problems), each) for n, each in enumerate(llm.tools)
+    )
+    _check_mcp(llm.mcp, problems)
     plan = LlmPlan(
         models=(llm, *llm.fallback),
         prompt=llm.prompt,
@@ -62,13 +66,10 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
         limits=llm.budget,
         history_turns=llm.history_turns,
         history_tokens=llm.history_tokens,
-        tools=tuple(
-            (_tool(f"tool[{n}].", each, policy.asks, problems), each) for n, each in enumerate(llm.tools)
-        ),
+        tools=tools,
         mcp=llm.mcp,
         extract=_extract(llm.extract, problems) if llm.extract is not None else None,
     )
-    _check_mcp(llm.mcp, problems)
     _check_names(plan, problems)
     if problems:
         raise SettingsRefused("llm", problems)

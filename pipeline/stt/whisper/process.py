@@ -12,9 +12,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, BinaryIO, Final
@@ -23,7 +23,7 @@ import numpy as np
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import pack, receive
-from pipeline.errors import catching, kind_of
+from pipeline.errors import kind_of
 
 _SPARE_MB: Final = 1536  # for libraries and decodes
 _COPIES: Final = 4  # of the weights, which are read whole and converted to a wider type
@@ -40,7 +40,9 @@ def main() -> int:
     Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
     streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
     first = streams[0][1]
-    decoder = catching(partial(_loaded, model, arguments), partial(_tell, first))
+    decoder: Any = None
+    with reported(lambda error: _send(first, _unloaded(error))):
+        decoder = resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
     if decoder is None:
         return 1
     _send(first, {"multilingual": bool(decoder.model.is_multilingual)})
@@ -53,13 +55,18 @@ def needs_mb(model: str) -> int:
     return _SPARE_MB + _COPIES * (_size(model) >> 20)
 
 
-def _loaded(model: str, arguments: dict[str, Any]) -> Any:
-    return resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
+@contextmanager
+def reported(tell: Callable[[Exception], None]) -> Iterator[None]:
+    """The boundary of a helper process, which has no log: `tell` reports to the server what breaks within.
+    Libraries raise anything: tokenizers a bare `Exception`."""
+    try:
+        yield
+    except Exception as error:
+        tell(error)
 
 
-def _tell(sink: BinaryIO, error: Exception) -> None:
-    """Reports that the model was not loaded. Libraries raise any exception; tokenizers a bare `Exception`."""
-    _send(sink, {"absent" if isinstance(error, ImportError) else "failed": str(error)})
+def _unloaded(error: Exception) -> dict[str, Any]:
+    return {"absent" if isinstance(error, ImportError) else "failed": str(error)}
 
 
 def _serve(decoder: Any, streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:
@@ -84,10 +91,10 @@ def _decoded(decoder: Any, head: dict[str, Any], samples: bytes) -> dict[str, An
     """Decodes the utterances; for an error gives only its type, since the message may quote their words."""
     whole = np.frombuffer(samples, np.float32)
     audios = np.split(whole, np.cumsum(head.pop("lengths"))[:-1])
-    return catching(
-        lambda: {"texts": [asdict(each) for each in decoder.decoded(audios, **head)]},
-        lambda error: {"failed": kind_of(error)},
-    )
+    found: dict[str, Any] = {}
+    with reported(lambda error: found.update(failed=kind_of(error))):
+        found["texts"] = [asdict(each) for each in decoder.decoded(audios, **head)]
+    return found
 
 
 def _send(sink: BinaryIO, head: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.engines.local_weights import INSTALL
-from pipeline.errors import catching, kind_of
-from pipeline.stt.whisper.process import needs_mb
+from pipeline.errors import kind_of
+from pipeline.stt.whisper.process import needs_mb, reported
 
 RATE_HZ: Final = 16000
 FRAMES_A_SECOND: Final = 100
@@ -42,10 +42,10 @@ def main() -> int:
 def tried(directory: str, window_s: int, compute_type: str) -> Mapping[str, Any]:
     """Gives `cpu_ms`, the CPU time of the fastest decode of 3 s after a first one, or `problem`."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when huggingface_hub is imported
-    return catching(
-        lambda: {"cpu_ms": _fastest_ms(directory, window_s, compute_type)},
-        lambda error: {"problem": _problem(error)},
-    )
+    found: dict[str, Any] = {}
+    with reported(lambda error: found.update(problem=_problem(error))):
+        found["cpu_ms"] = _fastest_ms(directory, window_s, compute_type)
+    return found
 
 
 def _fastest_ms(directory: str, window_s: int, compute_type: str) -> float:

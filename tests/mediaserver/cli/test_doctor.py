@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from mediaserver.cli.doctor import engine_findings, examine, rooms_findings, rtp_finding
+from mediaserver.cli.doctor import (
+    clock_finding,
+    engine_findings,
+    examine,
+    rooms_findings,
+    rtp_finding,
+    timers_late_ms,
+)
 from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
 from pipeline.confinement.confinement import lacking
@@ -25,10 +32,26 @@ def named(findings: list[Finding], name: str) -> list[Finding]:
     return [finding for finding in findings if finding.name == name]
 
 
+async def punctual() -> list[float]:
+    """Timers of a good machine."""
+    return [0.1, 0.4, 1.2]
+
+
+@pytest.mark.parametrize(("late_ms", "ok"), [([0.1, 0.4, 30.0], True), ([5.1, 6.0, 5.5], False)])
+def test_late_timers_are_told(late_ms: list[float], ok: bool) -> None:
+    finding = clock_finding(late_ms)
+    assert (finding.name, finding.ok) == ("clock", ok)
+    assert ("the machine is overloaded" in finding.text) is not ok
+
+
+async def test_the_timers_of_this_machine_are_measured() -> None:
+    assert len(await timers_late_ms()) == 25
+
+
 async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
     settings = load(write_site(tmp_path, engines=REAL_ENGINES).path)
-    findings = await examine(settings)
-    of_the_machine = ("open files", "confinement", "clock")
+    findings = await examine(settings, late_ms=punctual)
+    of_the_machine = ("open files", "confinement")
     assert [each for each in findings if not each.ok and each.name not in of_the_machine] == []
     names = {finding.name for finding in findings}
     assert {"kernels", "http", "sip udp", "sip tcp", "rtp ports", "database", "clock", "disk"} <= names

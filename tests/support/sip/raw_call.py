@@ -104,20 +104,15 @@ class RawCall:
         async with asyncio.timeout(patience_s):
             return parse((await self.sip.arrived.get())[1])
 
-    async def timed_final(self, method: str = "") -> tuple[float, Response]:
-        """The next final response, to `method` if one is named, and when it came in the loop's time."""
+    async def final(self, method: str = "INVITE") -> Response:
+        """The next final response to `method`, to any where it is ""; others are passed over."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                at, data = await self.sip.arrived.get()
-                message = parse(data)
+                message = await self.message()
                 if not isinstance(message, Response) or message.status < 200:
                     continue
                 if message.cseq.method == (method or message.cseq.method):
-                    return at, message
-
-    async def final(self, method: str = "INVITE") -> Response:
-        """The next final response to `method`; others are passed over."""
-        return (await self.timed_final(method))[1]
+                    return message
 
     async def asked(self, method: str, *, patience_s: float = PATIENCE_S) -> Request:
         """The next request of `method` from the server; others are passed over."""

@@ -213,7 +213,7 @@ def test_libraries_for_another_cpu_end_their_own_process_only(tmp_path: Path, sh
         done.stdout + done.stderr
     )
     assert "ended with SIGILL: this CPU lacks instructions" in told[1]
-    assert "piper does not start: its process ended with SIGILL" in told[2]
+    assert "does not start: its process ended with SIGILL" in told[2]
 
 
 @pytest.mark.nightly("ci")

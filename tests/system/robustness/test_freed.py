@@ -12,8 +12,11 @@ from typing import Any, Final
 import pytest
 from aiohttp.test_utils import TestClient
 
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.rooms import registry
+from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import Room
@@ -49,16 +52,29 @@ from tests.support.webrtc.sdk import sdk_client
 
 OF_A_PHONE_CALL: Final = (
     Call,
+    CallDetailRecord,
     ClientTransaction,
     ClientRequest,
     IncomingInvite,
+    LiveConversation,
     MediaStream,
     OutgoingInvite,
     PhoneCall,
     ServerTransaction,
     Session,
 )
-OF_A_WEB_CALL: Final = (PeerTransport, ParticipantLeg, Room, SdkSession, Session, WebCall, WhipSession)
+OF_A_WEB_CALL: Final = (
+    CallDetailRecord,
+    LiveConversation,
+    ParticipantLeg,
+    PeerTransport,
+    Room,
+    RoomCaptions,
+    SdkSession,
+    Session,
+    WebCall,
+    WhipSession,
+)
 
 QUESTION = "Is that you who is speaking now, and would you like to go on with this conversation?"
 

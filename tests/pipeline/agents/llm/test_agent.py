@@ -744,6 +744,15 @@ def test_mistakes_in_the_table_are_named(change: dict[str, Any], key: str) -> No
     assert key in [name for name, _ in caught.value.problems]
 
 
+def test_mistakes_are_told_in_the_order_of_the_table() -> None:
+    mcp = [{"url": "https://m.example", "tools": ["a"], "reads": ["b"]}]
+    tool = [{**BOOK, "fixed": {"day": "x"}}]
+    with pytest.raises(SettingsRefused) as caught:
+        read_settings({**BASE, "prompt": " ", "extract": {**FORM, "goal": "day"}, "mcp": mcp, "tool": tool})
+    keys = [name for name, _ in caught.value.problems]
+    assert keys == ["prompt", "tool[0].fixed.day", "mcp[0].reads", "extract.goal"]
+
+
 def test_a_key_that_reads_like_a_reference_is_not_looked_up_again() -> None:
     (model,) = read_settings({**BASE, "api_key": "env:NOWHERE"}).models
     assert reveal(model.api_key) == "env:NOWHERE"
