@@ -39,7 +39,9 @@ def build(server: Server) -> web.Application:
     app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
     app[LIMITS] = RateLimit(settings.requests_per_minute)
     app[GUESSES], app[TOLD] = Guesses(), RateLimit(TOLD_PER_MINUTE)
-    app[talk_page.TALKS] = PublicTalk(server.settings.rooms, is_open=lambda room: room in server.lobby)
+    app[talk_page.TALKS] = PublicTalk(
+        server.settings.rooms, is_open=lambda room: room in server.room_registry
+    )
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
     for each in (resources, keys, webhooks, batches, rooms):

@@ -97,7 +97,7 @@ async def place_call(request: web.Request) -> web.Response:
 async def _place_one(
     request: web.Request, wanted: OutboundRequest, repeatable: Repeatable | None
 ) -> web.Response:
-    orders, access = request.app[SERVER].orders, caller_of(request).access
+    call_api, access = request.app[SERVER].call_api, caller_of(request).access
     new = CallRequest(
         agent_id=wanted.agentId,
         phone_number=wanted.phoneNumber or "",
@@ -105,8 +105,8 @@ async def _place_one(
         metadata=wanted.metadata or {},
     )
     if wanted.dryRun:
-        return _tried(await orders.try_call(access, new), wanted, access.company_id)
-    row = await orders.place_call(access, new, repeatable=repeatable)
+        return _tried(await call_api.try_call(access, new), wanted, access.company_id)
+    row = await call_api.place_call(access, new, repeatable=repeatable)
     data = OutboundData(
         callTaskId=row.id,
         webhookId=row.webhook_id,
@@ -135,7 +135,7 @@ def _tried(trial: Trial, wanted: OutboundRequest, company_id: str) -> web.Respon
 async def _place_batch(
     request: web.Request, wanted: OutboundRequest, calls: list[BatchCall], repeatable: Repeatable | None
 ) -> web.Response:
-    orders, access = request.app[SERVER].orders, caller_of(request).access
+    call_api, access = request.app[SERVER].call_api, caller_of(request).access
     requests = [
         CallRequest(
             agent_id=wanted.agentId,
@@ -146,9 +146,9 @@ async def _place_batch(
         for call in calls
     ]
     if wanted.dryRun:
-        receipt = await orders.try_batch(access, wanted.agentId, requests)
+        receipt = await call_api.try_batch(access, wanted.agentId, requests)
     else:
-        receipt = await orders.place_batch(access, wanted.agentId, requests, repeatable=repeatable)
+        receipt = await call_api.place_batch(access, wanted.agentId, requests, repeatable=repeatable)
     return answer(batch_answer(receipt, wanted, calls), omit_none=True)
 
 
@@ -197,7 +197,7 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
 async def cancel(request: web.Request) -> web.Response:
     """Cancels the queued calls to a number (section 4.3). After the answer `cancelled`, no INVITE is sent."""
     wanted = checked(CancelRequest, await json_object(request, optional=True))
-    done = await request.app[SERVER].orders.cancel(
+    done = await request.app[SERVER].call_api.cancel(
         caller_of(request).access, request.match_info["phoneNumber"], wanted.agentId
     )
     if done.cancelled is None:
@@ -226,7 +226,7 @@ async def cancel(request: web.Request) -> web.Response:
 async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
-    page = await request.app[SERVER].orders.calls(
+    page = await request.app[SERVER].call_api.calls(
         caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
@@ -245,7 +245,7 @@ async def get_call(request: web.Request) -> web.Response:
     """Answers the record of a call: attempts, transcript, turns, decisions and analysis. 404 where there is
     none."""
     server = request.app[SERVER]
-    record = await server.orders.call(caller_of(request).access, request.match_info["callTaskId"])
+    record = await server.call_api.call(caller_of(request).access, request.match_info["callTaskId"])
     return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
 
 
@@ -260,7 +260,7 @@ async def get_call(request: web.Request) -> web.Response:
 async def hang_up(request: web.Request) -> web.Response:
     """Ends a call in any state; a call that has ended stays as it is."""
     call_id = request.match_info["callTaskId"]
-    stopping = await request.app[SERVER].orders.hang_up(caller_of(request).access, call_id)
+    stopping = await request.app[SERVER].call_api.hang_up(caller_of(request).access, call_id)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
     return answer(HangupResponse(success=True, data=data))
 
@@ -277,7 +277,7 @@ async def hang_up(request: web.Request) -> web.Response:
 async def get_recording(request: web.Request) -> web.StreamResponse:
     """Answers the stereo recording (caller left, agent right) as WAV, whole or by Range; fetches it from the
     node that made it where the file is not here."""
-    recording = await request.app[SERVER].orders.recording(
+    recording = await request.app[SERVER].call_api.recording(
         caller_of(request).access, request.match_info["callTaskId"]
     )
     if not await asyncio.to_thread(recording.path.is_file):

@@ -52,7 +52,7 @@ routes = web.RouteTableDef()
 async def validate(request: web.Request) -> web.Response:
     """Answers why a WebSocket was refused; SDKs ask because browsers hide the response to a handshake."""
     try:
-        request.app[SERVER].lobby.admit(token_of(request))
+        request.app[SERVER].room_registry.admit(token_of(request))
     except RoomClosed as error:
         return web.Response(status=404, text=f"{NO_ROOM}: {error}", headers=CORS)
     except RoomError as error:
@@ -97,9 +97,9 @@ def token_of(request: web.Request) -> str:
 
 
 async def _serve(request: web.Request, hello: Hello) -> web.WebSocketResponse:
-    lobby, token = request.app[SERVER].lobby, token_of(request)
+    room_registry, token = request.app[SERVER].room_registry, token_of(request)
     try:
-        lobby.admit(token)
+        room_registry.admit(token)
     except RoomError as error:
         raise refusal_of(error) from error
     socket = web.WebSocketResponse(max_msg_size=MESSAGE_LIMIT, compress=False)
@@ -127,9 +127,9 @@ async def _admitted(
     resumes, reason = hello.request.reconnect, LeaveReason.JOIN_FAILURE
     try:
         if resumes:
-            return await sessions.resume(server.lobby, token, hello.request.participant_sid, outlet)
+            return await sessions.resume(server.room_registry, token, hello.request.participant_sid, outlet)
         ice_servers = server.settings.rooms.ice_servers
-        return await sessions.join(server.lobby, token, hello, outlet, ice_servers=ice_servers)
+        return await sessions.join(server.room_registry, token, hello, outlet, ice_servers=ice_servers)
     except (RoomError, Refused) as error:
         log.info("participant refused", extra={"reason": str(error), "resumes": resumes})
         reason = LeaveReason.STATE_MISMATCH if resumes else reason

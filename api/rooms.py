@@ -50,7 +50,7 @@ async def call_in(request: web.Request) -> web.Response:
     opened = _room(request)
     wanted = checked(models.CallInBody, await json_object(request))
     try:
-        participant = await _desk(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
+        participant = await _moderation(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
     except (RoomClosed, RoomFull) as error:
         raise Conflict(str(error)) from None
     return answer(_view(participant))
@@ -66,7 +66,7 @@ async def call_in(request: web.Request) -> web.Response:
 )
 async def remove(request: web.Request) -> web.Response:
     """Removes a participant. The agent cannot be removed: ending the call ends it."""
-    await _desk(request).remove(_room(request), request.match_info["identity"])
+    await _moderation(request).remove(_room(request), request.match_info["identity"])
     return answer(models.Removed(success=True))
 
 
@@ -81,7 +81,7 @@ async def remove(request: web.Request) -> web.Response:
 )
 async def make_token(request: web.Request) -> web.Response:
     """Makes a participant token, with which a client may join during 15 minutes."""
-    opened, lobby = _room(request), request.app[SERVER].lobby
+    opened, room_registry = _room(request), request.app[SERVER].room_registry
     wanted = checked(models.TokenBody, await json_object(request))
     if wanted.identity == opened.room.agent.identity:
         raise InvalidRequest("That identity is the agent's")
@@ -93,17 +93,19 @@ async def make_token(request: web.Request) -> web.Response:
             publish=wanted.canPublish, publish_data=wanted.canPublish, hidden=wanted.hidden
         ),
     )
-    return answer(models.TokenView(serverUrl=lobby.server_url(), participantToken=lobby.mint(grant)))
+    return answer(
+        models.TokenView(serverUrl=room_registry.server_url(), participantToken=room_registry.mint(grant))
+    )
 
 
 def _room(request: web.Request) -> OpenRoom:
-    lobby = request.app[SERVER].lobby
-    return lobby.opened(caller_of(request).access, request.match_info["roomName"])
+    room_registry = request.app[SERVER].room_registry
+    return room_registry.opened(caller_of(request).access, request.match_info["roomName"])
 
 
-def _desk(request: web.Request) -> Moderation:
-    lobby = request.app[SERVER].lobby
-    return Moderation(lobby, lobby.lines)
+def _moderation(request: web.Request) -> Moderation:
+    room_registry = request.app[SERVER].room_registry
+    return Moderation(room_registry, room_registry.outbound_legs)
 
 
 def _view(participant: Participant) -> models.ParticipantView:

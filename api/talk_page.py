@@ -63,19 +63,19 @@ async def session(request: web.Request) -> web.Response:
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
     talks, address = request.app[TALKS], neighbourhood(request)
-    lobby = server.lobby
+    room_registry = server.room_registry
     talks.take(address, asyncio.get_running_loop().time())
     await server.web_calls.check_vacancy(company.id)
     talks.check(address)  # nothing is awaited between this and `opened`
     visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
-    invitation = lobby.invite(company.id, visitor)
-    talks.opened(address, invitation.room_name)
+    join_grant = room_registry.invite(company.id, visitor)
+    talks.opened(address, join_grant.room_name)
     return web.json_response(
         {
-            "serverUrl": invitation.server_url,
-            "roomName": invitation.room_name,
-            "participantToken": invitation.token,
-            "participantName": invitation.identity,
+            "serverUrl": join_grant.server_url,
+            "roomName": join_grant.room_name,
+            "participantToken": join_grant.token,
+            "participantName": join_grant.identity,
             "agentName": agent.name,
         }
     )
@@ -84,7 +84,7 @@ async def session(request: web.Request) -> web.Response:
 @routes.delete("/talk/{agent}/session")
 async def give_back(request: web.Request) -> web.Response:
     """Ends a session that no visitor joined, and closes its room."""
-    await asked(request.app[SERVER].lobby.withdraw(token_of(request)))
+    await asked(request.app[SERVER].room_registry.withdraw(token_of(request)))
     return web.Response(status=204)
 
 

@@ -47,13 +47,13 @@ async def connect(request: web.Request) -> web.Response:
         variables=prompt_texts(metadata.promptVariables),
         metadata=custom,
     )
-    invitation = await request.app[SERVER].web_calls.connect(caller_of(request).access, new)
+    join_grant = await request.app[SERVER].web_calls.connect(caller_of(request).access, new)
     return answer(
         WebCallResponse(
-            serverUrl=invitation.server_url,
-            roomName=invitation.room_name,
-            participantToken=invitation.token,
-            participantName=invitation.identity,
+            serverUrl=join_grant.server_url,
+            roomName=join_grant.room_name,
+            participantToken=join_grant.token,
+            participantName=join_grant.identity,
         )
     )
 

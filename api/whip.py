@@ -61,7 +61,7 @@ async def start(request: web.Request) -> web.Response:
     """Creates a WHIP session (RFC 9725 4.2): answers the SDP answer to an SDP offer."""
     server = request.app[SERVER]
     offer = await _body(request, SDP)
-    session, answer = await asked(request.app[WHIP].open(server.lobby, token_of(request), offer))
+    session, answer = await asked(request.app[WHIP].open(server.room_registry, token_of(request), offer))
     response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
     response.headers["Location"] = f"/rtc/whip/{session.id}"
     response.headers["ETag"] = f'"{session.id[:8]}"'
@@ -84,7 +84,7 @@ async def trickle(request: web.Request) -> web.Response:
 async def end(request: web.Request) -> web.Response:
     """Ends a WHIP session (RFC 9725 4.2): the client has left."""
     server = request.app[SERVER]
-    await asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
+    await asked(request.app[WHIP].end(server.room_registry, request.match_info["id"]))
     return web.Response(headers=CORS)
 
 

@@ -13,7 +13,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.inbound import Inbound
 from mediaserver.calls.services import CallServices
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.rooms.registry import open_lobby
+from mediaserver.rooms.registry import open_room_registry
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,11 @@ class LiveCalls:
     ) -> None:
         self.phone = ActiveCalls(directory, endpoint=endpoint, engines=engines, services=services)
         self.inbound = Inbound(
-            directory, endpoint=endpoint, services=services, switchboard=self.phone, node=node
+            directory, endpoint=endpoint, services=services, active_calls=self.phone, node=node
         )
-        self.rooms = open_lobby(directory, engines=engines, floor=services, pacer=endpoint.pacer, node=node)
+        self.rooms = open_room_registry(
+            directory, engines=engines, services=services, pacer=endpoint.pacer, node=node
+        )
         self.journal = services.journal
         self._endpoint = endpoint
 

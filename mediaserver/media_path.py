@@ -3,7 +3,7 @@
 ```
 phone  MediaStream ► RtpReceiver ► Reorder ► Decoder ► FrameAssembly ┐
 web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
-       Session ► Recording, LineStage, EchoGate, AudioInput (VAD, Foreground, recogniser) ► Dialogue ► Turns
+       Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
                                                                              agent ◄───────────────────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
 phone  RtpSender ► Encoder ► socket                 each frame that left: EchoGate, Recording
@@ -35,7 +35,7 @@ from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
-from pipeline.call_progress.answer_detection import LineStage
+from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.endpointing import detector, policy
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.engines.guard import GuardedVoice, RemoteEngine
@@ -110,12 +110,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeOf:
-    """An agent with its engines. `ears`, `voice_hz` (the voice's rate): None where the engine is not usable
-    on this machine."""
+    """An agent with its engines. `recognizer`, `voice_hz` (the voice's rate): None where the engine is not
+    usable on this machine."""
 
     agent: AgentSettings
     choice: AgentChoice
-    ears: SpeechToText | None
+    recognizer: SpeechToText | None
     voice_hz: int | None
 
 
@@ -168,7 +168,7 @@ def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
     if made.agent.session.recording:
         yield Stage(Recording.caller, "left channel, written by a thread", rate_hz)
     if placed:
-        yield Stage(LineStage.push, "answering machine, hold music, tones", rate_hz)
+        yield Stage(AnswerDetector.push, "answering machine, hold music, tones", rate_hz)
     tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
     yield Stage(EchoGate.is_echo, "the agent's own voice coming back", rate_hz, (tail,))
     preroll = constant("kept for the recogniser from before the voice", audio_input, "PREROLL_MS")
@@ -318,10 +318,12 @@ def _heard_at(made: MadeOf) -> tuple[Figure, ...]:
 
 def _deadline(made: MadeOf) -> tuple[Figure, ...]:
     """Returns how long a recogniser behind a network is waited for, where another can take its place."""
-    if not made.choice.stt_fallback or not isinstance(made.ears, RemoteEngine):
+    if not made.choice.stt_fallback or not isinstance(made.recognizer, RemoteEngine):
         return ()
     return (
-        Figure("then the next engine is asked, after", made.ears.deadline_s, "s", "agent.stt.deadline_s"),
+        Figure(
+            "then the next engine is asked, after", made.recognizer.deadline_s, "s", "agent.stt.deadline_s"
+        ),
     )
 
 

@@ -90,20 +90,20 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        voices, ears = speech_choices(settings.speech)
+        voices, recognizers = speech_choices(settings.speech)
         self.engines = Engines(
             [agent_choice(agent) for agent in settings.agents],
-            others={"speech.tts": voices, "speech.stt": ears},
-            reach=egress_allowed(settings),
+            others={"speech.tts": voices, "speech.stt": recognizers},
+            egress=egress_allowed(settings),
             chooser=Choosing(places(Path(settings.server.data_dir))),
         )
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         self.speech = SpeechService(
-            settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
+            settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
         self._data_dir = Path(settings.server.data_dir)
         self.directory = Directory(settings)
-        self._orders: CallApi | None = None
+        self._call_api: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
         self._keys: KeyRing | None = None
@@ -157,7 +157,7 @@ class Server:
     async def reload(self, settings: Settings) -> None:
         """Applies what of `settings` can change while calls go on (`mediaserver.reload`). Raises
         `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
-        self._check_taking_calls()
+        self._check_accepting()
         tls = self.endpoint.settings.tls_server
         await Reloading(self.directory, self._open(), tls=tls, applied=self._apply).take(settings)
         self.settings = self.directory.file
@@ -187,9 +187,9 @@ class Server:
         return await _up(self._keys).find(key)
 
     @property
-    def orders(self) -> CallApi:
+    def call_api(self) -> CallApi:
         """The call operations of the API. Raises `Unavailable` until the server is up."""
-        return _up(self._orders)
+        return _up(self._call_api)
 
     @property
     def administration(self) -> Administration:
@@ -200,7 +200,7 @@ class Server:
     @property
     def web_calls(self) -> WebCalls:
         """Creates rooms for browser sessions. Raises `Unavailable` until the store is open."""
-        return WebCalls(self.directory, self._open(), lobby=lambda: self.lobby)
+        return WebCalls(self.directory, self._open(), room_registry=lambda: self.room_registry)
 
     @property
     def store(self) -> Store:
@@ -208,7 +208,7 @@ class Server:
         return self._open()
 
     @property
-    def lobby(self) -> RoomRegistry:
+    def room_registry(self) -> RoomRegistry:
         """The rooms of this node. Raises `NotConfigured` where there are none."""
         self._open()
         if self._calls is None or self._calls.rooms is None:
@@ -226,7 +226,7 @@ class Server:
     def _open(self) -> Store:
         return _up(self._store)
 
-    def _check_taking_calls(self) -> None:
+    def _check_accepting(self) -> None:
         if self.phase is Phase.RUNNING:
             return
         starting = self.phase in (Phase.NEW, Phase.STARTING)
@@ -271,9 +271,7 @@ class Server:
             services=self._services(journal, recordings, http),
             node=self.node,
         )
-        self._orders = CallApi(
-            self.directory, self.engines, store, live=calls, check=self._check_taking_calls
-        )
+        self._call_api = CallApi(self.directory, self.engines, store, live=calls, check=self._check_accepting)
         self._keep(journal=journal.run, inbound=calls.inbound.run, changes=self.administration.run)
         self._run_dispatch(store, calls)
 
@@ -293,7 +291,7 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=legs,
+            outbound_legs=legs,
             note_dial=_up(self._recollection).note,
         )
 

@@ -42,6 +42,6 @@ def _settings(directory: Directory, name: str) -> TrunkSettings:
     settings = trunk_settings(directory.trunks[name])
     networks = [str(network) for network in directory.server.allow_networks]
     if not directory.of_file(Kind.TRUNK, name):
-        return replace(settings, reach=EgressPolicy(networks))
+        return replace(settings, egress=EgressPolicy(networks))
     own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
-    return replace(settings, reach=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)
+    return replace(settings, egress=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)

@@ -126,8 +126,8 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
     """Returns the voices and the recognisers of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
     hearing = {**languages, "grammar": True, "files": True}
-    ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
-    return [_engine("tts", each, languages) for each in settings.tts.chain], ears
+    recognizers = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
+    return [_engine("tts", each, languages) for each in settings.tts.chain], recognizers
 
 
 NAMED_BY_CONFIGURATION = {

@@ -40,17 +40,17 @@ def _nowhere(host: str) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class EgressRule:
-    """Addresses that the calls of a trunk may send to: those that `reach` allows (None: every one), and the
+    """Addresses that the calls of a trunk may send to: those that `egress` allows (None: every one), and the
     trunk's own `hosts`, whatever these resolve to. `addresses_of` returns the known addresses of a name, None
     where it is not known."""
 
-    reach: EgressPolicy | None = None
+    egress: EgressPolicy | None = None
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
 
     def allows(self, host: str, address: str) -> bool:
         """Whether `address`, to which `host` resolved, may be sent to."""
-        if self.reach is None or self.reach.allows(address) or host.lower() in self.hosts:
+        if self.egress is None or self.egress.allows(address) or host.lower() in self.hosts:
             return True
         return any(canonical(address) in (self.addresses_of(own) or ()) for own in self.hosts)
 

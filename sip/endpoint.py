@@ -239,7 +239,7 @@ class Endpoint:
             await self._driver.transport.names.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_reach(trunk, invitation.targets)
+        await self._check_egress(trunk, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream()
         capabilities = self._capabilities(trunk, stream, hop)
@@ -255,7 +255,7 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_reach(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
+    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
         """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
         (`sip.egress`); checked here, it is certain that nothing was dialled."""
         egress = Egress(trunk.egress)

@@ -59,7 +59,7 @@ class Trunk:
         self.settings = settings
         self.codecs: tuple[Codec, ...] = tuple(CODECS[each.lower()] for each in settings.codecs)
         self.egress = EgressRule(
-            settings.reach,
+            settings.egress,
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
         )

@@ -19,7 +19,7 @@ class TrunkSettings:
     or cannot be reached. `username` and `password` answer the trunk's challenges, and admit its calls from
     addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
     timer. `symmetric_rtp`: media is sent to the source of the first RTP packet, not to the address in SDP.
-    `inband_dtmf`: tones are detected even where telephone events were negotiated. `reach`: the addresses to
+    `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
     which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
     be sent to whatever they resolve to.
     """
@@ -40,7 +40,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
-    reach: EgressPolicy | None = None
+    egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ SHORT: Final = 8
 _POSTERIOR: Final = 0.3
 _FRAME: Final = RATE_HZ // 50 * 2
 
-Ears = Callable[[bytes, Grammar], Hypothesis]
+Recognize = Callable[[bytes, Grammar], Hypothesis]
 
 
 class Alone:
@@ -117,7 +117,7 @@ Counts = dict[tuple[str, str, bool], Count]
 def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, float], float]:
     """The counts by contender, material, kind and whether there was an answer; CPU seconds by contender; the
     seconds of audio."""
-    contenders: dict[str, Ears] = {"shipped": Shipped(), "grammar alone": Alone()}
+    contenders: dict[str, Recognize] = {"shipped": Shipped(), "grammar alone": Alone()}
     counts: dict[str, Counts] = {name: defaultdict(Count) for name in contenders}
     spent: dict[str, float] = dict.fromkeys(contenders, 0.0)
     audio_s = 0.0
@@ -126,9 +126,9 @@ def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, flo
         assert made is not None
         samples = widened(question.spoken.samples[: LONGEST_S * LINE_HZ]).tobytes()
         audio_s += len(samples) / (2 * RATE_HZ)
-        for name, ears in contenders.items():
+        for name, recognizer in contenders.items():
             begun = time.process_time()
-            heard = ears(samples, made)
+            heard = recognizer(samples, made)
             spent[name] += time.process_time() - begun
             counts[name][question.material, question.asked, question.right != ""].add(question.right, heard)
     return counts, spent, audio_s

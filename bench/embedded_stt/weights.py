@@ -67,13 +67,13 @@ class Row:
 
 def rows(asked: Sequence[Question]) -> list[Row]:
     """The evidence for everything that is heard, right or not."""
-    ears = Verified(dictionary(), narrow=True)
+    recognizer = Verified(dictionary(), narrow=True)
     heard = []
     for question in asked:
         made = grammar(question.expected, dictionary().knows)
         assert made is not None
         samples = widened(question.spoken.samples).tobytes()[:_LONGEST]
-        understood, found = ears.weigh(samples, made)
+        understood, found = recognizer.weigh(samples, made)
         if found:
             heard.append(Row(question, found, _share(question.right, understood.text)))
     return heard

@@ -21,7 +21,7 @@ from pipeline.audio.resample import resample
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.faster_whisper import MODEL_RATE_HZ, FasterWhisper, local_directory
 from pipeline.stt.whisper import model as whisper_model
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.text.fold import plain_words
 
 EVERY_S: Final = (0.3, 0.5, 1.0)
@@ -91,7 +91,7 @@ def _row(
 
 def _stable(at_once: AtOnce, spoken: Spoken, every_s: float) -> Iterator[tuple[str, float]]:
     """Each word when it is known, with the second of the sound that was pushed until then."""
-    line = Line(LINE_HZ, LANGUAGE, None)
+    line = UtteranceFormat(LINE_HZ, LANGUAGE, None)
     listening = WhisperListening(at_once, line, partial_every=round(every_s * LINE_HZ))
     seen = 0
     for start in range(0, len(spoken.samples), LINE_HZ // 50):

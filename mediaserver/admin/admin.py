@@ -65,7 +65,7 @@ class Administration:
         self._store = store
         self._vault = vault
         self._applied = applied
-        self._reach = EgressPolicy(str(network) for network in directory.server.allow_networks)
+        self._egress = EgressPolicy(str(network) for network in directory.server.allow_networks)
         self._changing = asyncio.Lock()  # one change at a time: each is checked against what is there
 
     async def refresh(self) -> None:
@@ -97,13 +97,13 @@ class Administration:
         public address, and may not take the addresses or the user name by which another company's calls come
         in. Raises `InvalidRequest`, `Conflict`."""
         if not trusted:
-            await egress_checks.check_trunk(self._reach, _thing(Kind.TRUNK, trunk_id, company_id, document))
+            await egress_checks.check_trunk(self._egress, _thing(Kind.TRUNK, trunk_id, company_id, document))
         async with self._changing:
             trunk: TrunkSettings = _thing(Kind.TRUNK, trunk_id, company_id, document)
             self._check_rules(company_id, trunk=trunk)
             if not trusted:
                 _check_pattern(trunk.accepts)
-                self._check_reach(trunk)
+                self._check_egress(trunk)
                 self._check_takes_nobodys(trunk)
             self._check_room(Kind.TRUNK, company_id, self._directory.trunks.values(), new=new)
             await self._put(Kind.TRUNK, trunk_row(trunk), document, new=new)
@@ -116,7 +116,7 @@ class Administration:
         this machine, and no address that the server does not connect to. Raises `InvalidRequest`,
         `Conflict`."""
         if not trusted:
-            await egress_checks.check_agent(self._reach, _thing(Kind.AGENT, agent_id, company_id, document))
+            await egress_checks.check_agent(self._egress, _thing(Kind.AGENT, agent_id, company_id, document))
         async with self._changing:
             agent: AgentSettings = _thing(Kind.AGENT, agent_id, company_id, document)
             if not trusted:
@@ -132,7 +132,7 @@ class Administration:
     ) -> Subscription:
         """Creates (`new`) or changes a webhook. Raises `InvalidRequest`, `Conflict`."""
         hook: Subscription = _thing(Kind.WEBHOOK, webhook_id, company_id, document)
-        await egress_checks.check_url(self._reach, "url", hook.settings.url)
+        await egress_checks.check_url(self._egress, "url", hook.settings.url)
         async with self._changing:
             self._check_room(Kind.WEBHOOK, company_id, self._directory.webhooks.values(), new=new)
             await self._put(
@@ -199,10 +199,10 @@ class Administration:
         for key, reason in await asyncio.to_thread(lambda: list(unheard_agents(alone))):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
-    def _check_reach(self, trunk: TrunkSettings) -> None:
+    def _check_egress(self, trunk: TrunkSettings) -> None:
         for uri in (trunk.uri, *trunk.backup_uris):
             host = hop_of(Uri.parse(uri)).host.strip("[]")
-            if _is_address(host) and not self._reach.allows(host):
+            if _is_address(host) and not self._egress.allows(host):
                 raise InvalidRequest("uri: this server does not connect to that address")
 
     def _check_takes_nobodys(self, trunk: TrunkSettings) -> None:
@@ -235,7 +235,7 @@ class Administration:
     def _check_url(self, key: str, url: str) -> None:
         """Refuses a URL with a closed IP address. A name is resolved and checked at each connection."""
         host = (urlsplit(url).hostname or "").strip("[]")
-        if _is_address(host) and not self._reach.allows(host):
+        if _is_address(host) and not self._egress.allows(host):
             raise InvalidRequest(f"{key}: this server does not connect to that address")
 
 

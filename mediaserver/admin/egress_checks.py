@@ -31,32 +31,32 @@ _TABLES = {
 """The parts of an agent that may name addresses, with their names in the API."""
 
 
-async def check_trunk(reach: EgressPolicy, trunk: TrunkSettings) -> None:
-    """Raises `InvalidRequest` for a trunk with an address that `reach` does not allow."""
+async def check_trunk(egress: EgressPolicy, trunk: TrunkSettings) -> None:
+    """Raises `InvalidRequest` for a trunk with an address that `egress` does not allow."""
     for key, uris in (("uri", (trunk.uri,)), ("backupUris", trunk.backup_uris)):
         for uri in uris:
-            await _check(reach, key, hop_of(Uri.parse(uri)).host)
+            await _check(egress, key, hop_of(Uri.parse(uri)).host)
 
 
-async def check_agent(reach: EgressPolicy, agent: AgentSettings) -> None:
-    """Raises `InvalidRequest` for an agent with an engine or a tool at an address that `reach` does not
+async def check_agent(egress: EgressPolicy, agent: AgentSettings) -> None:
+    """Raises `InvalidRequest` for an agent with an engine or a tool at an address that `egress` does not
     allow."""
     document = agent.model_dump(include=set(_TABLES))
     for name, key in _TABLES.items():
         for url in sorted(set(_urls(document.get(name)))):
-            await check_url(reach, key, url)
+            await check_url(egress, key, url)
 
 
-async def check_url(reach: EgressPolicy, key: str, url: str) -> None:
-    """Raises `InvalidRequest` for a URL with an address that `reach` does not allow."""
+async def check_url(egress: EgressPolicy, key: str, url: str) -> None:
+    """Raises `InvalidRequest` for a URL with an address that `egress` does not allow."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
         raise InvalidRequest(f"{key}: not a URL") from None
-    await _check(reach, key, host)
+    await _check(egress, key, host)
 
 
-async def _check(reach: EgressPolicy, key: str, host: str) -> None:
+async def _check(egress: EgressPolicy, key: str, host: str) -> None:
     """Passes a name that does not resolve: it may when it is needed."""
     try:
         async with asyncio.timeout(LOOK_UP_S):
@@ -65,7 +65,7 @@ async def _check(reach: EgressPolicy, key: str, host: str) -> None:
             )
     except (OSError, UnicodeError):  # TimeoutError is an OSError
         return
-    if not all(reach.allows(str(each[4][0])) for each in found):
+    if not all(egress.allows(str(each[4][0])) for each in found):
         raise InvalidRequest(f"{key}: {NOT_THERE}")
 
 

@@ -80,7 +80,7 @@ class ActiveCalls:
 
     def check(self, agent: AgentSettings) -> None:
         """Checks that `agent` can take calls on this node. Raises `EngineMissing`."""
-        self._engines.cast(agent.id)
+        self._engines.agent_engines(agent.id)
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""

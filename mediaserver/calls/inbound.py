@@ -76,14 +76,14 @@ class Inbound:
         *,
         endpoint: Endpoint,
         services: CallServices,
-        switchboard: ActiveCalls,
+        active_calls: ActiveCalls,
         node: str,
     ) -> None:
         self._directory = directory
         self._plan = NumberPlan(directory)
         self._endpoint = endpoint
         self._services = services
-        self._switchboard = switchboard
+        self._active_calls = active_calls
         self._node = node
         self._away_until = 0.0
         endpoint.serves = self.serves
@@ -122,9 +122,9 @@ class Inbound:
             ringing_at_ms=int(time.time() * 1000),
         )
         try:
-            self._switchboard.check(agent)
+            self._active_calls.check(agent)
             claim = await self._recorded(new)
-            self._switchboard.take(claim, agent, call)
+            self._active_calls.take(claim, agent, call)
         except RuleBroken as full:
             await self._turn_away(call, _BUSY, full.rule)
         except (EngineMissing, Unknown) as error:
@@ -156,7 +156,7 @@ class Inbound:
         if age_s > KNOWN_S and not self._directory.of_file(Kind.AGENT, new.agent_id):
             raise Unknown("the database is away, and what it last said is too old")
         company = self._directory.company(new.company_id)
-        if company is None or self._switchboard.held_for(company.id) >= company.max_concurrent_calls:
+        if company is None or self._active_calls.held_for(company.id) >= company.max_concurrent_calls:
             raise Unknown("the company is at its limit of concurrent calls")
 
     async def _turn_away(self, call: Call, code: int, reason: str) -> None:

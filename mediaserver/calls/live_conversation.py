@@ -13,7 +13,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
 from pipeline.agent import AgentContext, AgentReport, Conversation
-from pipeline.call_progress.answer_detection import LineStage
+from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.errors import boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
@@ -90,7 +90,7 @@ class LiveConversation:
         leg: Leg,
         *,
         observer: SessionObserver | None = None,
-        line: LineStage | None = None,
+        line: AnswerDetector | None = None,
         prompt_metadata: Mapping[str, Any] | None = None,
     ) -> tuple[SessionResult | None, str]:
         """Runs the conversation on `leg` to its end; without a result, also returns the error. Never raises.
@@ -119,23 +119,23 @@ class LiveConversation:
         return None, f"{failure.kind}: {failure.error}"
 
     def _open_session(
-        self, leg: Leg, context: AgentContext, observer: SessionObserver, line: LineStage | None
+        self, leg: Leg, context: AgentContext, observer: SessionObserver, line: AnswerDetector | None
     ) -> Session:
-        cast = self.profile.cast
-        self._agent = cast.agent.join(context)
+        engines = self.profile.engines
+        self._agent = engines.agent.join(context)
         return Session(
             leg=leg,
             agent=self._agent,
-            stt=cast.stt,
-            tts=cast.tts,
-            fallback_tts=cast.fallback_tts,
-            settings=cast.session,
+            stt=engines.stt,
+            tts=engines.tts,
+            fallback_tts=engines.fallback_tts,
+            settings=engines.session,
             call_id=self.cdr.call_id,
-            phrases=cast.phrases,
+            phrases=engines.phrases,
             recording=self._open_recording(leg.rate_hz),
             observer=observer,
-            line=line,
-            judge=cast.judge,
+            answer_detector=line,
+            detector=engines.detector,
         )
 
     def _open_recording(self, rate_hz: int) -> Recording | None:

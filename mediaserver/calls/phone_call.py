@@ -23,7 +23,7 @@ from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
-from pipeline.call_progress.answer_detection import EarlyEar, LineStage
+from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
 from pipeline.media.bridge import Bridge
 from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
@@ -71,7 +71,7 @@ class PhoneCall:
         self._conversation = LiveConversation(self.cdr, profile, services)
         self._profile = profile
         self._services = services
-        self._line: LineStage | None = None  # on outbound calls
+        self._line: AnswerDetector | None = None  # on outbound calls
         self._step = step
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
@@ -156,9 +156,9 @@ class PhoneCall:
             cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
             self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
-            line = self._profile.cast.line
-            self._line = LineStage(line, fill(line.message, self.cdr.claim.variables))
-            call.attach(EarlyEar(self._line), None)
+            line = self._profile.engines.line
+            self._line = AnswerDetector(line, fill(line.message, self.cdr.claim.variables))
+            call.attach(EarlyMediaListener(self._line), None)
             await self._follow(call)
 
     async def _arm(self) -> bool:
@@ -214,8 +214,12 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._step = Step.TALKING
         result, error = await self._conversation.converse(call, line=self._line)
-        if was_transferred(result) and call.state is CallState.ANSWERED and self._services.lines is not None:
-            bridge = Bridge(self._services.lines.pacer, rate_hz=call.rate_hz)
+        if (
+            was_transferred(result)
+            and call.state is CallState.ANSWERED
+            and self._services.outbound_legs is not None
+        ):
+            bridge = Bridge(self._services.outbound_legs.pacer, rate_hz=call.rate_hz)
             bridge.add(call)
             await transfer_call(self._conversation, bridge, result)
         await self._end(call)

@@ -32,7 +32,7 @@ class CallServices:
     http: HttpClient | None = None  # for pre-call tools; without one, none are asked
     public_url: str = ""  # the prefix of links to this server
     node_url: str = ""  # where other nodes reach the recordings of this one
-    lines: OutboundLegs | None = None  # for transfers; without them, there are none
+    outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
@@ -42,7 +42,7 @@ class CallServices:
 class CallProfile:
     """What an agent brings to a call: engines and settings. `caller_id` None: the trunk's."""
 
-    cast: AgentEngines
+    engines: AgentEngines
     language: str
     greeting: str
     records: bool
@@ -54,7 +54,7 @@ class CallProfile:
     def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
         """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
         return cls(
-            cast=engines.cast(agent.id),
+            engines=engines.agent_engines(agent.id),
             language=agent.language,
             greeting=agent.greeting,
             records=agent.session.recording,

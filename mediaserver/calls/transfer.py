@@ -40,11 +40,11 @@ async def transfer_call(
 ) -> None:
     """Connects the callers in `bridge` with the agent's transfer target; returns when the transfer is over,
     at once where the agent named none. `on_answer` is called when the person has answered. Never raises."""
-    lines = live.services.lines
-    if result is None or not was_transferred(result) or lines is None or live.stopped:
+    outbound_legs = live.services.outbound_legs
+    if result is None or not was_transferred(result) or outbound_legs is None or live.stopped:
         return
     with boundary(log, "transfer failed", **live.cdr.fields()):
-        await _Transfer(live, lines, result, on_answer).run(bridge)
+        await _Transfer(live, outbound_legs, result, on_answer).run(bridge)
 
 
 class _Transfer:
@@ -53,14 +53,14 @@ class _Transfer:
     def __init__(
         self,
         live: LiveConversation,
-        lines: OutboundLegs,
+        outbound_legs: OutboundLegs,
         result: SessionResult,
         on_answer: OnAnswer | None,
     ) -> None:
         self._live = live
         self._cdr = live.cdr
         self._on_answer = on_answer
-        self._lines = lines
+        self._outbound_legs = outbound_legs
         self._result = result
         self._told = False
 
@@ -76,7 +76,9 @@ class _Transfer:
     def _people(self) -> Bridge | None:
         agent_id = self._cdr.claim.agent_id
         try:
-            return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
+            return self._outbound_legs.people_in(
+                agent_id, self._outbound_legs.target(agent_id, self._result.transfer_target)
+            )
         except DialRefused:
             return None  # reported when it is dialled
 
@@ -93,25 +95,25 @@ class _Transfer:
 
     async def _call(self, bridge: Bridge) -> TransferResult:
         recording = await self._go_on_recording(bridge.rate_hz)
-        handover = TransferBridge(bridge, reach=self._reach, regret=self._regret, recording=recording)
-        handover.on_answer = self._answered
-        self._live.transfer = handover
+        transfer_bridge = TransferBridge(bridge, dial=self._dial, regret=self._regret, recording=recording)
+        transfer_bridge.on_answer = self._answered
+        self._live.transfer = transfer_bridge
         if self._live.stopped:
-            handover.stop()
+            transfer_bridge.stop()
         try:
-            return await handover.run()
+            return await transfer_bridge.run()
         finally:
             self._live.transfer = None
             await self._close(recording)
 
-    async def _reach(self) -> Call:
-        claim, lines = self._cdr.claim, self._lines
-        number = lines.target(claim.agent_id, self._result.transfer_target)
+    async def _dial(self) -> Call:
+        claim, outbound_legs = self._cdr.claim, self._outbound_legs
+        number = outbound_legs.target(claim.agent_id, self._result.transfer_target)
         try:
-            route = await lines.route(claim.agent_id, number)
+            route = await outbound_legs.route(claim.agent_id, number)
         except StoreError as error:
             raise LinesBusy("the do-not-call list cannot be looked up now") from error
-        return await lines.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
+        return await outbound_legs.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
 
     def _answered(self, call: Call) -> None:
         self._told = True
@@ -127,7 +129,7 @@ class _Transfer:
 
     async def _regret(self, rate_hz: int) -> Pcm:
         part = self._live.profile
-        voices: Sequence[TextToSpeech] = (part.cast.tts, *part.cast.fallback_tts)
+        voices: Sequence[TextToSpeech] = (part.engines.tts, *part.engines.fallback_tts)
         for voice in voices if part.unreachable else ():
             try:
                 words = await synthesise(voice, part.unreachable, part.language)
@@ -135,7 +137,7 @@ class _Transfer:
                 log.warning("words cannot be said", extra={**self._cdr.fields(), "reason": str(error)})
             else:
                 return resample(words, voice.rate_hz, rate_hz)
-        return part.cast.phrases.at(Phrase.APOLOGY, rate_hz).samples
+        return part.engines.phrases.at(Phrase.APOLOGY, rate_hz).samples
 
     # The recording ------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ MAX_TALK_S: Final = 4 * 3600.0
 
 REGRET_LIMIT_S: Final = 30.0
 
-Reach = Callable[[], Awaitable[Call]]
+Dial = Callable[[], Awaitable[Call]]
 """Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
 
 Regret = Callable[[int], Awaitable[Pcm]]
@@ -109,9 +109,9 @@ class TransferBridge:
     """Connects one caller (all legs of `bridge`) with one person; `run` once. Also the `LegListener` of the
     bridge, and the `PlayoutListener` of the apology."""
 
-    def __init__(self, bridge: Bridge, *, reach: Reach, regret: Regret, recording: Recording | None) -> None:
+    def __init__(self, bridge: Bridge, *, dial: Dial, regret: Regret, recording: Recording | None) -> None:
         self._bridge = bridge
-        self._reach = reach
+        self._dial = dial
         self._regret = regret
         self._recording = recording
         self._loop = asyncio.get_running_loop()
@@ -146,15 +146,15 @@ class TransferBridge:
 
     async def _run(self, began: float) -> TransferResult:
         words = asyncio.create_task(self._words())
-        reaching = asyncio.create_task(self._try())
+        dialling = asyncio.create_task(self._try())
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait((reaching, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((dialling, over), return_when=asyncio.FIRST_COMPLETED)
             ring_ms = round((self._loop.time() - began) * 1000)
-            if not reaching.done():
-                await self._abandon(reaching)
+            if not dialling.done():
+                await self._abandon(dialling)
                 return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
-            failure = reaching.result()
+            failure = dialling.result()
             if failure is None:
                 return await self._talk(ring_ms)
             await self._say(await words)
@@ -170,7 +170,7 @@ class TransferBridge:
     async def _try(self) -> tuple[str, str] | None:
         """Calls the person; returns None when they have answered, else the cause and the reason."""
         try:
-            self._call = call = await self._reach()
+            self._call = call = await self._dial()
             if self._over.is_set():
                 await call.hang_up()
             await call.answered()
@@ -182,12 +182,12 @@ class TransferBridge:
             return "unreachable", str(error)
         return None
 
-    async def _abandon(self, reaching: asyncio.Task[tuple[str, str] | None]) -> None:
+    async def _abandon(self, dialling: asyncio.Task[tuple[str, str] | None]) -> None:
         if self._call is not None:
             await self._call.hang_up()
 
         async def finish() -> None:
-            if await reaching is None and self._call is not None:  # answered in the same moment
+            if await dialling is None and self._call is not None:  # answered in the same moment
                 await self._call.hang_up()
 
         task = asyncio.create_task(finish())

@@ -86,7 +86,7 @@ def outbound_agent(directory: Directory, engines: Engines, company_id: str, agen
     agent = _agent(directory, company_id, agent_id)
     _trunk(directory, agent)
     try:
-        engines.cast(agent.id)
+        engines.agent_engines(agent.id)
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
     return agent
@@ -136,7 +136,7 @@ def check_agent(
     """Lets the agent join a call that never happens, so that variables which the agent lacks (of `needed`
     too) are reported now and not when the call is answered. Raises `InvalidRequest`."""
     try:
-        mind = engines.cast(agent.id).agent
+        mind = engines.agent_engines(agent.id).agent
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
     known = {**promised(agent.pre_call_tools), **variables}

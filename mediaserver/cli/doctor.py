@@ -93,13 +93,13 @@ def confinement_finding() -> Finding:
 async def engine_findings(settings: Settings) -> list[Finding]:
     """Starts the engines of every agent, and reports what is missing."""
     findings = []
-    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
+    egress = EgressPolicy(str(network) for network in settings.server.allow_networks)
     chooser = Choosing(places(Path(settings.server.data_dir)))
     for agent in settings.agents:
-        engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
+        engines = Engines([agent_choice(agent)], egress=egress, chooser=chooser)
         await engines.start()
         missing = engines.missing()
-        unreachable = await engines.running.unreachable() + await _model_away(agent, reach)
+        unreachable = await engines.running.unreachable() + await _model_away(agent, egress)
         await engines.close()
         name = f"agent {agent.name or agent.id}"
         if missing:
@@ -114,14 +114,14 @@ async def engine_findings(settings: Settings) -> list[Finding]:
             for line in unreachable
         ]
         findings += speech_findings(name, engines.of(agent.id), engines.chosen())
-    return [*findings, *await _file_findings(settings, chooser, reach)]
+    return [*findings, *await _file_findings(settings, chooser, egress)]
 
 
-async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPolicy) -> list[Finding]:
+async def _file_findings(settings: Settings, chooser: Choosing, egress: EgressPolicy) -> list[Finding]:
     """Starts the engines of the speech endpoints, and checks that one of them knows the language."""
-    voices, ears = speech_choices(settings.speech)
-    chains = {"speech.tts": voices, "speech.stt": ears}
-    engines = Engines([], others=chains, reach=reach, chooser=chooser)
+    voices, recognizers = speech_choices(settings.speech)
+    chains = {"speech.tts": voices, "speech.stt": recognizers}
+    engines = Engines([], others=chains, egress=egress, chooser=chooser)
     await engines.start()
     missing, chosen = engines.missing(), engines.chosen()
     await engines.close()
@@ -134,14 +134,14 @@ async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPol
     return findings or [Finding("speech", True, names)]
 
 
-async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
+async def _model_away(agent: AgentSettings, egress: EgressPolicy) -> list[str]:
     """Returns a reason for each of the agent's language models that does not answer."""
     if agent.llm is None:
         return []
     away = []
     models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
     for model in models:
-        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=reach)
+        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=egress)
         reason = await _unanswered(endpoint, model.model)
         await endpoint.close()
         away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []

@@ -92,11 +92,11 @@ async def explained(settings: Settings, agent: AgentSettings, codec: str | None)
     auto = AutoEngines(Choosing(places(Path(settings.server.data_dir))))
     written = agent_choice(agent)
     open_ones = [each for each in written.all_engines if each.name == AUTO]
-    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
+    egress = EgressPolicy(str(network) for network in settings.server.allow_networks)
     try:
         await auto.choose(open_ones, {})
         choice = written.settled(auto.resolved)
-        with egress_policy(reach):
+        with egress_policy(egress):
             made, problems = await _made(agent, choice)
     finally:
         await auto.release()
@@ -132,7 +132,7 @@ async def _made(agent: AgentSettings, choice: AgentChoice) -> tuple[MadeOf, Sequ
     """The agent with its engines, and what of them is not usable here. Of the engines only the voice is
     started: it may not know its rate before."""
     problems: list[str] = []
-    ears, voice = _loaded(choice.stt, problems), _loaded(choice.tts, problems)
+    recognizer, voice = _loaded(choice.stt, problems), _loaded(choice.tts, problems)
     voice_hz = None
     if voice is not None:
         try:
@@ -142,7 +142,7 @@ async def _made(agent: AgentSettings, choice: AgentChoice) -> tuple[MadeOf, Sequ
             problems.append(_named(choice.tts, error))
         finally:
             await voice.close()
-    return MadeOf(agent=agent, choice=choice, ears=ears, voice_hz=voice_hz), problems
+    return MadeOf(agent=agent, choice=choice, recognizer=recognizer, voice_hz=voice_hz), problems
 
 
 def _loaded(engine: EngineChoice, problems: list[str]) -> Any:

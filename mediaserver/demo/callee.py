@@ -37,7 +37,7 @@ def recogniser(speech: Speech) -> FasterWhisper:
     return FasterWhisper.from_settings({"min_confidence": 0.2, "threads": 1, "partial_every_s": 0})
 
 
-class Ears:
+class Recognizer:
     """Reads the recording that PJSIP is writing and cuts it into utterances."""
 
     def __init__(self, recording: Path) -> None:
@@ -100,14 +100,14 @@ class Callee:
         while not self._phone.lines:
             await self._tick()
         line = self._phone.lines[0]
-        ears = Ears(line.recording)
+        recognizer = Recognizer(line.recording)
         while not line.ended:
             await self._tick()
-            for utterance in ears.listen():
+            for utterance in recognizer.listen():
                 await self._answer(line, utterance)
-            if sentence := self._persona.hears_voice(ears.speaking_ms):
+            if sentence := self._persona.hears_voice(recognizer.speaking_ms):
                 self._say(line, sentence, over=True)
-        for utterance in ears.rest():
+        for utterance in recognizer.rest():
             await self._understand(utterance)
         self._report("ended", {"finished": self._persona.finished, "misheard": self._persona.misheard})
 

@@ -14,13 +14,13 @@ import click
 from mediaserver.errors import LocalError
 from pipeline.engines.local_weights import WEIGHTS, examined
 
-LOCAL_EARS: Final = """engine = "faster-whisper"
+LOCAL_STT: Final = """engine = "faster-whisper"
 """
 
 LOCAL_VOICE: Final = """engine = "piper"
 """
 
-EMBEDDED_EARS: Final = (
+EMBEDDED_STT: Final = (
     """engine = "faster-whisper"
 model = "package:mediaserver/demo/micro_whisper/model"
 encoder_window_s = 1
@@ -68,10 +68,10 @@ def what_is_missing() -> str:
 def embedded(text: str) -> str:
     """Returns the text of `config/demo.toml` with engines that need no weights. Raises `LocalError` where the
     text is another file's."""
-    parts = text.split(LOCAL_EARS)
-    if len(parts) != len(EMBEDDED_EARS) + 1:
-        raise LocalError(f"config/demo.toml: expected to find {LOCAL_EARS!r} for each agent")
-    text = "".join(part + ears for part, ears in zip(parts, (*EMBEDDED_EARS, ""), strict=True))
+    parts = text.split(LOCAL_STT)
+    if len(parts) != len(EMBEDDED_STT) + 1:
+        raise LocalError(f"config/demo.toml: expected to find {LOCAL_STT!r} for each agent")
+    text = "".join(part + recognizer for part, recognizer in zip(parts, (*EMBEDDED_STT, ""), strict=True))
     text = _replaced(text, FREE_QUESTION, 'collect = "question"\n', 1)
     return _replaced(text, LOCAL_VOICE, EMBEDDED_VOICE, -1)
 

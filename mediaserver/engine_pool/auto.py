@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from mediaserver.engine_pool.choice import EMBEDDED, Chosen, EngineChoice, embedded
 from mediaserver.engine_pool.needs import needs, not_understood
-from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
+from mediaserver.engine_pool.warm_up import RecognizerTrial, VoiceTrial, try_voice, try_whisper
 from mediaserver.models.places import PIPER, WHISPER, models_in, places
 from mediaserver.settings import Settings
 from mediaserver.settings.agent import AUTO
@@ -64,10 +64,10 @@ class Candidate:
         return self.title if self.place is None else f"{self.title} in {self.place}"
 
 
-class TryEars(Protocol):
+class TryRecognizer(Protocol):
     """What measures a recogniser on this machine, such as `mediaserver.engine_pool.warm_up.try_whisper`."""
 
-    async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
+    async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
         """Measures what a decode with the model in `directory` costs."""
 
 
@@ -80,21 +80,21 @@ class TryVoice(Protocol):
 
 class Choosing:
     """A `Chooser` that tries engines on this machine. `places`: directories with models; `load` makes
-    engines; `try_ears` and `try_voice` measure them."""
+    engines; `try_recognizer` and `try_voice` measure them."""
 
     def __init__(
         self,
         places: Sequence[Path],
         *,
         load: Callable[[str, str, Mapping[str, Any]], Any] = registry.load,
-        try_ears: TryEars = try_whisper,
+        try_recognizer: TryRecognizer = try_whisper,
         try_voice: TryVoice = try_voice,
     ) -> None:
         self._places = tuple(places)
         self._load = load
-        self._try_ears = try_ears
+        self._try_recognizer = try_recognizer
         self._try_voice = try_voice
-        self._ears: dict[str, EarsTrial] = {}
+        self._recognizers: dict[str, RecognizerTrial] = {}
         self._voices: dict[str, VoiceTrial] = {}
         self._held: list[ProcessVoice] = []
         self._promised: dict[str, int] = {}
@@ -106,7 +106,7 @@ class Choosing:
         trial disturbs another's measurement."""
         async with self._one_at_a_time:
             await asyncio.to_thread(_without_avx)
-            find = self._find_ears if wanted.kind == "stt" else self._find_voice
+            find = self._find_recognizer if wanted.kind == "stt" else self._find_voice
             chosen = await find(wanted, refused)
         self._tell(chosen)
         return chosen
@@ -120,14 +120,14 @@ class Choosing:
 
     # Recognisers --------------------------------------------------------------------------------------------
 
-    async def _find_ears(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+    async def _find_recognizer(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
         languages = wanted.options["languages"]
-        candidates = await asyncio.to_thread(lambda: list(ear_candidates(self._places, languages)))
-        best: tuple[Candidate, EarsTrial] | None = None
-        slow: tuple[Candidate, EarsTrial] | None = None
+        candidates = await asyncio.to_thread(lambda: list(recognizer_candidates(self._places, languages)))
+        best: tuple[Candidate, RecognizerTrial] | None = None
+        slow: tuple[Candidate, RecognizerTrial] | None = None
         passed_over = []
         for each in candidates:  # the smallest first: a model larger than a slow one is slower
-            trial = await self._ears_trial(each, refused)
+            trial = await self._recognizer_trial(each, refused)
             if trial.problem:
                 passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ms <= DECODE_MS:
@@ -136,13 +136,13 @@ class Choosing:
                 slow = (each, trial)
                 passed_over.append(f"{each}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}")
                 break
-        return self._settled_ears(wanted, best, slow, refused, passed_over=tuple(passed_over))
+        return self._settled_recognizer(wanted, best, slow, refused, passed_over=tuple(passed_over))
 
-    def _settled_ears(
+    def _settled_recognizer(
         self,
         wanted: EngineChoice,
-        best: tuple[Candidate, EarsTrial] | None,
-        slow: tuple[Candidate, EarsTrial] | None,
+        best: tuple[Candidate, RecognizerTrial] | None,
+        slow: tuple[Candidate, RecognizerTrial] | None,
         refused: Mapping[str, str],
         *,
         passed_over: tuple[str, ...],
@@ -158,20 +158,20 @@ class Choosing:
             return self._taken(wanted, *slow, reason, passed_over)
         return Chosen(wanted=wanted, engine=None, reason=nothing_hears(languages), passed_over=passed_over)
 
-    async def _ears_trial(self, each: Candidate, refused: Mapping[str, str]) -> EarsTrial:
+    async def _recognizer_trial(self, each: Candidate, refused: Mapping[str, str]) -> RecognizerTrial:
         identity = each.engine.identity
         problem = each.problem or refused.get(identity, "")
         if problem:
-            return EarsTrial(problem=problem)
-        if identity not in self._ears:
+            return RecognizerTrial(problem=problem)
+        if identity not in self._recognizers:
             short = await asyncio.to_thread(self._short, each, own=True)
             if short:
-                return EarsTrial(problem=short)
+                return RecognizerTrial(problem=short)
             assert each.directory is not None  # a recogniser's candidate always has one
-            self._ears[identity] = await self._try_ears(
+            self._recognizers[identity] = await self._try_recognizer(
                 each.directory, window_s=WINDOW_S, compute_type=COMPUTE_TYPE
             )
-        return self._ears[identity]
+        return self._recognizers[identity]
 
     # Voices -------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Choosing:
         self,
         wanted: EngineChoice,
         each: Candidate,
-        trial: EarsTrial | VoiceTrial,
+        trial: RecognizerTrial | VoiceTrial,
         reason: str,
         passed_over: tuple[str, ...],
     ) -> Chosen:
@@ -247,7 +247,7 @@ class Choosing:
             engine=each.engine,
             title=each.title,
             reason=reason,
-            cpu_ms=trial.cpu_ms if isinstance(trial, EarsTrial) else 0.0,
+            cpu_ms=trial.cpu_ms if isinstance(trial, RecognizerTrial) else 0.0,
             cpu_ratio=trial.cpu_ratio if isinstance(trial, VoiceTrial) else 0.0,
             passed_over=passed_over,
         )
@@ -278,7 +278,7 @@ class Choosing:
         log.info("engine chosen", extra={**fields, "engine": chosen.engine.name, **figures})
 
 
-def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator[Candidate]:
+def recognizer_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator[Candidate]:
     """Yields recognisers that know all of `languages`, the smallest first. Reads files: not for the event
     loop."""
     here = [each for each in models_in(places) if each.engine == WHISPER]
@@ -347,7 +347,7 @@ def unheard_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _nothing_here(directories: Sequence[Path], languages: Sequence[str]) -> str:
     """Returns why no recogniser on this machine knows `languages`, "" where one does."""
-    candidates = list(ear_candidates(directories, languages))
+    candidates = list(recognizer_candidates(directories, languages))
     if not all(each.problem for each in candidates):
         return ""
     return nothing_hears(languages, [f"{each}: {each.problem}" for each in candidates])
@@ -377,7 +377,7 @@ def _english(languages: Sequence[str]) -> bool:
     return all(each.lower().partition("-")[0] == "en" for each in languages)
 
 
-def _decode(trial: EarsTrial) -> str:
+def _decode(trial: RecognizerTrial) -> str:
     return f"a decode of 3 s takes {trial.cpu_ms:.0f} ms of CPU"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from mediaserver.settings.agent import AUTO
 from pipeline.call_progress.answer_detection import TALK_TO_ALL
-from pipeline.call_progress.settings import LineSettings
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.errors import boundary
 from pipeline.settings import SessionSettings
 
@@ -65,7 +65,7 @@ class AgentChoice:
     stt_fallback: tuple[EngineChoice, ...] = ()
     tts_fallback: tuple[EngineChoice, ...] = ()
     session: SessionSettings
-    line: LineSettings = TALK_TO_ALL
+    line: AnswerDetectionSettings = TALK_TO_ALL
     turn_model: str = ""
 
     @property

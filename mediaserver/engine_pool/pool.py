@@ -19,7 +19,7 @@ from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.call_progress.answer_detection import TALK_TO_ALL
-from pipeline.call_progress.settings import LineSettings
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
@@ -46,14 +46,14 @@ class AgentEngines:
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
     session: SessionSettings
-    line: LineSettings = TALK_TO_ALL
-    judge: EndOfTurnDetector = BUILT_IN
+    line: AnswerDetectionSettings = TALK_TO_ALL
+    detector: EndOfTurnDetector = BUILT_IN
     uses: frozenset[str] = frozenset()
 
 
 class Engines:
     """Makes, starts, shares and closes engines. `others`: chains of engines for uses other than agents, by
-    the name under which `missing` reports the first of each; `reach`: the addresses that remote engines may
+    the name under which `missing` reports the first of each; `egress`: the addresses that remote engines may
     have; `chooser` finds the engine of each "auto"; `load` is `pipeline.registry.load` except in tests."""
 
     def __init__(
@@ -62,17 +62,17 @@ class Engines:
         *,
         others: Mapping[str, Sequence[EngineChoice]] = MappingProxyType({}),
         load: Load = registry.load,
-        reach: EgressPolicy | None = None,
+        egress: EgressPolicy | None = None,
         chooser: Chooser | None = None,
     ) -> None:
         self._written = self._choices = tuple(choices)
         self._others = {name: tuple(chain) for name, chain in others.items()}
-        self.running = RunningEngines(load, reach or EgressPolicy())
+        self.running = RunningEngines(load, egress or EgressPolicy())
         self._auto = AutoEngines(chooser)
         self._unprepared: dict[str, str] = {}  # by agent id: why it takes no calls though its engines run
-        self._ears: dict[tuple[str, ...], FallbackRecognizer] = {}
-        self._judges: dict[str, EndOfTurnDetector] = {}
-        self._casts: dict[str, AgentEngines] = {}
+        self._stt: dict[tuple[str, ...], FallbackRecognizer] = {}
+        self._detectors: dict[str, EndOfTurnDetector] = {}
+        self._agent_engines: dict[str, AgentEngines] = {}
         self._in_use: WeakSet[AgentEngines] = WeakSet()
         self._changing = asyncio.Lock()
         self.started = False
@@ -92,7 +92,7 @@ class Engines:
             self._written = tuple(choices)
             self._settle()
             for agent_id in set(before) - {choice.agent_id for choice in choices}:
-                self._casts.pop(agent_id, None)
+                self._agent_engines.pop(agent_id, None)
             await self._bring_up(new)
             await self._close_unused()
 
@@ -134,31 +134,31 @@ class Engines:
         used = {self._auto.resolved(choice).identity for chain in self._others.values() for choice in chain}
         used.update(choice.identity for each in self._choices for choice in each.all_engines)
         used.update(identity for cast in tuple(self._in_use) for identity in cast.uses)
-        self._ears = {names: ears for names, ears in self._ears.items() if used.issuperset(names)}
+        self._stt = {names: recognizers for names, recognizers in self._stt.items() if used.issuperset(names)}
         await self.running.keep(used)
 
     async def close(self) -> None:
         """Closes all engines; a failure of one does not keep the others open."""
-        self._casts.clear()
+        self._agent_engines.clear()
         await self.running.close()
 
-    def cast(self, agent_id: str) -> AgentEngines:
+    def agent_engines(self, agent_id: str) -> AgentEngines:
         """Returns the engines with which `agent_id` takes calls. Raises `EngineMissing` with the reason where
         it cannot."""
-        if agent_id in self._casts:
-            return self._casts[agent_id]
+        if agent_id in self._agent_engines:
+            return self._agent_engines[agent_id]
         choice = next((each for each in self._choices if each.agent_id == agent_id), None)
         if choice is None:
             raise EngineMissing("the agent is not configured on this node")
         raise EngineMissing(self._reason(choice) or "still starting")
 
-    def ears(self, chain: Sequence[EngineChoice]) -> FallbackRecognizer:
+    def recognizers(self, chain: Sequence[EngineChoice]) -> FallbackRecognizer:
         """Returns the running recognisers of `chain`, for files: no caller waits, so a slow one is not given
         up. Raises `EngineMissing` with the reason where the first does not run."""
-        return FallbackRecognizer(self.running.ears(self._files(chain), Purpose.FILES))
+        return FallbackRecognizer(self.running.recognizers(self._files(chain), Purpose.FILES))
 
     def voices(self, chain: Sequence[EngineChoice]) -> list[GuardedVoice]:
-        """Returns the running voices of `chain`, for files. Raises as `ears` does."""
+        """Returns the running voices of `chain`, for files. Raises as `recognizers` does."""
         return self.running.voices(self._files(chain), Purpose.FILES)
 
     def _files(self, chain: Sequence[EngineChoice]) -> list[EngineChoice]:
@@ -175,7 +175,7 @@ class Engines:
         lines = [
             f"agent {choice.agent_id}: {self._reason(choice)}"
             for choice in self._choices
-            if choice.agent_id not in self._casts and (of is None or choice.agent_id in of)
+            if choice.agent_id not in self._agent_engines and (of is None or choice.agent_id in of)
         ]
         for name, (written, *_) in self._others.items():
             first = self._auto.resolved(written)
@@ -195,7 +195,7 @@ class Engines:
     def why_not(self, agent_id: str) -> str | None:
         """Returns why an agent cannot take calls on this node, None if it can."""
         try:
-            self.cast(agent_id)
+            self.agent_engines(agent_id)
         except EngineMissing as missing:
             return str(missing)
         return None
@@ -207,57 +207,57 @@ class Engines:
     async def _prepare(self, choice: AgentChoice) -> None:
         self._unprepared.pop(choice.agent_id, None)
         if any(engine.identity in self.running.missing for engine in choice.engines):
-            self._casts.pop(choice.agent_id, None)
+            self._agent_engines.pop(choice.agent_id, None)
             return
-        ears = self._hearing(choice)
+        recognizers = self._recognizer(choice)
         voices = self.running.voices(self.running.of((choice.tts, *choice.tts_fallback)), Purpose.CALLS)
         try:
-            mind = self.running.agent(choice.agent)
-            languages = getattr(mind, "languages", ())
+            agent = self.running.agent(choice.agent)
+            languages = getattr(agent, "languages", ())
             phrases = await Phrases.prepare(voices, choice.session, languages=languages)
         except EngineError as error:
             self._unprepared[choice.agent_id] = f"{choice.tts.name}: {error}"
-            self._casts.pop(choice.agent_id, None)
+            self._agent_engines.pop(choice.agent_id, None)
             return
-        judge = await self._judge(choice)
-        if judge is None:
+        detector = await self._detector(choice)
+        if detector is None:
             return
         made = AgentEngines(
-            agent=mind,
-            stt=ears,
+            agent=agent,
+            stt=recognizers,
             tts=voices[0],
             fallback_tts=tuple(voices[1:]),
             phrases=phrases,
-            session=_patient(choice.session, getattr(mind, "patience", 0)),
+            session=_patient(choice.session, getattr(agent, "patience", 0)),
             line=choice.line,
-            judge=judge,
+            detector=detector,
             uses=frozenset(engine.identity for engine in choice.all_engines),
         )
         self._in_use.add(made)
-        self._casts[choice.agent_id] = made
+        self._agent_engines[choice.agent_id] = made
 
-    async def _judge(self, choice: AgentChoice) -> EndOfTurnDetector | None:
+    async def _detector(self, choice: AgentChoice) -> EndOfTurnDetector | None:
         """Returns the end-of-turn detector of an agent; None where the agent's model is missing, and the
         agent cannot take calls."""
         path = choice.turn_model
         try:
-            if path not in self._judges:
+            if path not in self._detectors:
                 built_in = BuiltInDetector(await asyncio.to_thread(sentence_ends))
                 model = await asyncio.to_thread(load_turn_model, path) if path else None
-                self._judges[path] = EndOfTurnDetector(model, built_in=built_in)
-            return self._judges[path]
+                self._detectors[path] = EndOfTurnDetector(model, built_in=built_in)
+            return self._detectors[path]
         except EngineMissing as error:
             self._unprepared[choice.agent_id] = str(error)
-            self._casts.pop(choice.agent_id, None)
+            self._agent_engines.pop(choice.agent_id, None)
             return None
 
-    def _hearing(self, choice: AgentChoice) -> FallbackRecognizer:
+    def _recognizer(self, choice: AgentChoice) -> FallbackRecognizer:
         """Returns the running recognisers of an agent; agents with the same ones share an instance."""
         there = self.running.of((choice.stt, *choice.stt_fallback))
         names = tuple(each.identity for each in there)
-        if names not in self._ears:
-            self._ears[names] = FallbackRecognizer(self.running.ears(there, Purpose.CALLS))
-        return self._ears[names]
+        if names not in self._stt:
+            self._stt[names] = FallbackRecognizer(self.running.recognizers(there, Purpose.CALLS))
+        return self._stt[names]
 
 
 def _patient(session: SessionSettings, patience: int) -> SessionSettings:

@@ -48,14 +48,14 @@ class Startable(Protocol):
 
 
 class RunningEngines:
-    """Starts, guards and closes engines. `load` makes these; `reach`: the addresses that remote engines may
+    """Starts, guards and closes engines. `load` makes these; `egress`: the addresses that remote engines may
     have."""
 
-    def __init__(self, load: Load, reach: EgressPolicy) -> None:
+    def __init__(self, load: Load, egress: EgressPolicy) -> None:
         self.missing: dict[str, str] = {}
         """The reason why an engine does not run, by its identity."""
         self._load = load
-        self._reach = reach
+        self._egress = egress
         self._engines: dict[str, Startable] = {}
         self._guards: dict[tuple[str, Purpose], Guard] = {}
 
@@ -69,7 +69,7 @@ class RunningEngines:
         fields = {"engine": choice.name, "kind": choice.kind}
         with boundary(log, "engine missing", **fields) as failure:
             try:
-                with egress_policy(self._reach):
+                with egress_policy(self._egress):
                     engine = cast(Startable, self._load(choice.kind, choice.name, choice.options))
                 async with asyncio.timeout(START_TIMEOUT_S):
                     await engine.start()
@@ -103,7 +103,7 @@ class RunningEngines:
         """Returns the running agent. Raises KeyError."""
         return cast(Agent, self._engines[choice.identity])
 
-    def ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
+    def recognizers(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
         """Returns the recognisers of `there`, which must run, each behind its guard."""
         return [GuardedRecognizer(self._engine(each, purpose), self._guard(each, purpose)) for each in there]
 

@@ -17,7 +17,7 @@ from pipeline.confinement.confined_process import close_pipes, how_it_ended, sta
 from pipeline.errors import EngineError
 from pipeline.tts.subprocess_voice import ProcessVoice
 
-EARS_S: Final = 25.0
+RECOGNIZER_S: Final = 25.0
 """The longest trial of a recogniser, in seconds, the first import of its libraries included."""
 
 VOICE_S: Final = 10.0
@@ -30,7 +30,7 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class EarsTrial:
+class RecognizerTrial:
     """A recogniser's trial. `cpu_ms`: CPU time of a decode of 3 s by one thread; `problem`: why there was
     none."""
 
@@ -47,22 +47,25 @@ class VoiceTrial:
     problem: str = ""
 
 
-async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
+async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
     """Measures a decode with the model in `directory`, in a process that ends with the trial."""
     arguments = (str(directory), str(window_s), compute_type)
     try:
-        async with asyncio.timeout(EARS_S), _running("pipeline.stt.whisper.trial", *arguments) as process:
+        async with (
+            asyncio.timeout(RECOGNIZER_S),
+            _running("pipeline.stt.whisper.trial", *arguments) as process,
+        ):
             written, _ = await process.communicate()
             status = await process.wait()
     except TimeoutError:
-        return EarsTrial(problem=f"no decode in {EARS_S:.0f} s")
+        return RecognizerTrial(problem=f"no decode in {RECOGNIZER_S:.0f} s")
     except OSError as error:
-        return EarsTrial(problem=f"its trial does not start: {error.strerror or error}")
+        return RecognizerTrial(problem=f"its trial does not start: {error.strerror or error}")
     try:
         read = json.loads(written.decode().splitlines()[-1])
-        return EarsTrial(float(read.get("cpu_ms", 0.0)), str(read.get("problem", "")))
+        return RecognizerTrial(float(read.get("cpu_ms", 0.0)), str(read.get("problem", "")))
     except (ValueError, IndexError):
-        return EarsTrial(problem=how_it_ended(status))
+        return RecognizerTrial(problem=how_it_ended(status))
 
 
 async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:

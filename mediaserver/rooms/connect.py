@@ -16,13 +16,15 @@ from mediaserver.store.store import Store
 
 
 class WebCalls:
-    """Creates rooms for browser sessions. `lobby` returns the node's rooms, and raises `NotConfigured` where
-    there are none."""
+    """Creates rooms for browser sessions. `room_registry` returns the node's rooms, and raises
+    `NotConfigured` where there are none."""
 
-    def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], RoomRegistry]) -> None:
+    def __init__(
+        self, directory: Directory, store: Store, *, room_registry: Callable[[], RoomRegistry]
+    ) -> None:
         self._directory = directory
         self._store = store
-        self._lobby = lobby
+        self._room_registry = room_registry
 
     async def connect(self, access: Access, request: WebCallRequest) -> JoinGrant:
         """Creates a room with its agent and a token for one participant, and stores both. Raises
@@ -34,19 +36,19 @@ class WebCalls:
         agent = access.companys_thing(self._directory.agent(request.agent_id), UNKNOWN_AGENT)
         access.check_agent(agent.id)
         await self.check_vacancy(company_id)
-        invitation = self._lobby().invite(company_id, request)
+        join_grant = self._room_registry().invite(company_id, request)
         room = NewWebRoom(
-            name=invitation.room_name,
+            name=join_grant.room_name,
             company_id=company_id,
             agent_id=agent.id,
-            identity=invitation.identity,
+            identity=join_grant.identity,
             life_ms=LIFETIME_S * 1000,
             user_ref=request.user_ref,
             variables=request.variables,
             metadata=request.metadata,
         )
         await self._store.open_room(room)
-        return invitation
+        return join_grant
 
     async def check_vacancy(self, company_id: str) -> None:
         """Raises `TooMany` where the company is at its limit of concurrent calls. The place is taken only

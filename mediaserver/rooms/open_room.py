@@ -36,8 +36,8 @@ class OpenRoom:
     company_id: str
     request: WebCallRequest
     bridge: Bridge
-    persons: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
-    guests: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
+    participant_legs: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
+    sip_participants: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
@@ -49,8 +49,11 @@ class OpenRoom:
 
     def people(self) -> dict[Leg, Participant]:
         """Returns the participant of each leg, telephones included."""
-        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
-        return who | {guest.call: guest.participant for guest in self.guests.values()}
+        who: dict[Leg, Participant] = {leg: leg.participant for leg in self.participant_legs.values()}
+        return who | {
+            sip_participant.call: sip_participant.participant
+            for sip_participant in self.sip_participants.values()
+        }
 
     def look(self, now: float) -> None:
         """Notifies the room of participants who began or stopped speaking."""
@@ -63,10 +66,11 @@ class OpenRoom:
     async def remove_participant(self, reason: LeaveReason, now: float) -> None:
         """Closes the room and disconnects every participant."""
         self.room.close(reason, now)
-        persons, self.persons = list(self.persons.values()), {}
-        guests, self.guests = list(self.guests.values()), {}
+        participant_legs, self.participant_legs = list(self.participant_legs.values()), {}
+        sip_participants, self.sip_participants = list(self.sip_participants.values()), {}
         await asyncio.gather(
-            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
+            *(leg.gone(reason.value) for leg in participant_legs),
+            *(sip_participant.gone() for sip_participant in sip_participants),
         )
 
     def new_call(self) -> NewWebCall:
@@ -100,5 +104,5 @@ class Entry:
     removed."""
 
     room: Room
-    person: ParticipantLeg
+    leg: ParticipantLeg
     evicted: ParticipantLeg | None = None

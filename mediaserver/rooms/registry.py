@@ -1,10 +1,10 @@
 """The rooms of this node: created for a token, joined with it, closed with the call.
 
-    invitation = lobby.invite("acme", request)            # the response to `web-calls/connect`
-    entry = await lobby.enter(token)                      # WHIP, or LiveKit's signalling
-    answer = await entry.person.new_peer().answer(offer)
+    invitation = room_registry.invite("acme", request)            # the response to `web-calls/connect`
+    entry = await room_registry.enter(token)              # WHIP, or LiveKit's signalling
+    answer = await entry.leg.new_peer().answer(offer)
     ...
-    await lobby.leave(entry, LeaveReason.CLIENT)
+    await room_registry.leave(entry, LeaveReason.CLIENT)
 
 The agent is dispatched when the first participant's media is up. The room ends when the last participant who
 may publish has left, when the agent hangs up, or, if nobody joins, when the token expires."""
@@ -64,14 +64,14 @@ class RoomRegistry:
         directory: Directory,
         *,
         engines: Engines,
-        floor: CallServices,
+        services: CallServices,
         port: MediaPort,
         pacer: Pacer,
         node: str,
     ) -> None:
         self._directory = directory
         self._engines = engines
-        self._floor = floor
+        self._services = services
         self._port = port
         self._pacer = pacer
         self._node = node
@@ -80,8 +80,8 @@ class RoomRegistry:
         self._draining = False
         # Tasks that end with the closing of peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
-        if floor.lines is not None:
-            floor.lines.rooms = self._people_in
+        if services.outbound_legs is not None:
+            services.outbound_legs.rooms = self._people_in
         self._look = self._loop.call_later(LOOK_S, self._look_around)
 
     def __len__(self) -> int:
@@ -161,24 +161,24 @@ class RoomRegistry:
         room = opened.room
         track = room.agent_track.sid
         stream = f"{room.agent.sid}|{track}"
-        person = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
+        leg = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
         before = room.join(participant, self._loop.time())
-        evicted = opened.persons.pop(before.sid, None) if before is not None else None
-        opened.persons[participant.sid] = person
-        person.on_media = lambda up, now: self._media(opened, person, up, now, resumable)
-        self._loop.call_later(CONNECT_S, self._check_connected, opened, person)
+        evicted = opened.participant_legs.pop(before.sid, None) if before is not None else None
+        opened.participant_legs[participant.sid] = leg
+        leg.on_media = lambda up, now: self._media(opened, leg, up, now, resumable)
+        self._loop.call_later(CONNECT_S, self._check_connected, opened, leg)
         if evicted is not None:
             opened.bridge.remove(evicted)
             await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
-        return Entry(room, person, evicted)
+        return Entry(room, leg, evicted)
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
         """Reserves the place of a conversation about to begin. Raises `RoomClosed`, and as `hold_place`."""
         if not takes_part:
             return
-        await hold_place(self._floor, opened)
+        await hold_place(self._services, opened)
         if self._rooms.get(opened.room.name) is not opened:
-            give_place_back(self._floor, opened)
+            give_place_back(self._services, opened)
             raise RoomClosed("the room is over")
 
     async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
@@ -186,7 +186,7 @@ class RoomRegistry:
         the client to join again. Does nothing for a participant who was removed before."""
         opened = self._rooms.get(entry.room.name)
         if opened is not None:  # runs to its end, even where the caller is cancelled
-            leaving = self._leave(opened, entry.person, reason, returns=returns)
+            leaving = self._leave(opened, entry.leg, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
     def opened(self, access: Access, name: str) -> OpenRoom:
@@ -208,27 +208,27 @@ class RoomRegistry:
         """Raises `Unavailable` while no new conversation is accepted."""
         if self._draining:
             raise Unavailable("The server is draining")
-        self._floor.check()
+        self._services.check()
 
-    async def remove_participant(self, opened: OpenRoom, person: ParticipantLeg) -> None:
+    async def remove_participant(self, opened: OpenRoom, leg: ParticipantLeg) -> None:
         """Removes a participant from the room; returns when the connection is closed."""
-        await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
+        await asyncio.shield(self._goodbye(self._leave(opened, leg, LeaveReason.REMOVED)))
 
-    def arrived(self, opened: OpenRoom, guest: SipParticipant) -> None:
+    def arrived(self, opened: OpenRoom, sip_participant: SipParticipant) -> None:
         """Adds a telephone that has answered to the bridge, and begins the conversation if it is the
         first."""
-        opened.bridge.add(guest.call)
+        opened.bridge.add(sip_participant.call)
         self._begin(opened)
 
-    def departed(self, opened: OpenRoom, guest: SipParticipant) -> None:
+    def departed(self, opened: OpenRoom, sip_participant: SipParticipant) -> None:
         """Removes a telephone that has hung up; an empty room ends."""
-        if opened.guests.pop(guest.participant.sid, None) is not None:
+        if opened.sip_participants.pop(sip_participant.participant.sid, None) is not None:
             self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
 
     @property
-    def lines(self) -> OutboundLegs | None:
+    def outbound_legs(self) -> OutboundLegs | None:
         """Outbound calls to telephones, None where there are none."""
-        return self._floor.lines
+        return self._services.outbound_legs
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
         """Ends those calls of `call_ids` that this node has."""
@@ -259,19 +259,19 @@ class RoomRegistry:
 
     # Lifecycle of a room ------------------------------------------------------------------------------------
 
-    def _media(self, opened: OpenRoom, person: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
-        if person.participant.sid not in opened.persons:
+    def _media(self, opened: OpenRoom, leg: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
+        if leg.participant.sid not in opened.participant_legs:
             return
         if not up:
-            opened.room.media_lost(person.participant, now)
+            opened.room.media_lost(leg.participant, now)
             if not resumable:
-                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
-                self._goodbye(self._leave(opened, person, reason))
+                reason = LeaveReason.CLIENT if leg.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, leg, reason))
             return
-        opened.room.active(person.participant, now)
-        if person not in [seat.leg for seat in opened.bridge.seats]:
-            opened.bridge.add(person, speaks=person.participant.permissions.publish)
-        if person.participant.permissions.publish:
+        opened.room.active(leg.participant, now)
+        if leg not in [seat.leg for seat in opened.bridge.seats]:
+            opened.bridge.add(leg, speaks=leg.participant.permissions.publish)
+        if leg.participant.permissions.publish:
             self._begin(opened)
 
     def _begin(self, opened: OpenRoom) -> None:
@@ -286,7 +286,7 @@ class RoomRegistry:
                 await opened.call.run()
             except (StoreError, EngineMissing, RuleBroken) as error:
                 log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
-                give_place_back(self._floor, opened)
+                give_place_back(self._services, opened)
         opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
         await opened.remove_participant(LeaveReason.ROOM_CLOSED, self._loop.time())
@@ -295,19 +295,20 @@ class RoomRegistry:
         agent = self._directory.agent(opened.request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
-        profile, floor = CallProfile.of(agent, self._engines), self._floor
-        claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
-        return opened.conversation(claim, profile, floor)
+        profile, services = CallProfile.of(agent, self._engines), self._services
+        ttl_ms = services.lease_ms
+        claim = await services.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=ttl_ms)
+        return opened.conversation(claim, profile, services)
 
     async def _leave(
-        self, opened: OpenRoom, person: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
+        self, opened: OpenRoom, leg: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
     ) -> None:
-        if opened.persons.pop(person.participant.sid, None) is None:
+        if opened.participant_legs.pop(leg.participant.sid, None) is None:
             return
         if returns:
-            opened.bridge.remove(person)
-        opened.room.leave(person.participant, reason, self._loop.time())
-        await person.gone(reason.value)  # ends the conversation with its last speaker
+            opened.bridge.remove(leg)
+        opened.room.leave(leg.participant, reason, self._loop.time())
+        await leg.gone(reason.value)  # ends the conversation with its last speaker
         if returns:
             self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
         else:
@@ -328,7 +329,7 @@ class RoomRegistry:
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
-            give_place_back(self._floor, opened)
+            give_place_back(self._services, opened)
         await opened.remove_participant(reason, self._loop.time())
 
     def _expire(self, name: str) -> None:
@@ -336,9 +337,9 @@ class RoomRegistry:
         if opened is not None and opened.room.expired(self._loop.time()):
             self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
 
-    def _check_connected(self, opened: OpenRoom, person: ParticipantLeg) -> None:
-        if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
-            self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
+    def _check_connected(self, opened: OpenRoom, leg: ParticipantLeg) -> None:
+        if leg.state is LegState.CONNECTING and leg.participant.sid in opened.participant_legs:
+            self._goodbye(self._leave(opened, leg, LeaveReason.JOIN_FAILURE))
 
     def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(leaving)
@@ -360,15 +361,15 @@ def _agent_name(directory: Directory, engines: Engines, company_id: str, request
     if agent is None or agent.company != company_id:
         raise NotFound(UNKNOWN_AGENT)
     try:
-        engines.cast(agent.id)
+        engines.agent_engines(agent.id)
     except EngineMissing as missing:
         raise Unavailable(f"Agent's engine is not available: {missing}") from None
     check_agent(engines, agent, request.variables, request.metadata)
     return agent.name
 
 
-def open_lobby(
-    directory: Directory, *, engines: Engines, floor: CallServices, pacer: Pacer, node: str
+def open_room_registry(
+    directory: Directory, *, engines: Engines, services: CallServices, pacer: Pacer, node: str
 ) -> RoomRegistry | None:
     """Opens the media port and returns the node's rooms; None without `rooms.api_secret`. Raises `RoomFull`,
     OSError."""
@@ -379,7 +380,7 @@ def open_lobby(
         split_ports(rooms.udp_ports),
         addresses=rooms.addresses,
         public_address=rooms.public_address,
-        reach=EgressPolicy(str(network) for network in directory.server.allow_networks),
+        egress=EgressPolicy(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
-    return RoomRegistry(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)
+    return RoomRegistry(directory, engines=engines, services=services, port=port, pacer=pacer, node=node)

@@ -11,19 +11,19 @@ from mediaserver.rooms.errors import RoomFull
 from mediaserver.rooms.open_room import OpenRoom
 
 
-async def hold_place(floor: CallServices, opened: OpenRoom) -> None:
+async def hold_place(services: CallServices, opened: OpenRoom) -> None:
     """Reserves the place until the conversation is stored or `give_place_back` is called. Raises `RoomFull`,
     `Unavailable`."""
     try:
-        verdict = await floor.store.hold_place(opened.company_id, opened.room.name)
+        verdict = await services.store.hold_place(opened.company_id, opened.room.name)
     except StoreError as error:
         raise Unavailable("Service temporarily unavailable") from error
     if verdict.rule is not None:
         raise RoomFull(verdict.reason)
 
 
-def give_place_back(floor: CallServices, opened: OpenRoom) -> None:
+def give_place_back(services: CallServices, opened: OpenRoom) -> None:
     """Releases the place of a room that closed, or whose conversation could not begin. Does nothing where no
     place is held."""
-    store, name = floor.store, opened.room.name
-    floor.journal.note(name, "place left", lambda: store.leave_leg(name))
+    store, name = services.store, opened.room.name
+    services.journal.note(name, "place left", lambda: store.leave_leg(name))

@@ -96,10 +96,10 @@ class WebCall:
 
     def _show(self, call: Call, now: float) -> None:
         """Shows the telephone that answered a transfer as a participant of the room."""
-        guest = phone_participant(call.remote_number, status="active")
+        phone = phone_participant(call.remote_number, status="active")
         with suppress(RoomError):  # full, or just closed: the person is heard, if not shown
-            self._room.join(guest, now)
-            self._room.active(guest, now)
+            self._room.join(phone, now)
+            self._room.active(phone, now)
 
     # RPC methods of the agent -------------------------------------------------------------------------------
 

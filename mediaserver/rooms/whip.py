@@ -50,7 +50,7 @@ class _Leaving(RoomObserver):
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """Removes the session of the participant who has left."""
-        if participant is self._session.entry.person.participant:
+        if participant is self._session.entry.leg.participant:
             self._sessions.pop(self._session.id, None)
             if reason is LeaveReason.CLIENT:
                 self._left.append(self._session.id)
@@ -67,19 +67,19 @@ class Whip:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, lobby: RoomRegistry, token: str, offer: str) -> tuple[WhipSession, str]:
+    async def open(self, room_registry: RoomRegistry, token: str, offer: str) -> tuple[WhipSession, str]:
         """Joins the room with `token`; returns the session and the SDP answer. Raises as
         `RoomRegistry.enter`, and `BadOffer`."""
-        entry = await lobby.enter(token)
-        person, room = entry.person, entry.room
-        peer = person.new_peer()
+        entry = await room_registry.enter(token)
+        leg, room = entry.leg, entry.room
+        peer = leg.new_peer()
         session = WhipSession(secrets.token_urlsafe(18), entry, peer)
-        events = TalkEvents(room, person.participant, peer)
-        person.on_hang_up = lambda: events.ended(LeaveReason.ROOM_CLOSED)
+        events = TalkEvents(room, leg.participant, peer)
+        leg.on_hang_up = lambda: events.ended(LeaveReason.ROOM_CLOSED)
         try:
             answer = await peer.answer(offer)
         except (BadOffer, PeerClosed, asyncio.CancelledError):
-            await lobby.leave(entry, LeaveReason.JOIN_FAILURE)
+            await room_registry.leave(entry, LeaveReason.JOIN_FAILURE)
             raise
         self._sessions[session.id] = session
         room.observe(_Leaving(self._sessions, session, self._left))
@@ -97,11 +97,11 @@ class Whip:
             await session.peer.add_candidate(line)
         return session.peer.local_fragment() if restarted else None
 
-    async def end(self, lobby: RoomRegistry, session_id: str) -> None:
+    async def end(self, room_registry: RoomRegistry, session_id: str) -> None:
         """Ends a session at its client's DELETE; one whose connection the client has closed before is over
         already. Raises `PeerClosed` for an unknown session."""
         if session_id not in self._left:
-            await lobby.leave(self._find(session_id).entry, LeaveReason.CLIENT)
+            await room_registry.leave(self._find(session_id).entry, LeaveReason.CLIENT)
         with suppress(ValueError):  # pushed out by later ids
             self._left.remove(session_id)
 

@@ -13,7 +13,7 @@ from mediaserver.settings.tools import PreCallTool
 from mediaserver.settings.values import E164, CallingWindow, Name
 from pipeline import settings
 from pipeline.agents.llm.table import LlmSettings
-from pipeline.call_progress.settings import LineSettings
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.engines.tables import Options, Table, resolve_env
 from pipeline.text.word_lists import EXTENSIBLE
 
@@ -176,7 +176,7 @@ class AgentTerms(Table):
     tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
-    line: LineSettings = LineSettings()
+    line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)

@@ -73,8 +73,8 @@ class Upload:
 
 
 class SpeechService:
-    """Text-to-speech and speech-to-text of one node. `voices` and `ears` are used in order, the next when one
-    fails. `store` returns the store once it is open."""
+    """Text-to-speech and speech-to-text of one node. `voices` and `recognizers` are used in order, the next
+    when one fails. `store` returns the store once it is open."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class SpeechService:
         *,
         engines: Engines,
         voices: Sequence[EngineChoice],
-        ears: Sequence[EngineChoice],
+        recognizers: Sequence[EngineChoice],
         store: Callable[[], Store],
     ) -> None:
         self.settings = settings
         self._engines = engines
         self._voices = voices
-        self._ears = ears
+        self._recognizers = recognizers
         self._store = store
         self._reader = Reader()
         self._encoders = ThreadPoolExecutor(
@@ -198,12 +198,12 @@ class SpeechService:
 
     async def _understood(self, file: int, language: str) -> Transcription:
         with _available():
-            ears = self._engines.ears(self._ears)
+            recognizers = self._engines.recognizers(self._recognizers)
         audio = await self._reader.read(file, Limits.for_audio(self.settings.audio_s))
         if audio.duration_ms < MIN_AUDIO_MS:
             raise InvalidRequest(f"Audio must be at least {MIN_AUDIO_MS:g} milliseconds long")
         return await transcribed(
-            ears, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
+            recognizers, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
         )
 
 

@@ -19,10 +19,10 @@ from typing import Final
 
 from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Conversation, HangUp, Say
 from pipeline.audio import FRAME_MS, Pcm
-from pipeline.call_progress.classifier import LineClassifier, LineKind
-from pipeline.call_progress.settings import LineSettings
+from pipeline.call_progress.classifier import CallProgressClassifier, CallProgressKind
+from pipeline.call_progress.settings import AnswerDetectionSettings
 
-TALK_TO_ALL: Final = LineSettings()
+TALK_TO_ALL: Final = AnswerDetectionSettings()
 
 
 class Verdict(Enum):
@@ -45,28 +45,32 @@ LISTEN_AT_MOST_S: Final = 15.0  # the same while a voice goes on
 GREETING_S: Final = 60.0  # longest greeting of a machine
 ATTENTION_S: Final = 30.0  # time after the answer in which the line is classified
 
-_DEAD: Final = frozenset((LineKind.BUSY, LineKind.CONGESTION, LineKind.SIT, LineKind.DIAL_TONE))
-_HELD: Final = frozenset((LineKind.MUSIC, LineKind.RINGBACK))
-_AWAITED: Final = frozenset((LineKind.HUMAN, LineKind.QUIET, LineKind.MACHINE_ENDED, LineKind.BEEP))
-_DISPOSITIONS: Final[Mapping[LineKind, str]] = MappingProxyType(
+_DEAD: Final = frozenset(
+    (CallProgressKind.BUSY, CallProgressKind.CONGESTION, CallProgressKind.SIT, CallProgressKind.DIAL_TONE)
+)
+_HELD: Final = frozenset((CallProgressKind.MUSIC, CallProgressKind.RINGBACK))
+_AWAITED: Final = frozenset(
+    (CallProgressKind.HUMAN, CallProgressKind.QUIET, CallProgressKind.MACHINE_ENDED, CallProgressKind.BEEP)
+)
+_DISPOSITIONS: Final[Mapping[CallProgressKind, str]] = MappingProxyType(
     {
-        LineKind.MACHINE: "answering_machine",
-        LineKind.MUSIC: "hold_music",
-        LineKind.RINGBACK: "no_answer_behind",
-        LineKind.BUSY: "busy_tone",
-        LineKind.CONGESTION: "congestion_tone",
-        LineKind.SIT: "not_in_service",
-        LineKind.DIAL_TONE: "dial_tone",
+        CallProgressKind.MACHINE: "answering_machine",
+        CallProgressKind.MUSIC: "hold_music",
+        CallProgressKind.RINGBACK: "no_answer_behind",
+        CallProgressKind.BUSY: "busy_tone",
+        CallProgressKind.CONGESTION: "congestion_tone",
+        CallProgressKind.SIT: "not_in_service",
+        CallProgressKind.DIAL_TONE: "dial_tone",
     }
 )
 
 
-class LineStage:
+class AnswerDetector:
     """Classifies the line of one call, from its early media on, and decides how to proceed. `verdict`: None
     until decided. `found`: the kind of line ("answering_machine", "hold_music", ...), "" for a person or an
     unknown kind; `early`: the same for early media."""
 
-    def __init__(self, settings: LineSettings, message: str | None = None) -> None:
+    def __init__(self, settings: AnswerDetectionSettings, message: str | None = None) -> None:
         self.verdict: Verdict | None = None
         self.message = settings.message if message is None else message
         """The text to leave on an answering machine, with the call's variables filled in."""
@@ -74,7 +78,7 @@ class LineStage:
         self.early = ""
         self._settings = settings
         self._state = _State.LISTENING
-        self._line: LineClassifier | None = None
+        self._classifier: CallProgressClassifier | None = None
         self._until: float | None = None
         self._latest = 0.0
         self._attention_until: float | None = None
@@ -86,8 +90,8 @@ class LineStage:
 
     def begin(self, now: float) -> None:
         """Notes that the call was answered at loop time `now`, from which the time limits count."""
-        if self._line is not None:
-            self._line.answered()
+        if self._classifier is not None:
+            self._classifier.answered()
         self._until = now + LISTEN_S
         self._latest = now + LISTEN_AT_MOST_S
         self._attention_until = now + ATTENTION_S
@@ -96,9 +100,9 @@ class LineStage:
         """Takes a frame of early media: ring-back, or an announcement or tone that tells why the call
         fails."""
         kind = self._classify(frame, now)
-        if kind is LineKind.MACHINE:
+        if kind is CallProgressKind.MACHINE:
             self.early = "announcement"
-        elif kind is not None and kind in _DISPOSITIONS and kind is not LineKind.RINGBACK:
+        elif kind is not None and kind in _DISPOSITIONS and kind is not CallProgressKind.RINGBACK:
             self.early = _DISPOSITIONS[kind]
 
     def push(self, frame: Pcm, now: float) -> Verdict | None:
@@ -124,20 +128,20 @@ class LineStage:
             return None
         if self._state is _State.MACHINE:
             return self._after_greeting()
-        spoken_on = self._line is not None and self._line.is_spoken_on
+        spoken_on = self._classifier is not None and self._classifier.is_spoken_on
         if self._state is _State.LISTENING and spoken_on and now < self._latest:
             self._until = now + 1.0
             return None
         return self._decide(Verdict.HANG_UP if self._state is _State.HOLDING else Verdict.TALK)
 
-    def _classify(self, frame: Pcm, now: float) -> LineKind | None:
+    def _classify(self, frame: Pcm, now: float) -> CallProgressKind | None:
         rate_hz = len(frame) * 1000 // FRAME_MS
-        if self._line is None or self._line.rate_hz != rate_hz:
-            self._line = LineClassifier(rate_hz)
-        event = self._line.push(frame, now)
+        if self._classifier is None or self._classifier.rate_hz != rate_hz:
+            self._classifier = CallProgressClassifier(rate_hz)
+        event = self._classifier.push(frame, now)
         return None if event is None else event.kind
 
-    def _judge(self, kind: LineKind, now: float) -> Verdict | None:
+    def _judge(self, kind: CallProgressKind, now: float) -> Verdict | None:
         settings = self._settings
         if kind in _DEAD:
             return self._decide(Verdict.HANG_UP)
@@ -145,7 +149,7 @@ class LineStage:
             return self._hold(settings.hold_music, _State.HOLDING, now + settings.hold_s)
         if self._state is _State.MACHINE:
             return self._after_greeting() if kind in _AWAITED else None
-        if kind is LineKind.MACHINE:
+        if kind is CallProgressKind.MACHINE:
             if self._state is _State.HOLDING:
                 return None  # an announcement between two pieces of hold music
             return self._hold(settings.answering_machine, _State.MACHINE, now + GREETING_S)
@@ -167,10 +171,10 @@ class LineStage:
         return verdict
 
 
-class EarlyEar:
-    """Passes a call's early media, before the answer, to its `LineStage` (a `LegListener`)."""
+class EarlyMediaListener:
+    """Passes a call's early media, before the answer, to its `AnswerDetector` (a `LegListener`)."""
 
-    def __init__(self, stage: LineStage) -> None:
+    def __init__(self, stage: AnswerDetector) -> None:
         self._stage = stage
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
@@ -184,11 +188,11 @@ class EarlyEar:
         """Ignores the end of the leg, which reports the cause itself."""
 
 
-class LineAgent:
+class AnswerDetectionAgent:
     """The conversation of a call with answer detection: the agent's own, or, after `Verdict.LEAVE_MESSAGE`,
     one that says the message and hangs up."""
 
-    def __init__(self, agent: Conversation, stage: LineStage) -> None:
+    def __init__(self, agent: Conversation, stage: AnswerDetector) -> None:
         self._agent = agent
         self._stage = stage
 

@@ -3,8 +3,8 @@
 
 A pure tone is a tone of the network, identified by its cadence. Sound without the pauses of speech, with
 notes of constant pitch, is music. A person who picks up says a word or two and waits, while a machine speaks
-on. The classifier has no clock and keeps no audio: it takes frames and gives `LineEvent`s, in about 8 µs a
-frame."""
+on. The classifier has no clock and keeps no audio: it takes frames and gives `CallProgressEvent`s, in about
+8 µs a frame."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.audio.vad import EnergyVad, VadSettings
 from pipeline.call_progress.tones import Cadence, Progress, Stretch
 
 
-class LineKind(Enum):
+class CallProgressKind(Enum):
     """A kind of line; its value is the name in records."""
 
     RINGBACK = "ringback"
@@ -37,19 +37,19 @@ class LineKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LineEvent:
+class CallProgressEvent:
     """A recognised kind of line. `at`: loop time of the frame that made the kind certain."""
 
-    kind: LineKind
+    kind: CallProgressKind
     at: float
 
 
 _PROGRESS: Final = {
-    Progress.RINGBACK: LineKind.RINGBACK,
-    Progress.BUSY: LineKind.BUSY,
-    Progress.CONGESTION: LineKind.CONGESTION,
-    Progress.DIAL_TONE: LineKind.DIAL_TONE,
-    Progress.SIT: LineKind.SIT,
+    Progress.RINGBACK: CallProgressKind.RINGBACK,
+    Progress.BUSY: CallProgressKind.BUSY,
+    Progress.CONGESTION: CallProgressKind.CONGESTION,
+    Progress.DIAL_TONE: CallProgressKind.DIAL_TONE,
+    Progress.SIT: CallProgressKind.SIT,
 }
 
 MACHINE_MS: Final = 3000
@@ -124,7 +124,7 @@ class _ToneRun:
         return Stretch(self.low_hz, self.high_hz, moved, self.frames * FRAME_MS)
 
 
-class LineClassifier:
+class CallProgressClassifier:
     """Classifies the sound of one line; `push` takes every frame from the first early media or the answer on.
     `last`: the kind of the last event. Raises ValueError for a rate that no leg has."""
 
@@ -132,7 +132,7 @@ class LineClassifier:
         if rate_hz not in LINE_RATES_HZ:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
         self.rate_hz = rate_hz
-        self.last: LineKind | None = None
+        self.last: CallProgressKind | None = None
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=200, narrow=False))
         self._buffer = np.zeros(kernels.LINE_WINDOW + kernels.LINE_BINS, np.float32)
         self._seen = np.zeros(kernels.LINE_COLUMNS, np.float32)
@@ -158,7 +158,7 @@ class LineClassifier:
         """Whether speech is under way, or less than `HUMAN_SILENCE_MS` ago."""
         return self._speech_ms > 0 and self._silent_ms < HUMAN_SILENCE_MS
 
-    def push(self, frame: Pcm, now: float) -> LineEvent | None:
+    def push(self, frame: Pcm, now: float) -> CallProgressEvent | None:
         """Takes the next frame, 20 ms of int16 at `rate_hz`; returns the event that the frame made certain,
         else None."""
         kernels.line_step(frame, self._buffer, _COSINES, _SINES, self._seen)
@@ -175,7 +175,7 @@ class LineClassifier:
         if kind is None or kind is self.last:
             return None
         self.last = kind
-        return LineEvent(kind, now)
+        return CallProgressEvent(kind, now)
 
     def _remember(self) -> None:
         slot = self._count % _MUSIC_FRAMES
@@ -201,14 +201,14 @@ class LineClassifier:
         pair = seen[kernels.LINE_SHARE2] > 0.25 and abs(first - second) > 75.0
         return (min(first, second), max(first, second)) if pair else (first, first)
 
-    def _tone_goes_on(self) -> LineKind | None:
+    def _tone_goes_on(self) -> CallProgressKind | None:
         low, high = self._frequencies()
         self._tone.add(low, high)
         if self._tone.frames < _TONE_FRAMES or self._machine:
             return None
         return self._said(self._cadence.under_way(self._tone.stretch()))
 
-    def _tone_ended(self) -> LineKind | None:
+    def _tone_ended(self) -> CallProgressKind | None:
         stretch = self._tone.stretch()
         self._tone.clear()
         if stretch.duration_ms < _TONE_FRAMES * FRAME_MS:
@@ -217,15 +217,19 @@ class LineClassifier:
         said = self._said(self._cadence.ended(stretch))
         if said is not None and not self._machine:
             return said
-        return LineKind.BEEP if _BEEP_MS[0] <= stretch.duration_ms <= _BEEP_MS[1] and self._machine else None
+        return (
+            CallProgressKind.BEEP
+            if _BEEP_MS[0] <= stretch.duration_ms <= _BEEP_MS[1] and self._machine
+            else None
+        )
 
     @staticmethod
-    def _said(progress: Progress | None) -> LineKind | None:
+    def _said(progress: Progress | None) -> CallProgressKind | None:
         return None if progress is None else _PROGRESS[progress]
 
     # Speech and music -----------------------------------------------------------------------------------
 
-    def _music(self) -> LineKind | None:
+    def _music(self) -> CallProgressKind | None:
         if self._count < _MUSIC_FRAMES or self._count % _MUSIC_EVERY:
             return None
         order = np.roll(self._notes_hz, -(self._count % _MUSIC_FRAMES))
@@ -238,17 +242,17 @@ class LineClassifier:
             return None
         self._machine = False
         self._speech_ms = self._silent_ms = 0
-        return LineKind.MUSIC
+        return CallProgressKind.MUSIC
 
-    def _speech(self, active: bool) -> LineKind | None:
+    def _speech(self, active: bool) -> CallProgressKind | None:
         if active and self._after_tone_ms >= _TONE_TAIL_MS:
             if self._silent_ms > MACHINE_GAP_MS and not self._machine:
                 self._speech_ms = 0
             self._speech_ms += FRAME_MS + (self._silent_ms if self._speech_ms else 0)
             self._silent_ms = 0
-            if self._speech_ms >= MACHINE_MS and self.last is not LineKind.MUSIC:
+            if self._speech_ms >= MACHINE_MS and self.last is not CallProgressKind.MUSIC:
                 self._machine = True
-                return LineKind.MACHINE
+                return CallProgressKind.MACHINE
             return None
         if not self._is_quiet():
             return None  # steady sound, such as music, that the detector takes for noise
@@ -259,10 +263,10 @@ class LineClassifier:
         level_db = float(self._levels_db[(self._count - 1) % _MUSIC_FRAMES])
         return level_db < max(self._loudest_db - _DIP_DB, _QUIET_DB)
 
-    def _silence(self) -> LineKind | None:
+    def _silence(self) -> CallProgressKind | None:
         if self._machine:
-            return LineKind.MACHINE_ENDED if self._silent_ms == MACHINE_OVER_MS else None
+            return CallProgressKind.MACHINE_ENDED if self._silent_ms == MACHINE_OVER_MS else None
         if self._speech_ms and self._silent_ms == HUMAN_SILENCE_MS:
-            return LineKind.HUMAN
-        patience_ms = RING_SILENCE_MS if self.last is LineKind.RINGBACK else QUIET_MS
-        return LineKind.QUIET if self._silent_ms == patience_ms else None
+            return CallProgressKind.HUMAN
+        patience_ms = RING_SILENCE_MS if self.last is CallProgressKind.RINGBACK else QUIET_MS
+        return CallProgressKind.QUIET if self._silent_ms == patience_ms else None

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pipeline.engines.tables import Table
 
 
-class LineSettings(Table):
+class AnswerDetectionSettings(Table):
     """[agent.line]: how an outbound agent treats an answering machine and hold music.
 
     `answering_machine`: "talk" (as to a person), "wait" (talk after the machine's greeting), "leave_message"

@@ -85,7 +85,7 @@ class Breaker:
         self._probed_at = now
         return True
 
-    def rests(self, now: float) -> bool:
+    def is_open(self, now: float) -> bool:
         """Whether a request would be refused now; changes nothing."""
         if self.state is _O:
             return now < self._until

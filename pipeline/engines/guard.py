@@ -120,9 +120,9 @@ class Guard:
         """The figures of the engine since the start."""
         return EngineHealth(self.kind, self.name, self._requests, self._errors, self._breaker.state)
 
-    def rests(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the engine's circuit breaker refuses requests at the moment."""
-        return self._breaker.rests(_now())
+        return self._breaker.is_open(_now())
 
     def admits(self, *, always: bool = False) -> bool:
         """Says whether a request may be sent, and counts a request that may. `always`: admits the request,
@@ -142,7 +142,7 @@ class Guard:
         """Whether the check, if there is one, succeeded since the last failure; starts a check when due."""
         if self._check is None or self._checked or self._breaker.state is BreakerState.CLOSED:
             return True
-        if self._checking is None and not self._breaker.rests(_now()):
+        if self._checking is None and not self._breaker.is_open(_now()):
             self._checking = asyncio.create_task(self._look(self._check), name="engine check")
         return False
 

@@ -105,35 +105,35 @@ def is_egress_denied(error: BaseException) -> bool:
     return False
 
 
-_REACH: ContextVar[EgressPolicy | None] = ContextVar("reach", default=None)
+_EGRESS: ContextVar[EgressPolicy | None] = ContextVar("reach", default=None)
 
 
 def current() -> EgressPolicy:
     """Gives the policy for engines made now: that of `egress_policy`, else public addresses only."""
-    return _REACH.get() or EgressPolicy()
+    return _EGRESS.get() or EgressPolicy()
 
 
 @contextmanager
-def egress_policy(reach: EgressPolicy) -> Iterator[None]:
+def egress_policy(egress: EgressPolicy) -> Iterator[None]:
     """Sets the policy of engines that are made in the `with` block, for as long as the engines live."""
-    token = _REACH.set(reach)
+    token = _EGRESS.set(egress)
     try:
         yield
     finally:
-        _REACH.reset(token)
+        _EGRESS.reset(token)
 
 
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
 """An item of the list that `socket.getaddrinfo` gives."""
 
 
-def sockets_within(reach: EgressPolicy) -> Callable[[AddressInfo], socket.socket]:
+def sockets_within(egress: EgressPolicy) -> Callable[[AddressInfo], socket.socket]:
     """Makes the `socket_factory` of an aiohttp connector, which raises `AddressRefused` for an address that
-    `reach` does not allow."""
+    `egress` does not allow."""
 
     def checked(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
-        if not reach.allows(str(address[0])):
+        if not egress.allows(str(address[0])):
             raise AddressRefused("address refused")
         return socket.socket(family, kind, protocol)
 

@@ -80,7 +80,7 @@ class ModelEndpoint:
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
-        self._reach = allowed or egress.current()
+        self._policy = allowed or egress.current()
         self._session: aiohttp.ClientSession | None = None
 
     def __repr__(self) -> str:
@@ -243,7 +243,7 @@ class ModelEndpoint:
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = guarded_session(
-                self._reach,
+                self._policy,
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
                 limit=CONNECTIONS,

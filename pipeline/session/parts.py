@@ -15,11 +15,11 @@ from pipeline.speech import TextToSpeech
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionParts:
     """The engines and the agent of one conversation. `voices`: the first speaks, the others are its
-    fallbacks, in order. `judge`: the end-of-turn detector; None: the words alone decide."""
+    fallbacks, in order. `detector`: the end-of-turn detector; None: the words alone decide."""
 
     leg: Leg
     agent: Conversation
     voices: tuple[TextToSpeech, ...]
     phrases: Phrases
     observer: SessionObserver | None
-    judge: EndOfTurnDetector | None = None
+    detector: EndOfTurnDetector | None = None

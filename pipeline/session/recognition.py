@@ -30,26 +30,26 @@ NO_WORDS: Final = Hypothesis("")
 
 
 class Recognition:
-    """Asks the recogniser, and the end-of-turn detector `judge`, about the caller's utterances. `tell` gets
-    each transcript, on the event loop; `words` are those of `SessionSettings`.
+    """Asks the recogniser, and the end-of-turn detector `detector`, about the caller's utterances. `tell`
+    gets each transcript, on the event loop; `words` are those of `SessionSettings`.
 
     `words_known`: loop time of the last result. A failure of the recogniser is recorded as a fault and given
     to `tell` as a transcript with `failed`; the conversation goes on."""
 
     def __init__(
         self,
-        ears: AudioInput,
-        minutes: TurnLog,
+        audio_input: AudioInput,
+        turn_log: TurnLog,
         tell: Callable[[FinalTranscript | PartialTranscript, float], None],
-        judge: EndOfTurnDetector | None = None,
+        detector: EndOfTurnDetector | None = None,
         *,
         words: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.words_known = 0.0
-        self._ears = ears
-        self._minutes = minutes
+        self._audio_input = audio_input
+        self._turn_log = turn_log
         self._tell = tell
-        self._judge = judge
+        self._detector = detector
         self._words = words
         self._expected: Expected | None = None
         self._loop = asyncio.get_running_loop()
@@ -61,24 +61,24 @@ class Recognition:
     def open(self, expected: Expected | None) -> None:
         """Opens an utterance when the caller begins to speak; no effect on one that is open. A failure of the
         recogniser is recorded as a fault."""
-        self._minutes.masking.heard()
+        self._turn_log.redaction.heard()
         self._expected = expected
         self._opened_at = self._loop.time()
         try:
-            self._ears.open(expected)
+            self._audio_input.open(expected)
         except EngineError as error:
-            self._minutes.fault("stt", str(error), self._loop.time())
+            self._turn_log.fault("stt", str(error), self._loop.time())
 
     @property
     def is_open(self) -> bool:
         """Whether an utterance is being recognised."""
-        return self._ears.is_open
+        return self._audio_input.is_open
 
     def close(self) -> None:
         """Closes the utterance and drops its words and a request under way."""
         self.cancel()
-        self._ears.close()
-        self._minutes.masking.forgotten(self._loop.time())
+        self._audio_input.close()
+        self._turn_log.redaction.forgotten(self._loop.time())
         self._hypothesis = Hypothesis("")
         self._taken = False
 
@@ -95,18 +95,22 @@ class Recognition:
     def request_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Gives `tell` the interim words, and asks the recogniser for the words so far unless a request is
         under way or less than `ASK_AGAIN_S` old."""
-        partial = self._ears.partial()
+        partial = self._audio_input.partial()
         if partial:
             now = self._loop.time()
-            self._tell(PartialTranscript(turn, partial, self._ears.heard_until(now)), now)
-        if self._task is None and self._ears.is_open and self._loop.time() - self._asked_at >= ASK_AGAIN_S:
+            self._tell(PartialTranscript(turn, partial, self._audio_input.heard_until(now)), now)
+        if (
+            self._task is None
+            and self._audio_input.is_open
+            and self._loop.time() - self._asked_at >= ASK_AGAIN_S
+        ):
             self.decode(turn, tasks)
 
     def poll_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
         """Gives `tell` the interim words of a voice that goes on; asks a recogniser without interim words
         every `POLL_S`."""
         now = self._loop.time()
-        partial = self._ears.partial()
+        partial = self._audio_input.partial()
         if partial:
             self._tell(PartialTranscript(turn, partial), now)
         elif self._task is None and now - max(self._asked_at, self._opened_at) >= POLL_S:
@@ -115,9 +119,9 @@ class Recognition:
     def poll_background(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
         """Looks for words in background speech; begins a new utterance after `BACKGROUND_S` without
         words."""
-        if not self._ears.partial() and self._loop.time() - self._opened_at > BACKGROUND_S:
+        if not self._audio_input.partial() and self._loop.time() - self._opened_at > BACKGROUND_S:
             self.close()
-        if not self._ears.is_open:
+        if not self._audio_input.is_open:
             self.open(expected)
         self.poll_partial(turn, tasks)
 
@@ -133,7 +137,7 @@ class Recognition:
         if self._task is not None:
             self.cancel()
             self._hypothesis, self.words_known = presumed, now
-            self._minutes.fault("stt", "the recogniser was late", now)
+            self._turn_log.fault("stt", "the recogniser was late", now)
         self._taken = True
         return self.said
 
@@ -141,8 +145,8 @@ class Recognition:
     def said(self) -> TranscriptEntry | None:
         """The transcript's entry of the last result; None for no words."""
         said = self._hypothesis
-        return self._minutes.caller_entry(
-            said.text, said.confidence, said.words, times=self._ears.utterance_times()
+        return self._turn_log.caller_entry(
+            said.text, said.confidence, said.words, times=self._audio_input.utterance_times()
         )
 
     @property
@@ -157,57 +161,57 @@ class Recognition:
     @property
     def is_pending(self) -> bool:
         """Whether an utterance is open whose turn was not taken."""
-        return self._ears.is_open and not self._taken
+        return self._audio_input.is_open and not self._taken
 
     async def hear_out(self, limit_s: float) -> None:
         """Recognises the caller's last words, which no turn took, for the transcript; waits `limit_s` at
         most. `tell` is not called any more."""
         self.cancel()
         self._tell = _untold
-        if self._ears.is_open and not self._taken:
+        if self._audio_input.is_open and not self._taken:
             try:
                 async with asyncio.timeout(limit_s):
-                    self._hypothesis = await self._ears.decode()
+                    self._hypothesis = await self._audio_input.decode()
             except (EngineError, TimeoutError) as error:
-                self._minutes.fault("stt", str(error) or "the recogniser was late", self._loop.time())
+                self._turn_log.fault("stt", str(error) or "the recogniser was late", self._loop.time())
             else:
                 entry = self.said
                 if entry is not None:
-                    self._minutes.caller_said(entry)
-        self._ears.close()
+                    self._turn_log.caller_said(entry)
+        self._audio_input.close()
 
     async def _understand(self, turn: int, *, judged: bool, noisy: bool) -> None:
         self._hypothesis = Hypothesis("")
         words = FinalTranscript(turn, "", failed=True)
         try:
-            with contained("the recogniser", call_id=self._minutes.call_id):
-                self._hypothesis = await self._ears.decode()
+            with contained("the recogniser", call_id=self._turn_log.call_id):
+                self._hypothesis = await self._audio_input.decode()
                 said = self._hypothesis
                 p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
                 words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot, doubtful=said.doubtful)
         except EngineError as error:
-            self._minutes.fault("stt", str(error), self._loop.time())
+            self._turn_log.fault("stt", str(error), self._loop.time())
         self._task = None
         self.words_known = self._loop.time()
-        self._minutes.understood(words.text, self.words_known)
+        self._turn_log.understood(words.text, self.words_known)
         self._tell(words, self.words_known)
 
     async def _p_eot(self, text: str, *, noisy: bool) -> float | None:
-        if self._judge is None:
+        if self._detector is None:
             return None
-        ears = self._ears
+        audio_input = self._audio_input
         evidence = TurnEvidence(
-            audio=ears.callers_own(noisy=noisy),
-            rate_hz=ears.rate_hz,
+            audio=audio_input.callers_own(noisy=noisy),
+            rate_hz=audio_input.rate_hz,
             words=text,
-            asked=self._minutes.heard,
+            asked=self._turn_log.heard,
             expected=self._expected,
-            silence_ms=ears.silence_ms,
-            voiced_ms=ears.voiced_ms,
-            language=ears.language,
-            lists=word_lists(ears.language, self._words),
+            silence_ms=audio_input.silence_ms,
+            voiced_ms=audio_input.voiced_ms,
+            language=audio_input.language,
+            lists=word_lists(audio_input.language, self._words),
         )
-        return await self._judge.p_eot(evidence)
+        return await self._detector.p_eot(evidence)
 
 
 def _untold(words: FinalTranscript | PartialTranscript, now: float) -> None:

@@ -42,7 +42,7 @@ class TurnLog:
         self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.transcript = Transcript()
-        self.masking = Redaction()
+        self.redaction = Redaction()
         """While active, the caller's words and digits appear as dots in transcript, turns and events."""
         self.turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
@@ -79,7 +79,7 @@ class TurnLog:
     ) -> None:
         """Begins the exchange that `event` opens. An exchange under way is replaced: the caller went on
         before hearing any of its answer, and `caller` has the words of both."""
-        self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
+        self._exchange = _Exchange(event, now, clock, caller, self.redaction.active)
 
     def confirm(self, caller: TranscriptEntry | None, *, endpoint_due: float, words_known: float) -> None:
         """Sets the final words of the exchange, and the loop times of its end-point and its words."""
@@ -201,7 +201,7 @@ class TurnLog:
         if not text:
             return None
         first, last, origin = times
-        if self.masking.active:
+        if self.redaction.active:
             return TranscriptEntry(
                 Role.CALLER, masked(text), self.ms(first), self.ms(last), confidence=confidence
             )
@@ -218,7 +218,7 @@ class TurnLog:
     def understood(self, text: str, now: float) -> None:
         """Passes the caller's interim words to the observer, as dots while masking is active."""
         if self._observer is not None and text:
-            self._observer.words_heard(masked(text) if self.masking.active else text, now)
+            self._observer.words_heard(masked(text) if self.redaction.active else text, now)
 
     def agent_speaks(self, text: str, now: float) -> None:
         """Passes the observer an utterance of the agent that the caller begins to hear."""
@@ -227,7 +227,7 @@ class TurnLog:
 
     def caller_wrote(self, text: str, now: float) -> None:
         """Adds a chat message of the caller's to the transcript."""
-        shown = masked(text) if self.masking.active else text
+        shown = masked(text) if self.redaction.active else text
         self._add(TranscriptEntry(Role.CALLER, shown, self.ms(now), self.ms(now), confidence=1.0))
 
     def caller_said(self, entry: TranscriptEntry) -> None:

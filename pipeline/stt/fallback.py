@@ -39,8 +39,8 @@ class GuardedRecognizer:
 
 class FallbackRecognizer:
     """Recognisers in order, at least one, as a single one for all calls (`pipeline.speech.SpeechToText`).
-    `on_fault`: called with every failure after which another engine, or the last one again, is asked, and with
-    the name of each engine that is left alone; `fields`: of log messages."""
+    `on_fault`: called with every failure after which another engine, or the last one again, is asked, and
+    with the name of each engine that is left alone; `fields`: of log messages."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class FallbackListening:
         self._cut = 0  # bytes dropped before `_kept`
         self._closed = False
         self._place = 0
-        while not self._is_last and self._guard.rests():
+        while not self._is_last and self._guard.is_open():
             fallback.on_fault(f"{self._name}: left alone after it failed")
             self._place += 1
         self._listening: Listening | None = None

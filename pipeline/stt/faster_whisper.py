@@ -34,7 +34,7 @@ from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
 from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.stt.whisper.rules import (
     another_window_s,
     believed,
@@ -139,7 +139,7 @@ class FasterWhisper:
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to one utterance."""
         every = round(self.settings.partial_every_s * rate_hz)
-        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=every)
+        return WhisperListening(self, UtteranceFormat(rate_hz, language, expected), partial_every=every)
 
     async def close(self) -> None:
         """Waits for decodes under way, then ends the process."""
@@ -151,9 +151,9 @@ class FasterWhisper:
         if model is not None:
             await loop.run_in_executor(None, model.close)
 
-    def for_files(self) -> _FileEars:
+    def for_files(self) -> _FileRecognizer:
         """Gives the same recogniser for files, which are decoded after all decodes for calls."""
-        return _FileEars(self)
+        return _FileRecognizer(self)
 
     def submit(
         self,
@@ -252,7 +252,7 @@ class FasterWhisper:
         return _decoded(model, decode, [audio], window_s=window_s, most=most)[0]
 
 
-class _FileEars:
+class _FileRecognizer:
     """A started recogniser for files: with their lower priority and without interim decodes."""
 
     def __init__(self, engine: FasterWhisper) -> None:
@@ -268,7 +268,7 @@ class _FileEars:
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to a piece of a file."""
-        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=0)
+        return WhisperListening(self, UtteranceFormat(rate_hz, language, expected), partial_every=0)
 
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None

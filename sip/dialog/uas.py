@@ -45,7 +45,9 @@ class IncomingInvite(Invite):
         self._answer = b""
         self._answer_sent = False
         self._rseq = core.random.randint(1, 2**31 - 1)
-        self._insisting: ReliableResponse | None = None  # a reliable provisional response without its PRACK
+        self._reliable_response: ReliableResponse | None = (
+            None  # a reliable provisional response without its PRACK
+        )
         self._accept_wanted = False
         core.open_dialog(dialog, self)
 
@@ -82,7 +84,7 @@ class IncomingInvite(Invite):
         An INVITE without an offer can have early media only where 100rel carries offer and answer. Raises
         `LocalError` after the answer."""
         self._require(InviteState.INVITED)
-        if self._insisting is not None:
+        if self._reliable_response is not None:
             return  # one reliable response at a time (RFC 3262 section 3)
         early_media = early_media and (not self.late_offer or self._reliable)
         self._provisional(183 if early_media else 180, early_media, now)
@@ -93,7 +95,7 @@ class IncomingInvite(Invite):
         """Sends 200; after the PRACK of a reliable provisional response that has none yet. Raises
         `LocalError` after the answer."""
         self._require(InviteState.INVITED)
-        if self._insisting is not None:
+        if self._reliable_response is not None:
             self._accept_wanted = True
             return
         offers = self.late_offer and not self._answer_sent
@@ -143,13 +145,13 @@ class IncomingInvite(Invite):
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
         """Takes the PRACK of a reliable provisional response, possibly with the answer to a late offer."""
         rack = (transaction.request.header("RAck") or "").split()
-        insisting = self._insisting
+        reliable_response = self._reliable_response
         cseq = self.transaction.request.cseq
-        if insisting is None or rack != [str(self._rseq), str(cseq.number), cseq.method]:
+        if reliable_response is None or rack != [str(self._rseq), str(cseq.number), cseq.method]:
             super().prack_received(transaction, now)
             return
-        insisting.stop()
-        self._insisting = None
+        reliable_response.stop()
+        self._reliable_response = None
         try:
             body = session_description(transaction.request)
             if self.late_offer and self._answer_sent and self.usage.negotiation.settle(body) is not None:
@@ -192,14 +194,14 @@ class IncomingInvite(Invite):
             self._rseq += 1
             response.headers.add("Require", "100rel")
             response.headers.add("RSeq", str(self._rseq))
-            self._insisting = ReliableResponse(
+            self._reliable_response = ReliableResponse(
                 self.usage.core.clock,
                 self.transaction,
                 response,
                 ceiling_s=UNLIMITED_S,
                 on_give_up=self._never_acknowledged_provisional,
             )
-            self._insisting.start(now)
+            self._reliable_response.start(now)
             return
         self.transaction.respond(response, now)
         self.usage.arm(
@@ -217,9 +219,9 @@ class IncomingInvite(Invite):
 
     def _respond(self, status: int, now: float, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
         assert self.usage.dialog is not None
-        if self._insisting is not None:
-            self._insisting.stop()
-            self._insisting = None
+        if self._reliable_response is not None:
+            self._reliable_response.stop()
+            self._reliable_response = None
         self.usage.core.reply(
             self.transaction, status, now, headers=headers, to_tag=self.usage.dialog.local.tag
         )

@@ -50,15 +50,15 @@ class FrameAssembly:
         "_resampler",
         "_samples",
         "concealed",
+        "dtmf_dedup",
         "listener",
-        "presses",
         "rate_hz",
     )
 
     def __init__(self, rate_hz: int) -> None:
         self.rate_hz = rate_hz
         self.listener: LegListener | None = None
-        self.presses = DtmfDedup()
+        self.dtmf_dedup = DtmfDedup()
         self.concealed = 0
         self._samples = frame_samples(rate_hz)
         self._plc = Concealment(rate_hz)
@@ -199,6 +199,6 @@ class FrameAssembly:
             return
         if self._detector is not None:
             digit = self._detector.push(frame)
-            if digit is not None and self.presses.counts(digit, Way.TONE, now):
+            if digit is not None and self.dtmf_dedup.counts(digit, Way.TONE, now):
                 listener.digit_received(digit, now)
         listener.audio_received(frame, position, now, concealed=made_up)

@@ -232,7 +232,7 @@ class RtpReceiver:
     def pressed(self, digit: str, way: Way, now: float) -> None:
         """Takes a DTMF digit that was signalled beside the audio."""
         frames = self.frames
-        if frames.listener is not None and frames.presses.counts(digit, way, now):
+        if frames.listener is not None and frames.dtmf_dedup.counts(digit, way, now):
             frames.listener.digit_received(digit, now)
 
     def _believed(self, ssrc: int, sequence: int, payload_type: int, now: float) -> bool:

@@ -288,7 +288,7 @@ class Stack:
         if refused is None and request.method == "CANCEL":
             refused = self._cancel(request, source, now)
         elif request.to.tag is not None and refused is None:
-            refused = self._within(request, source, now)
+            refused = self._in_dialog(request, source, now)
         elif request.to.tag is None:
             refused = self._outside(request, source, now)
         if refused is not None:
@@ -326,7 +326,7 @@ class Stack:
             invite.cancelled(now)
         return None
 
-    def _within(self, request: Request, source: Hop, now: float) -> Refused | None:
+    def _in_dialog(self, request: Request, source: Hop, now: float) -> Refused | None:
         user = self._dialogs.find(request, source)
         if user is None or isinstance(user, Refused):
             return user

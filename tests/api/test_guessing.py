@@ -146,17 +146,17 @@ async def test_visitors_are_limited_each_and_together(tmp_path: Path) -> None:
         assert [status for status, _ in first[:4]] == [200, 200, 200, 429]
         assert {status for status, _ in first[3:]} == {429}
         assert all(wait_s > 0 for status, wait_s in first if status == 429)
-        assert server.lobby.rooms == 3
+        assert server.room_registry.rooms == 3
         second = [(await begin(client, "203.0.113.10", TALKER))[0] for _ in range(4)]
         assert second == [200, 200, 200, 429]
         assert [(await begin(client, f"198.51.100.{n}"))[0] for n in range(3)] == [200, 429, 429]
-        assert server.lobby.rooms == 7
+        assert server.room_registry.rooms == 7
         # With a key as many as ever: they are the company's own.
         body = {"agentId": AGENT}
         async with client.post("/api/v1/web-calls/connect", json=body, headers=bearer(CALLS_KEY)) as answer:
             assert answer.status == 200
         # A room that is over makes place.
-        await server.lobby.hang_up([next(iter(server.lobby._rooms))])
+        await server.room_registry.hang_up([next(iter(server.room_registry._rooms))])
         assert (await begin(client, "198.51.100.99"))[0] == 200
 
 
@@ -166,7 +166,7 @@ async def test_one_address_begins_so_many_a_minute(site: Node) -> None:
     for _ in range(60):
         status, _ = await begin(client, "203.0.113.9")
         begun[status] += 1
-        await server.lobby.hang_up(list(server.lobby._rooms))
+        await server.room_registry.hang_up(list(server.room_registry._rooms))
     assert set(begun) == {200, 429}
     assert (await begin(client, "203.0.113.10"))[0] == 200
 
@@ -174,8 +174,8 @@ async def test_one_address_begins_so_many_a_minute(site: Node) -> None:
 async def test_a_visitor_who_does_not_come_gives_the_place_back(site: Node) -> None:
     server, client = site
     assert (await begin(client, "203.0.113.9"))[0] == 200
-    lobby: RoomRegistry = server.lobby
-    (name,) = lobby._rooms
-    room = lobby._rooms[name].room
+    room_registry: RoomRegistry = server.room_registry
+    (name,) = room_registry._rooms
+    room = room_registry._rooms[name].room
     assert room.expired(room._created_s + 61)
     assert not room.expired(room._created_s + 59)

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.app import build
 from mediaserver.server import Server
 from mediaserver.settings import load
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.node.node import Client, Node, bearer, node_of_module, running, write_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,7 +48,7 @@ async def test_before_its_start_a_server_is_alive_and_says_what_it_waits_for(tmp
 
 
 async def test_an_engine_that_is_missing_is_told_with_its_reason(tmp_path: Path) -> None:
-    with fake_models(Ears(missing="no model in /models: put one there")):
+    with fake_models(Recognizer(missing="no model in /models: put one there")):
         async with running(write_site(tmp_path)) as (_, client), client.get("/readyz") as answer:
             assert answer.status == 503
             missing = (await answer.json())["missing"]

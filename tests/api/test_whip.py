@@ -58,7 +58,7 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
         call = await until_final(client, ticket.room_name, key=CALLS_KEY)
-        record = await server.orders.call(Access("web"), ticket.room_name)
+        record = await server.call_api.call(Access("web"), ticket.room_name)
     assert call["direction"] == "web"
     assert call["status"] == "COMPLETED"
     assert call["phoneNumber"] == "ann"
@@ -93,7 +93,7 @@ async def test_events_of_a_web_call_are_told_in_order(web: Node) -> None:
     assert rows[0] == "webcall.started"
     assert "webcall.ended" in rows
     assert not {"call.answered", "call.completed"} & set(rows)
-    await until(lambda: not server.lobby.rooms)
+    await until(lambda: not server.room_registry.rooms)
 
 
 async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up(web: Node) -> None:
@@ -142,7 +142,7 @@ async def test_a_supervisor_hears_both_and_is_not_heard(web: Node, tmp_path: Pat
     server, client = web
     ticket = invite(server)
     grant = Grant(room=ticket.room_name, identity="boss")
-    claims = server.lobby.verify(server.lobby.mint(grant))
+    claims = server.room_registry.verify(server.room_registry.mint(grant))
     listener = Grant(
         room=ticket.room_name,
         identity="boss",
@@ -155,7 +155,7 @@ async def test_a_supervisor_hears_both_and_is_not_heard(web: Node, tmp_path: Pat
     ):
         await join(client, ann, ticket.token)
         await ann.event("connected")
-        await join(client, boss, server.lobby.mint(listener))
+        await join(client, boss, server.room_registry.mint(listener))
         await boss.event("sound")
         ann.tell(message=json.dumps({"type": "text", "text": "perhaps"}))
         await asyncio.sleep(2.0)  # the agent asks again, ann hums on
@@ -193,7 +193,7 @@ async def test_what_does_not_open_a_room(web: Node) -> None:
             assert answer.status == status
             assert "error" in await answer.json()
             assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert server.lobby.rooms == 1
+    assert server.room_registry.rooms == 1
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ async def test_a_bad_offer_is_refused_and_holds_nothing(
     content = io.BytesIO(body if isinstance(body, bytes) else body.encode())
     async with client.post("/rtc/whip", data=content, headers=headers) as answer:
         assert answer.status == status, await answer.text()
-    assert len(server.lobby._port) == 0
-    assert len(server.lobby) == 0
+    assert len(server.room_registry._port) == 0
+    assert len(server.room_registry) == 0
 
 
 async def test_a_full_server_says_so(web: Node) -> None:
@@ -229,7 +229,7 @@ async def test_a_full_server_says_so(web: Node) -> None:
         for rtc, ticket in zip((one, two, three), tickets, strict=False):
             await join(client, rtc, ticket.token)
             await rtc.event("connected")
-        await until(lambda: len(server.lobby) >= 3)  # their calls have begun
+        await until(lambda: len(server.room_registry) >= 3)  # their calls have begun
         async with client.post("/rtc/whip", data="v=0\r\n", headers=bearing(tickets[3].token)) as answer:
             assert answer.status == 503
             assert int(answer.headers["Retry-After"]) > 0
@@ -266,23 +266,23 @@ async def test_candidates_trickle_and_nonsense_is_refused(web: Node) -> None:
 async def test_an_agent_that_lacks_something_is_refused_before_anybody_joins(web: Node) -> None:
     server, _ = web
     with pytest.raises(NotFound):
-        server.lobby.invite("web", WebCallRequest(agent_id="nobody"))
+        server.room_registry.invite("web", WebCallRequest(agent_id="nobody"))
     with pytest.raises(ScopeMissing):
-        server.lobby.invite("acme", WebCallRequest(agent_id=OUTBOUND))
+        server.room_registry.invite("acme", WebCallRequest(agent_id=OUTBOUND))
     with pytest.raises(InvalidRequest, match="place"):
-        server.lobby.invite("web", WebCallRequest(agent_id=NEEDY))
-    assert server.lobby.rooms == 0
+        server.room_registry.invite("web", WebCallRequest(agent_id=NEEDY))
+    assert server.room_registry.rooms == 0
 
 
 async def test_a_room_that_nobody_joins_is_given_up(web: Node) -> None:
     server, _ = web
     ticket = invite(server)
-    lobby = server.lobby
-    lobby._rooms[ticket.room_name].room._created_s -= EMPTY_TIMEOUT_S + 1
-    lobby._expire(ticket.room_name)
+    room_registry = server.room_registry
+    room_registry._rooms[ticket.room_name].room._created_s -= EMPTY_TIMEOUT_S + 1
+    room_registry._expire(ticket.room_name)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert lobby.rooms == 0
+    assert room_registry.rooms == 0
 
 
 async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_there(web: Node) -> None:
@@ -297,7 +297,7 @@ async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_ther
         for ticket in (unvisited, visited, unvisited):
             async with client.delete(url, headers=bearer(ticket.token)) as answer:
                 assert answer.status == 204
-        assert list(server.lobby._rooms) == [visited.room_name]
+        assert list(server.room_registry._rooms) == [visited.room_name]
 
 
 async def test_the_talk_page_is_served_whole_and_gives_no_token_away(web: Node) -> None:

@@ -19,7 +19,7 @@ from pipeline.audio import Pcm, silence
 from pipeline.errors import EngineBusy, EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.stt.faster_whisper import FasterWhisper
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.tts.espeak import Espeak
 from tests.support.speech.engines import LINE_HZ, espeak, over_the_line, push, word_errors
 
@@ -122,7 +122,7 @@ class Reader:
 async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
     """Two minutes in one breath, the words 0.2 s apart."""
     reader = Reader()
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=LINE_HZ)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=LINE_HZ)
     spoken = [f"w{number}" for number in range(1, 121)]
     for number in range(1, 121):
         word = np.full(LINE_HZ, number, np.int16)
@@ -160,7 +160,7 @@ class Occupied(Reader):
 async def test_a_moment_without_a_thread_loses_no_beginning(last: int) -> None:
     """At the 16th second, where a long utterance is cut, until the 19th."""
     reader = Occupied(range(15, 19))
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=0)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=0)
     for number in range(1, last + 1):
         word = np.full(LINE_HZ, number, np.int16)
         word[-LINE_HZ // 5 :] = 0
@@ -177,7 +177,7 @@ async def test_a_moment_without_a_thread_loses_no_beginning(last: int) -> None:
 
 async def test_speech_that_comes_at_once_is_decoded_in_pieces_too() -> None:
     reader = Reader()
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=0)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=0)
     spoken = np.repeat(np.arange(1, 61, dtype=np.int16), LINE_HZ)
     spoken[np.arange(spoken.size) % LINE_HZ > 0.8 * LINE_HZ] = 0
     listening.push(spoken)

@@ -63,7 +63,7 @@ async def engine() -> AsyncIterator[FasterWhisper]:
 
 
 @pytest.fixture
-async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
+async def recognizer(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
     """As an agent has them: the grammar's recogniser behind the model."""
     sphinx = PocketSphinx()
     await sphinx.start()
@@ -76,8 +76,8 @@ async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
     await sphinx.close()
 
 
-def listen(ears: FallbackRecognizer, samples: Pcm) -> FallbackListening:
-    listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
+def listen(recognizer: FallbackRecognizer, samples: Pcm) -> FallbackListening:
+    listening = recognizer.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
     push(listening, samples)
     return listening
 
@@ -104,11 +104,15 @@ async def until_started_again(engine: FasterWhisper, before: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 async def test_a_process_that_dies_costs_no_utterance(
-    engine: FasterWhisper, ears: FallbackRecognizer, yes: Pcm, number: int, caplog: pytest.LogCaptureFixture
+    engine: FasterWhisper,
+    recognizer: FallbackRecognizer,
+    yes: Pcm,
+    number: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
-    listening = listen(ears, yes)
+    listening = listen(recognizer, yes)
     heard = asyncio.create_task(listening.result())
     async with asyncio.timeout(LIMIT_S):
         while engine._queue is not None and not engine._queue._begun:
@@ -121,14 +125,14 @@ async def test_a_process_that_dies_costs_no_utterance(
     assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == [
         "recogniser process ended, started again"
     ]
-    again = listen(ears, yes)
+    again = listen(recognizer, yes)
     assert (await again.result()).text == "yes please"
     assert again._name == "faster-whisper"
 
 
 async def test_a_decode_that_raises_the_unforeseen_costs_no_utterance(
     engine: FasterWhisper,
-    ears: FallbackRecognizer,
+    recognizer: FallbackRecognizer,
     yes: Pcm,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -137,7 +141,7 @@ async def test_a_decode_that_raises_the_unforeseen_costs_no_utterance(
         raise ZeroDivisionError
 
     monkeypatch.setattr(engine, "_heard", broken)
-    listening = of_call(ears, lambda reason: None, call_id="call-1").listen(
+    listening = of_call(recognizer, lambda reason: None, call_id="call-1").listen(
         rate_hz=LINE_HZ, language="en", expected=YES_NO
     )
     push(listening, yes)
@@ -167,7 +171,7 @@ def test_of_what_the_model_raises_its_process_tells_the_kind_alone(
 
 async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behind_it(
     engine: FasterWhisper,
-    ears: FallbackRecognizer,
+    recognizer: FallbackRecognizer,
     yes: Pcm,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -177,12 +181,12 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
     monkeypatch.setattr(engine._model, "hung_s", 2.0)
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
-    first = asyncio.create_task(listen(ears, yes).result())
-    beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
+    first = asyncio.create_task(listen(recognizer, yes).result())
+    beside = asyncio.create_task(listen(recognizer, yes).result())  # the other thread
     await asyncio.sleep(0.5)
     with pytest.raises(EngineBusy):
         engine.submit(yes, LINE_HZ, "en", None)
-    second = listen(ears, yes)
+    second = listen(recognizer, yes)
     async with asyncio.timeout(LIMIT_S):
         assert (await second.result()).text.startswith("yes")
         assert not first.done()

@@ -12,7 +12,7 @@ import pytest
 from pipeline.audio import wav
 from pipeline.audio.levels import is_audible
 from tests.support.http.chat import FakeChat, serving_chat
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.http.shop import shop
 from tests.support.node.node import KEY, NUMBER, bearer, place_call, running, until_final
 from tests.support.sip.baresip import baresip
@@ -37,7 +37,7 @@ async def test_the_model_is_heard_and_hears(tmp_path: Path, codec: str, rate_hz:
     async with shop() as systems, serving_chat(chat) as model:
         site = site_of(tmp_path, model.base_url, systems)
         phone = baresip(tmp_path / "phone", codec, caller(rate_hz), rate_hz, user=NUMBER, port=site.carrier)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with running(site) as (_, client):
                 async with phone:
                     call_id = await place_call(client, AGENT_ID, name="Sara")

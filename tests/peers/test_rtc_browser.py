@@ -53,7 +53,9 @@ async def test_a_person_is_heard_and_answered(web: Node, tmp_path: Path, case: s
         (agent,) = (await page.event("connected"))["others"]
         assert (await page.event("subscribed"))["agent"]
         await page.event("listened to")
-        await what_an_application_does(page, agent, server.lobby._rooms[ticket.room_name].room.methods)
+        await what_an_application_does(
+            page, agent, server.room_registry._rooms[ticket.room_name].room.methods
+        )
         gone = await page.event("disconnected", timeout_s=30)
         segments = await page.events("segment")
         streams = await page.events("stream")
@@ -92,16 +94,16 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Node) 
         app = client.app
         assert app is not None
         (session,) = app[SESSIONS]._sessions.values()
-        peers, packets = list(session.entry.person.peers), session.entry.person.audio.receiver.packets
+        peers, packets = list(session.entry.leg.peers), session.entry.leg.audio.receiver.packets
         session._outlet._socket._req.transport.abort()
         await page.event("Reconnected")
-        assert session.entry.person.peers == peers
-        assert session.entry.person.audio.receiver.packets > packets
+        assert session.entry.leg.peers == peers
+        assert session.entry.leg.audio.receiver.packets > packets
         await page.page.run(
             "room.remoteParticipants.values().next().value.trackPublications"
             ".values().next().value.setSubscribed(false)"
         )
-        await until(lambda: not session.entry.person.audio.sender.wanted)
+        await until(lambda: not session.entry.leg.audio.sender.wanted)
         await page.page.run("room.disconnect()")
         assert (await page.event("disconnected"))["reason"] == models.CLIENT_INITIATED
         forged = ticket.token[:-6] + "AAAAAA"
@@ -112,7 +114,7 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Node) 
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
 async def test_an_application_is_told_that_the_room_is_over(web: Node, version: str) -> None:
     server, client = web
-    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    over = server.room_registry.mint(Grant(room="over", identity="ann"))
     async with sdk_page(version) as page:
         told = await page.outcome(f"join({url(client)!r}, {over!r})")
     assert told.endswith("requested room does not exist: the room is over, or was never opened here")
@@ -129,7 +131,7 @@ async def test_an_application_that_encrypts_end_to_end_is_told(web: Node, versio
     assert "publication" in told
     assert gone["reason"] == models.JOIN_FAILURE
     assert closes == ["end-to-end encryption is on in this client: the agent could not hear it"]
-    await until(lambda: ticket.room_name not in server.lobby._rooms)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
 async def test_the_example_page_talks(web: Node, tmp_path: Path) -> None:
@@ -155,4 +157,4 @@ async def test_the_example_page_talks(web: Node, tmp_path: Path) -> None:
         await page.run("document.getElementById('talk').click()")
         await page.until("document.getElementById('state').textContent === 'over'")
         assert [line for line in page.log if line.startswith("exception")] == []
-    await until(lambda: ticket.room_name not in server.lobby._rooms)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)

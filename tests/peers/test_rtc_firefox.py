@@ -43,7 +43,7 @@ async def test_a_person_in_firefox_is_seen_heard_and_muted(web: Node, tmp_path: 
     server, client = web
     version, options = CASES[case]
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="bob", permissions=LISTENER))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="bob", permissions=LISTENER))
     url = f"ws://127.0.0.1:{client.port}"
     voice = microphone(tmp_path / "mic.wav", 4.0, "yes", 30.0)
     async with (

@@ -52,7 +52,7 @@ def add_trunk(phone: Endpoint, port: int, **settings: Any) -> Trunk:
             uri=f"sip:127.0.0.1:{port}",
             caller_id="+14155550100",
             allow_from=("127.0.0.1/32",),
-            reach=EgressPolicy(["127.0.0.1/32"]),
+            egress=EgressPolicy(["127.0.0.1/32"]),
             **settings,
         )
     )

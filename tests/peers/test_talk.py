@@ -97,7 +97,7 @@ async def recognised(samples: Pcm) -> str:
 
 async def emptied(server: Server) -> None:
     """Waits until no room is left: a call writes its outcome after the page has heard of its end."""
-    await until(lambda: not server.lobby.rooms)
+    await until(lambda: not server.room_registry.rooms)
 
 
 async def fits(page: Page, width: int, height: int, path: Path, *, dark: bool = False) -> None:

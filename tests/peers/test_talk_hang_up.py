@@ -88,9 +88,12 @@ async def page(site: Node) -> AsyncIterator[Page]:
 async def nothing_lives_on(server: Server, page: Page, step: str) -> None:
     """At once: a participant who merely never connects is given up after 20 s."""
     try:
-        await until(lambda: not server.lobby.rooms)
+        await until(lambda: not server.room_registry.rooms)
     except TimeoutError:
-        pytest.fail(f"hung up at {step!r}: {server.lobby.rooms} rooms, {len(server.lobby)} calls live on")
+        pytest.fail(
+            f"hung up at {step!r}: {server.room_registry.rooms} rooms, "
+            f"{len(server.room_registry)} calls live on"
+        )
     await page.until("tracks.length > 0 && tracks.every((each) => each.readyState === 'ended')")
     assert set(await page.run("peers.map((each) => each.signalingState)")) <= {"closed"}, step
 
@@ -130,7 +133,7 @@ async def test_a_second_start_while_the_first_still_asks_is_the_one_that_counts(
     await page.until(
         "tracks.length === 2 && tracks.filter((each) => each.readyState === 'live').length === 1"
     )
-    (room,) = server.lobby._rooms
+    (room,) = server.room_registry._rooms
     await page.run(PRESS)
     assert await page.run(STATE) == "You hung up."
     await nothing_lives_on(server, page, "the call itself")

@@ -92,12 +92,12 @@ async def test_a_person_says_what_no_script_expects_and_is_answered(front_desk: 
 
 async def recognised(samples: Pcm) -> str:
     """What Whisper makes of what the page played, at most 16 s at a time: the agent's answer among it."""
-    ears = whisper_tiny()
-    await ears.start()
+    recognizer = whisper_tiny()
+    await recognizer.start()
     try:
-        listening = ears.listen(rate_hz=16000, language="en", expected=None)
+        listening = recognizer.listen(rate_hz=16000, language="en", expected=None)
         listening.push(samples)
         return (await listening.result()).text
     finally:
         listening.close()
-        await ears.close()
+        await recognizer.close()

@@ -137,7 +137,7 @@ async def test_the_talk_page_talks_in_firefox(tmp_path: Path, turn: StunServer) 
 async def talks_and_hangs_up(page: Page | FirefoxPage, server: Server, client: TestClient[Any, Any]) -> None:
     await page.run("document.getElementById('talk').click()")
     await page.until("document.querySelector('#transcript li') !== null")
-    (room,) = server.lobby._rooms
+    (room,) = server.room_registry._rooms
     await page.run("document.getElementById('talk').click()")
     assert await page.run("document.getElementById('state').textContent") == "You hung up."
     assert await hangup_of(client, room) == ("remote", "normal")

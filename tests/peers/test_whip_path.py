@@ -62,15 +62,15 @@ async def hears(page: Page) -> None:
 
 async def test_the_call_goes_on_from_another_address(tmp_path: Path) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client), chromium() as page:
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
-        port = server.lobby._port.number
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
+        port = server.room_registry._port.number
         async with relay(port, loss=0.0, jitter_s=0.0) as network:
             await page.open(str(client.make_url(f"/talk/{LISTENS}")))
             await page.run(CALL)
             url = client.make_url("/rtc/whip")
             await page.run(f"call({str(url)!r}, {ticket.token!r}, {port}, {network.port})")
             await page.until("peer.connectionState === 'connected'")
-            (person,) = server.lobby._rooms[ticket.room_name].persons.values()
+            (person,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
             await grows(lambda: person.audio.stats.packets_received)
             await network.move("127.0.0.2")
             assert await page.run("restart()") == 200
@@ -81,4 +81,4 @@ async def test_the_call_goes_on_from_another_address(tmp_path: Path) -> None:
             hosts = {remote[0] for _, remote in peer._path.addresses}
             assert hosts == {"127.0.0.1", "127.0.0.2"}
             assert peer._path.connection._nominated[1].remote_addr[0] == "127.0.0.2"
-        assert ticket.room_name in server.lobby._rooms
+        assert ticket.room_name in server.room_registry._rooms

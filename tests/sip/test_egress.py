@@ -54,14 +54,14 @@ async def test_a_trunk_reaches_its_own_host_by_name_and_media_beside_it() -> Non
         far.say(200, far.contact, body=far.media)
         uri = f"sip:localhost:{far.sip.port};transport=udp"
         trunk = phone.add_trunk(
-            TrunkSettings(id="out", uri=uri, reach=EgressPolicy(), trusted_hosts=("localhost",))
+            TrunkSettings(id="out", uri=uri, egress=EgressPolicy(), trusted_hosts=("localhost",))
         )
         call = await trunk.call("1")
         await asyncio.wait_for(call.answered(), PATIENCE_S)
         await until(lambda: far.rtp.arrived)
         await call.hang_up()
         assert phone.stats.blocked == 0
-        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, reach=EgressPolicy()))
+        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, egress=EgressPolicy()))
         with pytest.raises(CallFailed) as failed:
             await stranger.call("1")
         assert failed.value.cause is HangupCause.ADDRESS_REFUSED
@@ -83,7 +83,7 @@ async def test_a_name_that_is_led_elsewhere_in_the_call_gets_no_cancel_and_no_by
         far.say(180, f"Contact: <{name}>")
         if when == "up":
             far.say(200, f"Contact: <{name}>", body=far.media)
-        call = await phone.add_trunk(TrunkSettings(id="out", uri=name, reach=OPEN)).call("1")
+        call = await phone.add_trunk(TrunkSettings(id="out", uri=name, egress=OPEN)).call("1")
         reached = "ACK" if when == "up" else "INVITE"
         await until(lambda: reached in far.methods and call.state != "dialing")
         leads_to[0] = CLOSED
@@ -98,7 +98,7 @@ async def test_a_refused_address_is_passed_over_for_the_next_of_the_trunk() -> N
     async with Endpoint(SETTINGS) as phone, rogue() as far, traps() as lure:
         far.say(486)
         uri = f"sip:{CLOSED}:{lure.port};transport=udp"
-        line = TrunkSettings(id="out", uri=uri, backup_uris=(far.uri,), reach=OPEN)
+        line = TrunkSettings(id="out", uri=uri, backup_uris=(far.uri,), egress=OPEN)
         call = await phone.add_trunk(line).call("1")
         assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.BUSY
         assert (lure.caught, phone.stats.blocked) == ([], 1)

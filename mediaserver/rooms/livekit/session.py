@@ -75,7 +75,7 @@ class SdkSession:
 
     def __init__(
         self,
-        lobby: RoomRegistry,
+        room_registry: RoomRegistry,
         entry: Entry,
         goodbyes: set[asyncio.Task[None]],
         *,
@@ -84,13 +84,13 @@ class SdkSession:
     ) -> None:
         """`goodbyes` holds tasks that outlive the session."""
         self.entry = entry
-        participant = entry.person.participant
+        participant = entry.leg.participant
         self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
         self.data = DataLink(entry.room, participant, self._send_data)
         self.data.on_encrypted = lambda: self._refuse(ENCRYPTED)
         self.on_end: Callable[[SdkSession], None] | None = None
         """Called once the participant has left the room."""
-        self._lobby = lobby
+        self._room_registry = room_registry
         self._goodbyes = goodbyes
         self._loop = asyncio.get_running_loop()
         self._dual = dual
@@ -106,7 +106,7 @@ class SdkSession:
         self._leaving = False
         self._refused = ""  # the reason for which the client was removed, for the WebSocket
         self.signalling.on_gone = self._gone
-        entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
+        entry.leg.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
     @property
     def resumable(self) -> bool:
@@ -170,7 +170,7 @@ class SdkSession:
             self._outlet.send(data)
 
     def _describe(self, request: rtc.JoinRequest, now: float) -> None:
-        participant = self.entry.person.participant
+        participant = self.entry.leg.participant
         if not participant.permissions.update_own_metadata:
             return
         if request.metadata or request.participant_attributes:
@@ -195,7 +195,7 @@ class SdkSession:
             elif isinstance(step, AddCandidate):
                 await self._add_candidate(step)
             elif isinstance(step, Listen):
-                self.entry.person.audio.sender.wanted = step.wanted
+                self.entry.leg.audio.sender.wanted = step.wanted
             elif isinstance(step, Refuse):
                 self._refuse(step.why)
             else:
@@ -242,7 +242,7 @@ class SdkSession:
             raise BadSignal(str(error)) from error
 
     def _new_peer(self, *, carries_data: bool) -> PeerTransport:
-        peer = self.entry.person.new_peer()
+        peer = self.entry.leg.new_peer()
         peer.on_message = self._data_received
         if carries_data:
             peer.on_channel = self.data.opened
@@ -277,7 +277,7 @@ class SdkSession:
         self._tell_quality(now)
         if now >= self._refresh_s:
             self._refresh_s = now + REFRESH_S
-            signalling.send(rtc.SignalResponse(refresh_token=self._lobby.mint(self._grant())))
+            signalling.send(rtc.SignalResponse(refresh_token=self._room_registry.mint(self._grant())))
 
     def _start_over(self, now: float) -> None:
         """Asks a client whose media has failed for good to join again, which removes this session."""
@@ -288,8 +288,8 @@ class SdkSession:
             outlet.close(GOING, "media lost")
 
     def _tell_subscribed(self) -> None:
-        packets = self.entry.person.audio.receiver.packets
-        for sid in self.entry.person.participant.tracks:
+        packets = self.entry.leg.audio.receiver.packets
+        for sid in self.entry.leg.participant.tracks:
             before = self._told.setdefault(sid, packets)
             if -1 < before < packets:
                 self._told[sid] = -1
@@ -299,15 +299,15 @@ class SdkSession:
         if now - self._quality_s < QUALITY_S:
             return
         self._quality_s = now
-        receiver = self.entry.person.audio.receiver
+        receiver = self.entry.leg.audio.receiver
         before, self._counted = self._counted, (receiver.packets, receiver.lost)
         packets, lost = receiver.packets - before[0], receiver.lost - before[1]
         if packets + lost:
-            participant = self.entry.person.participant
+            participant = self.entry.leg.participant
             self.signalling.send(quality(participant, lost / (packets + lost)))
 
     def _grant(self) -> Grant:
-        participant = self.entry.person.participant
+        participant = self.entry.leg.participant
         return Grant(
             room=self.entry.room.name,
             identity=participant.identity,
@@ -330,7 +330,7 @@ class SdkSession:
         WebSocket is closed."""
         if not self._leaving:
             self._leaving = True
-            task = self._loop.create_task(self._lobby.leave(self.entry, reason, returns=returns))
+            task = self._loop.create_task(self._room_registry.leave(self.entry, reason, returns=returns))
             self._goodbyes.add(task)
             task.add_done_callback(self._goodbyes.discard)
 
@@ -346,4 +346,4 @@ class SdkSession:
             on_end(self)
 
     def _fields(self) -> dict[str, object]:
-        return {"call_id": self.entry.room.name, "participant": self.entry.person.participant.sid}
+        return {"call_id": self.entry.room.name, "participant": self.entry.leg.participant.sid}

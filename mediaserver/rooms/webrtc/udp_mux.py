@@ -148,11 +148,11 @@ class Lane(asyncio.DatagramTransport):
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         """Sends a datagram. A STUN request's transaction is remembered, since its response may come from a
-        new address. For an address that `reach` does not allow the datagram is withheld until a verified
+        new address. For an address that `egress` does not allow the datagram is withheld until a verified
         request comes from there."""
         if data[0] < 2 and len(data) >= _HEADER and data[1] == 1:
             self._port.asked(bytes(data[8:20]), self)
-        if self._port.reach.allows(addr[0]) or self.path.heard_from(addr[0]):
+        if self._port.egress.allows(addr[0]) or self.path.heard_from(addr[0]):
             self.deliver(data, addr)
         elif addr in self._withheld or len(self._withheld) < MAX_WITHHELD:
             self._withheld[addr] = bytes(data)
@@ -194,11 +194,11 @@ class MediaPort:
         sockets: Sequence[socket.socket],
         *,
         public_address: str | None,
-        reach: EgressPolicy,
+        egress: EgressPolicy,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Takes bound sockets; `MediaPort.open` binds them."""
-        self.reach = reach
+        self.egress = egress
         self.sockets = [(own, own.getsockname()[0]) for own in sockets]
         self.number: int = sockets[0].getsockname()[1]
         self.public_address = public_address
@@ -218,11 +218,11 @@ class MediaPort:
         *,
         addresses: Sequence[str] = (),
         public_address: str | None = None,
-        reach: EgressPolicy | None = None,
+        egress: EgressPolicy | None = None,
     ) -> MediaPort:
         """Binds the first port of the range that is free on every address.
 
-        `addresses` (): every address of this machine, loopback where it has no other. `reach`: which
+        `addresses` (): every address of this machine, loopback where it has no other. `egress`: which
         addresses a participant may name; None: public ones. Raises `RoomFull` when no port is free, OSError
         for an address that is not this machine's.
         """
@@ -231,7 +231,7 @@ class MediaPort:
             sockets = _bind_all(hosts, number)
             if sockets:
                 loop = asyncio.get_running_loop()
-                return cls(sockets, public_address=public_address, reach=reach or EgressPolicy(), loop=loop)
+                return cls(sockets, public_address=public_address, egress=egress or EgressPolicy(), loop=loop)
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:

@@ -49,7 +49,7 @@ class Llm:
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
         self._servers = [McpServer(settings, web) for settings in plan.mcp]
         self._opening: asyncio.Task[None] | None = None
-        self._mind = LlmAgentSpec(
+        self._spec = LlmAgentSpec(
             chat=self._chat,
             prompt=plan.prompt,
             policy=plan.policy,
@@ -90,7 +90,7 @@ class Llm:
     def join(self, context: AgentContext) -> LlmConversation:
         """Makes the conversation of one call."""
         self.prewarm()
-        return LlmConversation(self._mind, context)
+        return LlmConversation(self._spec, context)
 
     def prewarm(self) -> None:
         """Asks MCP servers that were away again, in a task, when a call begins."""
@@ -99,9 +99,9 @@ class Llm:
         ):
             self._opening = asyncio.create_task(self._open_servers())
 
-    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
+    def invite(self, llm_step: LlmStep, context: AgentContext, said: str) -> StepAgent:
         """Makes the model's agent for one step of a script, after the script has `said` something."""
-        return invite(self._mind, errand, context, said)
+        return invite(self._spec, llm_step, context, said)
 
     async def close(self) -> None:
         """Closes the connections to models, MCP servers and tools."""

@@ -122,20 +122,20 @@ class Answer:
 
     def __init__(
         self,
-        mind: LlmAgentSpec,
+        spec: LlmAgentSpec,
         state: State,
         turn: Turn,
         acts: asyncio.Queue[Queued],
         *,
         messages: Callable[[], list[Message]],
     ) -> None:
-        self._mind = mind
+        self._spec = spec
         self._state = state
         self._turn = turn
         self._acts = acts
         self._messages = messages
-        self._tools = dict(mind.tools())
-        specs = [each.spec for each in mind.builtins.values()] + [each.spec for each in self._tools.values()]
+        self._tools = dict(spec.tools())
+        specs = [each.spec for each in spec.builtins.values()] + [each.spec for each in self._tools.values()]
         self._offers = [spec.message for spec in specs]
         self._spoke = self._broke_off = False
         self._language = state.language
@@ -162,7 +162,7 @@ class Answer:
             return
         if self._turn.granted is not None:
             await self._carry_out_granted(self._turn.granted)
-        for left in reversed(range(self._mind.limits.rounds)):
+        for left in reversed(range(self._spec.limits.rounds)):
             each = await self._whole_round(may_call=left > 0)
             after = await self._carry_out(each)
             if after in (After.QUIET, After.OVER) or (each.segments and after is After.NOTED):
@@ -191,7 +191,7 @@ class Answer:
 
     async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
         completion, segmenter = Completion(), Segmenter()
-        stream = self._mind.chat.stream(
+        stream = self._spec.chat.stream(
             messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
         )
         async with closing(stream) as words:
@@ -234,7 +234,7 @@ class Answer:
         return after if each.calls else After.GO_ON
 
     async def _do(self, each: Round, call: ToolCall) -> After:
-        builtin, tool = self._mind.builtins.get(call.name), self._tools.get(call.name)
+        builtin, tool = self._spec.builtins.get(call.name), self._tools.get(call.name)
         known = builtin or tool
         if known is None:
             each.results[call.id] = _error("there is no such tool")
@@ -262,7 +262,7 @@ class Answer:
     async def _do_builtin(
         self, each: Round, call: ToolCall, builtin: Builtin, arguments: Mapping[str, Any]
     ) -> After:
-        effect = builtin.perform(arguments, self._mind.policy, self._state.notes)
+        effect = builtin.perform(arguments, self._spec.policy, self._state.notes)
         each.results[call.id] = effect.result
         if isinstance(effect.act, SwitchLanguage):
             self._language = effect.act.language
@@ -359,7 +359,7 @@ class Answer:
 
     def _bare(self, text: str) -> str:
         """Returns a tool's answer without the numbers that the model may not see."""
-        asks, given = self._mind.policy.asks, self._state.given
+        asks, given = self._spec.policy.asks, self._state.given
         return concealed(text, [value for name, value in given.items() if asks[name].mask])
 
     def _note_refusal(self, name: str, reason: str) -> None:

@@ -63,18 +63,18 @@ class LlmConversation:
     """The conversation of one call. `said`: what the caller has already heard from the script before this
     agent."""
 
-    def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
-        self._mind = mind
+    def __init__(self, spec: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
+        self._spec = spec
         self._context = context
         self._state = State(
-            History(max_turns=mind.history_turns, max_tokens=mind.history_tokens),
-            Budget(mind.limits),
+            History(max_turns=spec.history_turns, max_tokens=spec.history_tokens),
+            Budget(spec.limits),
             context.language,
             {**context.variables, **metadata_values(context.metadata)},
             context.call_id,
         )
         self._before = _Asked()  # what was asked of the caller before their last words
-        self._opening = opening_messages(mind.prompt, context)
+        self._opening = opening_messages(spec.prompt, context)
         if said:
             self._was_said(said, said)
 
@@ -85,7 +85,7 @@ class LlmConversation:
             yield self._greet()
             return
         acts: asyncio.Queue[Queued] = asyncio.Queue(AHEAD)
-        answer = Answer(self._mind, self._state, self._take_in(event), acts, messages=self._messages)
+        answer = Answer(self._spec, self._state, self._take_in(event), acts, messages=self._messages)
         task = asyncio.create_task(answer.run())
         try:
             while (act := await acts.get()) is not None:
@@ -101,14 +101,14 @@ class LlmConversation:
     def report(self) -> AgentReport:
         """Returns the disposition and the noted facts and numbers, masked where configured."""
         notes = self._state.notes
-        numbers = shown(self._mind.policy.asks, self._state.given)
+        numbers = shown(self._spec.policy.asks, self._state.given)
         return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
         """Returns `report`, with the fields of the extraction schema where one is configured. Raises
         `EngineError`."""
-        report, settings = self.report(), self._mind.extract
-        return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
+        report, settings = self.report(), self._spec.extract
+        return report if settings is None else await extract(self._spec.chat, settings, transcript, report)
 
     # Events -------------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class ScriptConversation:
         self._run = run
         self._context = context
         self._llm = llm
-        self._guest: StepAgent | None = None
+        self._step_agent: StepAgent | None = None
         self._before: tuple[StepAgent | None, Position] | None = None  # before the caller's last words
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
@@ -109,10 +109,10 @@ class ScriptConversation:
         which closes the iterator, loses words but never the position. Raises `EngineError` of the model."""
         if isinstance(event, UserSaid):
             self._rewind(event)
-        if self._guest is None:
+        if self._step_agent is None:
             acts = self._go_on(self._run.receive(event))
         else:
-            acts = self._consult(self._guest, event)
+            acts = self._consult(self._step_agent, event)
         async with closing(acts):
             async for act in acts:
                 yield act
@@ -124,61 +124,63 @@ class ScriptConversation:
     def _rewind(self, event: UserSaid) -> None:
         """Takes back, in the script and the model's step, the turn that `event` continues."""
         if event.continues and self._before is not None:
-            self._guest, self._run.position = self._before
-            if self._guest is not None:
-                self._guest.over = False
-        self._before = self._guest, self._run.position
+            self._step_agent, self._run.position = self._before
+            if self._step_agent is not None:
+                self._step_agent.over = False
+        self._before = self._step_agent, self._run.position
 
     async def _go_on(self, acts: list[AgentAct]) -> AsyncGenerator[AgentAct, None]:
         """Gives the script's acts, and the model's first words at a step that the model leads."""
-        errand = self._run.errand
+        llm_step = self._run.llm_step
         said = " ".join(act.text for act in acts if isinstance(act, Say))
-        if errand is not None:
-            self._guest = self._invite(errand, said)
+        if llm_step is not None:
+            self._step_agent = self._invite(llm_step, said)
         for act in acts:
             yield act
-        if self._guest is not None and not self._run.speaks:
-            consulted = self._consult(self._guest, CallOpened())
+        if self._step_agent is not None and not self._run.speaks:
+            consulted = self._consult(self._step_agent, CallOpened())
             async with closing(consulted):
                 async for act in consulted:
                     yield act
 
-    def _invite(self, errand: LlmStep, said: str) -> StepAgent:
+    def _invite(self, llm_step: LlmStep, said: str) -> StepAgent:
         if self._llm is None:
             raise AssertionError("a plan got through whose steps ask a model that is not there")
         known = {**self._context.variables, **self._run.known}
         about = replace(self._context, variables=known, language=self._run.position.language)
-        return self._llm.invite(errand, about, said)
+        return self._llm.invite(llm_step, about, said)
 
-    async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+    async def _consult(self, step_agent: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
         """Gives the model's acts, and the script's acts after the end of the model's step."""
-        guest.turns += 1
-        if guest.turns > guest.errand.max_turns:
-            guest.over, guest.done = True, False
+        step_agent.turns += 1
+        if step_agent.turns > step_agent.llm_step.max_turns:
+            step_agent.over, step_agent.done = True, False
         else:
-            answered = self._ask(guest, event)
+            answered = self._ask(step_agent, event)
             async with closing(answered):
                 async for act in answered:
                     yield act
-        if guest.over:
-            self._guest = None
-            following = self._go_on(self._run.hand_back(guest.errand, guest.answers, done=guest.done))
+        if step_agent.over:
+            self._step_agent = None
+            following = self._go_on(
+                self._run.hand_back(step_agent.llm_step, step_agent.answers, done=step_agent.done)
+            )
             async with closing(following):
                 async for act in following:
                     yield act
 
-    async def _ask(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        acts = guest.conversation.respond(event)
+    async def _ask(self, step_agent: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        acts = step_agent.conversation.respond(event)
         try:
             with contained("the model"):
                 async with closing(acts):
                     async for act in acts:
                         yield act
         except EngineError as error:
-            if not guest.errand.failed:
+            if not step_agent.llm_step.failed:
                 raise
             log.warning(
                 "model failed; the script goes on without it",
                 extra={"call_id": self._context.call_id, "reason": str(error)},
             )
-            guest.over, guest.done = True, False
+            step_agent.over, step_agent.done = True, False

@@ -93,7 +93,7 @@ class ScriptRun:
         return list(transition(self, event))
 
     @property
-    def errand(self) -> LlmStep | None:
+    def llm_step(self) -> LlmStep | None:
         """The model's part of the current step; None where the script leads the step."""
         return self.position.step.llm if self.position.state is ScriptState.ASKING else None
 
@@ -111,12 +111,12 @@ class ScriptRun:
             self._plan, {slot: value for slot, value in at.answers.items() if slot != open_slot}
         )
 
-    def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
+    def hand_back(self, llm_step: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """Takes the model's answers after its step and goes on with the script; gives the acts, in order.
         `done`: the model reached its goal."""
         self.position = replace(self.position, answers={**self.position.answers, **answers})
         self._note_question()
-        return list(self._enter(self.position.step.next if done or not errand.failed else errand.failed))
+        return list(self._enter(self.position.step.next if done or not llm_step.failed else llm_step.failed))
 
     def report(self) -> AgentReport:
         """Reports the answers and the disposition so far."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.agents.script.llm_step import LlmStep, read_errand
+from pipeline.agents.script.llm_step import LlmStep, read_llm_step
 from pipeline.engines.options import Options
 from pipeline.speech import Expected
 from pipeline.text.answers import KINDS
@@ -194,8 +194,8 @@ def _read_step(table: Options) -> Step:
         table.wrong("id", "a step needs a name")
     on = _read_on(table.table("on"))
     expected, labels = _read_expected(table, on)
-    errand = read_errand(table)
-    if errand is not None:
+    llm_step = read_llm_step(table)
+    if llm_step is not None:
         expected = Expected(kinds=("free",))  # the caller answers the model
     step = Step(
         id=name,
@@ -216,7 +216,7 @@ def _read_step(table: Options) -> Step:
         language=table.text("language"),
         partial=table.text("partial"),
         confirm=table.text("confirm"),
-        llm=errand,
+        llm=llm_step,
     )
     table.check_unknown()
     for key, reason in _faults(step):

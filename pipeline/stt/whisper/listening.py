@@ -45,7 +45,7 @@ class Decoding(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UtteranceFormat:
     """The line of an utterance: its sample rate, its language and the answers expected."""
 
     rate_hz: int
@@ -73,13 +73,25 @@ class WhisperListening:
     request. `partial_every`: samples between two interim decodes; 0: none."""
 
     __slots__ = (
-        "_agreement", "_closed", "_cut_due", "_due", "_engine", "_every", "_heads", "_line", "_listened_at",
-        "_one", "_orphan", "_partial", "_pcm", "_pushed",
+        "_agreement",
+        "_closed",
+        "_cut_due",
+        "_due",
+        "_engine",
+        "_every",
+        "_format",
+        "_heads",
+        "_listened_at",
+        "_one",
+        "_orphan",
+        "_partial",
+        "_pcm",
+        "_pushed",
     )  # fmt: skip
 
-    def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
+    def __init__(self, engine: Decoding, format_: UtteranceFormat, *, partial_every: int) -> None:
         self._engine = engine
-        self._line = line
+        self._format = format_
         self._pcm = bytearray()
         self._pushed = 0
         self._every = partial_every
@@ -115,7 +127,7 @@ class WhisperListening:
 
     @property
     def _is_long(self) -> bool:
-        return len(self._pcm) > 2 * PIECE_S * self._line.rate_hz
+        return len(self._pcm) > 2 * PIECE_S * self._format.rate_hz
 
     def _cut(self) -> None:
         """Cuts off and decodes beginnings until the rest is short enough or there is no thread."""
@@ -123,12 +135,12 @@ class WhisperListening:
             while self._is_long:
                 self._behead()
         except EngineBusy:  # the audio is kept, and the cut is tried again
-            self._cut_due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+            self._cut_due = self._pushed + self._format.rate_hz * LOOK_MS // 1000
 
     def _behead(self) -> None:
         """Cuts off and decodes the beginning. Raises `EngineBusy`, before the cut."""
         samples = np.frombuffer(bytes(self._pcm), np.int16)
-        cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
+        cut = quietest(samples, self._format.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
         try:
             job = self._decode(samples[:cut])
         except EngineBusy:
@@ -142,16 +154,16 @@ class WhisperListening:
 
     def _listen_in(self) -> None:
         """Starts an interim decode, unless one is under way or results wait for a thread."""
-        self._due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+        self._due = self._pushed + self._format.rate_hz * LOOK_MS // 1000
         if self._closed or (self._partial is not None and not self._partial.done()):
             return
         pause_s = self._engine.spare_pause_s()
-        if pause_s is None or self._pushed - self._listened_at < pause_s * self._line.rate_hz:
+        if pause_s is None or self._pushed - self._listened_at < pause_s * self._format.rate_hz:
             return
         self._due, self._listened_at = self._pushed + self._every, self._pushed
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         try:
-            self._partial = self._engine.submit_spare(samples, self._line.rate_hz, self._line.language)
+            self._partial = self._engine.submit_spare(samples, self._format.rate_hz, self._format.language)
         except (EngineError, RuntimeError):  # the engine is closing
             return
         self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
@@ -181,8 +193,8 @@ class WhisperListening:
                 raise
 
     def _decode(self, samples: Pcm) -> Future[Hypothesis]:
-        line = self._line
-        return self._engine.submit(samples, line.rate_hz, line.language, line.expected)
+        format_ = self._format
+        return self._engine.submit(samples, format_.rate_hz, format_.language, format_.expected)
 
     async def _decoded(self, job: Future[Hypothesis]) -> Hypothesis:
         future = asyncio.wrap_future(job)

@@ -23,7 +23,7 @@ from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
 from pipeline.confinement.confinement import lacking
 from tests.support.hostile.wild import wild_server
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.kernels import WITHOUT_LANDLOCK
 from tests.support.node.node import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
 
@@ -94,7 +94,7 @@ async def test_what_auto_became_for_files_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
-    with fake_models(Ears(missing="no model.bin in /models: download one")):
+    with fake_models(Recognizer(missing="no model.bin in /models: download one")):
         findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
     missing = named(findings, "agent Reminder")[0]
     assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")

@@ -75,7 +75,7 @@ def test_the_path_of_a_frame_in_order_with_its_rates(demo: Path) -> None:
         ("DtmfDetector.push", 8000),
         ("Session.audio_received", 8000),
         ("Recording.caller", 8000),
-        ("LineStage.push", 8000),
+        ("AnswerDetector.push", 8000),
         ("EchoGate.is_echo", 8000),
         ("AudioInput.push", 8000),
         ("EnergyVad.push", 8000),

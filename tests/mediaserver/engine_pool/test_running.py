@@ -15,7 +15,7 @@ from pipeline import registry
 from pipeline.net.egress import EgressPolicy
 from pipeline.stt.pocketsphinx import dictionary
 from pipeline.tts.espeak import ESPEAK
-from tests.support.http.models import Ears, Voice
+from tests.support.http.models import Recognizer, Voice
 
 EARS = EngineChoice("stt", "ears", {})
 VOICE = EngineChoice("tts", "voice", {})
@@ -31,8 +31,8 @@ class Makes:
     def load(self, kind: str, name: str, options: Mapping[str, Any]) -> Any:
         self.made.append(name)
         if name in self.lacking:
-            return Ears(missing="model.bin is not there")
-        return Ears() if kind == "stt" else Voice()
+            return Recognizer(missing="model.bin is not there")
+        return Recognizer() if kind == "stt" else Voice()
 
 
 async def test_an_engine_that_fails_is_told_of_until_it_starts() -> None:
@@ -101,17 +101,20 @@ async def told_of(kind: str, name: str, options: Mapping[str, Any]) -> str:
 async def test_calls_and_files_have_a_guard_each_which_all_who_ask_share() -> None:
     running = RunningEngines(Makes().load, EgressPolicy())
     await running.start([EARS])
-    (ears,), (again,) = running.ears([EARS], Purpose.CALLS), running.ears([EARS], Purpose.CALLS)
-    assert ears.engine is again.engine
+    (recognizers,), (again,) = (
+        running.recognizers([EARS], Purpose.CALLS),
+        running.recognizers([EARS], Purpose.CALLS),
+    )
+    assert recognizers.engine is again.engine
     assert len(running.health()) == 1
-    running.ears([EARS], Purpose.FILES)
+    running.recognizers([EARS], Purpose.FILES)
     assert len(running.health()) == 2
 
 
 async def test_what_nobody_uses_is_closed_with_its_guard() -> None:
     running = RunningEngines(Makes().load, EgressPolicy())
     await running.start([EARS, VOICE])
-    running.ears([EARS], Purpose.CALLS)
+    running.recognizers([EARS], Purpose.CALLS)
     running.voices([VOICE], Purpose.CALLS)
     await running.keep({VOICE.identity})
     assert running.of([EARS, VOICE]) == [VOICE]

@@ -144,7 +144,7 @@ async def test_a_transfer_is_refused_where_the_company_is_full(tmp_path: Path) -
 async def test_a_telephone_is_called_into_a_room_only_where_there_is_a_place(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path).limit("desk", 2)
     async with telephones(site) as people, running(site) as (server, client), rtc_client(tone=500) as rtc:
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
         await join(client, rtc, ticket.token)
         await rtc.event("sound")
         url = f"/api/v1/rooms/{ticket.room_name}/participants"

@@ -78,7 +78,7 @@ async def test_a_call_that_is_ended_while_a_tool_is_asked_never_begins(
             http=cast(HttpClient, tool),
         )
         profile = CallProfile(
-            cast=cast(Any, agent),
+            engines=cast(Any, agent),
             language="en",
             greeting="",
             records=False,

@@ -121,7 +121,7 @@ def write_web_site(
 def invite(server: Server, **more: Any) -> JoinGrant:
     """An invitation to talk to the agent."""
     request = WebCallRequest(agent_id=AGENT, user_ref="ann", **more)
-    return server.lobby.invite(COMPANY, request)
+    return server.room_registry.invite(COMPANY, request)
 
 
 def bearing(token: str, **headers: str) -> dict[str, str]:

@@ -32,11 +32,11 @@ async def report_of(directory: Path, answer: str, *, goes_on: bool) -> dict[str,
     they hang up."""
     site = write_site(directory, more=asking_agent(QUESTION))
     site.change('"Goodbye."', f'"{FAREWELL}"')
-    with fake_models() as (ears, _):
+    with fake_models() as (recognizer, _):
         async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await call.answered()
             await call.play(np.concatenate([QUIET, QUIET, VOICE, QUIET]))
-            ears.answer = answer
+            recognizer.answer = answer
             await call.play(np.concatenate([VOICE, QUIET, QUIET]))
             if goes_on:
                 await call.hang_up()

@@ -9,7 +9,7 @@ from typing import Any
 
 from sip.call import Call as PhoneCall
 from tests.support.http.chat import Call, FakeChat, Part, serving_chat
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.http.shop import shop
 from tests.support.node.node import (
     FAKE_ENGINES,
@@ -78,7 +78,7 @@ async def test_metadata_of_a_phone_call_reaches_a_tool_that_names_it_and_never_t
     async with shop() as systems, serving_chat(chat) as model:
         line = 'trunk = "carrier"\nphone_number = "+14155550100"'
         site = add_agent(write_site(tmp_path), "acme", line, model=model.base_url, shop=systems.url)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with carrier(site, talk), running(site) as (_, client):
                 body = {"agentId": AGENT_ID, "phoneNumber": NUMBER, "metadata": METADATA}
                 headers = bearer(KEY)
@@ -99,7 +99,7 @@ async def test_metadata_of_a_web_call_reaches_the_model(tmp_path: Path) -> None:
     question = spoken(tmp_path / "question.wav", "where is my order please")
     async with shop() as systems, serving_chat(chat) as model:
         site = add_agent(write_web_site(tmp_path), "web", "", model=model.base_url, shop=systems.url)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with running(site) as (_, client), rtc_client(wav=str(question), loop=True) as rtc:
                 body = {"agentId": AGENT_ID, "metadata": METADATA}
                 headers = bearer(CALLS_KEY)

@@ -181,7 +181,7 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
         site = write_transfer_site(tmp_path, carrier=phone.port)
         async with running(site) as (server, client):
             request = WebCallRequest(agent_id=WEB_HANDS_ON, user_ref="ann")
-            ticket = server.lobby.invite("desk", request)
+            ticket = server.room_registry.invite("desk", request)
             keep = tmp_path / "heard.wav"
             async with rtc_client(tone=500, keep=str(keep)) as rtc:
                 await join(client, rtc, ticket.token)
@@ -208,7 +208,7 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
 async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, _):
-        lines = server.lobby.lines
+        lines = server.room_registry.outbound_legs
         assert lines is not None
         assert lines.target(HANDS_ON, "desk") == DESK
         assert lines.target(HANDS_ON, DESK) == DESK
@@ -255,7 +255,7 @@ class Desk:
 async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
         room = Desk(client, ticket.room_name)
         async with rtc_client(tone=500) as rtc:
             await join(client, rtc, ticket.token)
@@ -286,9 +286,11 @@ async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Pat
 async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path, target="room:{{{{room}}}}")
     async with running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
         variables = {"room": ticket.room_name}
-        caller = server.lobby.invite("desk", WebCallRequest(agent_id=WEB_HANDS_ON, variables=variables))
+        caller = server.room_registry.invite(
+            "desk", WebCallRequest(agent_id=WEB_HANDS_ON, variables=variables)
+        )
         heard = {name: tmp_path / f"{name}.wav" for name in ("boss", "caller")}
         async with (
             rtc_client(tone=900, keep=str(heard["boss"])) as boss,
@@ -297,11 +299,13 @@ async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> Non
             await join(client, boss, ticket.token)
             await boss.event("sound")
             await join(client, web, caller.token)
-            await until(lambda: len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) >= 2)
+            await until(
+                lambda: len(server.room_registry.opened(Access("desk"), ticket.room_name).bridge.seats) >= 2
+            )
             await asyncio.sleep(2.0)  # both hum
             await web.end()
             call = await until_final(client, caller.room_name, key=WEB_KEY)
-            assert len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) == 1
+            assert len(server.room_registry.opened(Access("desk"), ticket.room_name).bridge.seats) == 1
             await boss.end()
         await until_final(client, ticket.room_name, key=WEB_KEY)
     transfer = call["analysis"]["transfer"]
@@ -316,10 +320,10 @@ async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> Non
 async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
         room, agent = (
             Desk(client, ticket.room_name),
-            server.lobby.opened(Access("desk"), ticket.room_name).room.agent,
+            server.room_registry.opened(Access("desk"), ticket.room_name).room.agent,
         )
         for key, status in ((KEY, 404), ("nobodys", 401)):
             assert (await room.ask("GET", "/participants", key))[0] == status
@@ -332,6 +336,6 @@ async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None
         assert (await room.ask("DELETE", f"/participants/{agent.identity}"))[0] == 404
         assert (await room.ask("POST", "/tokens", identity=agent.identity))[0] == 400
         _, made = await room.ask("POST", "/tokens", identity="boss", canPublish=False, hidden=True)
-        grant = server.lobby.verify(made["participantToken"])
+        grant = server.room_registry.verify(made["participantToken"])
         assert (grant.identity, grant.permissions.publish, grant.permissions.hidden) == ("boss", False, True)
         assert await room.kinds() == {"agent": "active"}

@@ -51,8 +51,10 @@ async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> No
         for each in before:
             started.remove(each)
         assert started == ["pipeline.stt.whisper.process", "pipeline.tts.onnx.process"]
-        ears = {id(engines.cast(f"agent {number}").stt.recognizers[0].engine) for number in range(5)}
-        assert len(ears) == 1
+        recognizer = {
+            id(engines.agent_engines(f"agent {number}").stt.recognizers[0].engine) for number in range(5)
+        }
+        assert len(recognizer) == 1
         (recogniser,) = [
             each for each in engines.running._engines.values() if isinstance(each, FasterWhisper)
         ]

@@ -32,7 +32,7 @@ class Watched:
     """A judge, and a clock that moves with every look."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.judge = Judge(limits)
+        self.detector = Judge(limits)
         self.now = 100.0
 
     def see(self, *looks: Look) -> list[State]:
@@ -40,7 +40,7 @@ class Watched:
         states = []
         for look in looks:
             self.now += STEP_S
-            states.append(self.judge.look(look, self.now))
+            states.append(self.detector.look(look, self.now))
         return [state for number, state in enumerate(states) if [*states[:number]][-1:] != [state]]
 
 
@@ -56,7 +56,7 @@ def test_a_loop_that_stays_late_is_overloaded_and_one_pause_is_not() -> None:
     node = Watched()
     assert node.see(*lag(*[1] * 10, 400, 1, 1, 250, 1, 1)) == [CALM]
     assert node.see(*lag(*[15] * LOOKS)) == [CALM, OVERLOADED]
-    assert not node.judge.takes_more
+    assert not node.detector.takes_more
 
 
 def test_it_takes_more_again_when_all_has_been_low_for_a_while() -> None:

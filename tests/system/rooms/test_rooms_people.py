@@ -76,12 +76,12 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
         rtc_client(wav=str(quiet)) as ann,
         rtc_client(wav=str(quiet)) as bob,
     ):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-        opened = server.lobby.opened(Access("desk"), ticket.room_name)
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        opened = server.room_registry.opened(Access("desk"), ticket.room_name)
         opened.room.observe(lines := Lines())
         await join(client, ann, ticket.token)
         await ann.event("sound")
-        await join(client, bob, server.lobby.mint(Grant(room=ticket.room_name, identity="bob")))
+        await join(client, bob, server.room_registry.mint(Grant(room=ticket.room_name, identity="bob")))
         await until(lambda: len(opened.bridge.seats) >= 2)
         await says(bob, voice, lines.told, "bob")
         assert "ann" not in {identity for identity, _ in lines.told}
@@ -94,7 +94,7 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
 
 async def chat(server: Server, client: TestClient[Any, Any], name: str, lines: Lines) -> None:
     """What bob writes after ann has spoken is his."""
-    room, before = server.lobby.opened(Access("desk"), name).room, len(lines.told)
+    room, before = server.room_registry.opened(Access("desk"), name).room, len(lines.told)
     assert room.on_text is not None
     room.on_text(room.participants["bob"], "and I write this")
     await until(lambda: ("bob", True) in lines.told[before:])

@@ -100,7 +100,7 @@ async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Node) 
 async def test_the_example_ends_with_an_agent_that_never_listens(web: Node) -> None:
     server, client = web
     request = WebCallRequest(agent_id=NEEDY, user_ref="ann", variables={"place": "here"})
-    ticket = server.lobby.invite(COMPANY, request)
+    ticket = server.room_registry.invite(COMPANY, request)
     example = await asyncio.create_subprocess_exec(
         *(sys.executable, ROOT / "examples" / "livekit_client.py", url(client), ticket.token, "yes"),
         stdout=asyncio.subprocess.PIPE,
@@ -120,7 +120,7 @@ async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_
 ) -> None:
     server, client = web
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="bob", name="Bob"))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="bob", name="Bob"))
     async with (
         sdk_client(url=url(client), token=ticket.token) as ann,
         sdk_client(url=url(client), token=other, single=False) as bob,
@@ -130,7 +130,7 @@ async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_
         others = (await ann.event("connected"))["others"]  # Bob too, when he was the faster
         agent = next(identity for identity in others if identity.startswith("agent-"))
         await asyncio.gather(ann.event("microphone"), bob.event("microphone"), ann.event("sound"))
-        room = server.lobby._rooms[ticket.room_name].room
+        room = server.room_registry._rooms[ticket.room_name].room
         room.methods["order"] = lambda who, payload: f"{payload} for {who.identity}"
         bob.tell(data="hello ann", to=["ann"])
         ann.tell(data="hello all")
@@ -162,7 +162,7 @@ async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_
         bob.tell(rpc="hang_up", to=agent)
         assert (await bob.event("disconnected"))["reason"] == models.ROOM_CLOSED
         await bob.end()
-    await until(lambda: ticket.room_name not in server.lobby._rooms)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
 async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: Node) -> None:
@@ -173,16 +173,16 @@ async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: N
         # Not in the middle of publishing: the Rust SDK cannot resume from there, and starts over.
         await asyncio.gather(sdk.event("sound"), sdk.event("microphone"), sdk.event("listened to"))
         session = session_of(client, sid)
-        peer, packets = session.entry.person.peers[0], session.entry.person.audio.stats.packets_received
+        peer, packets = session.entry.leg.peers[0], session.entry.leg.audio.stats.packets_received
         transport = session._outlet._socket._req.transport  # type: ignore[union-attr]
         transport.abort()
         await sdk.event("reconnected")
         assert session_of(client, sid) is session
-        assert session.entry.person.peers == [peer]
+        assert session.entry.leg.peers == [peer]
         heard = len(events(sdk, "sound"))
         sdk.tell(text="yes")
         await sdk.event("sound", after=heard)
-        assert session.entry.person.audio.stats.packets_received > packets
+        assert session.entry.leg.audio.stats.packets_received > packets
         assert (await sdk.event("disconnected"))["reason"] == models.ROOM_CLOSED
         await sdk.end()
 
@@ -205,7 +205,7 @@ async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Node) -> None:
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token, encrypt=True) as sdk:
         assert (await sdk.event("disconnected"))["reason"] == models.JOIN_FAILURE
-    await until(lambda: ticket.room_name not in server.lobby._rooms)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
     async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
         call = await response.json()
     assert (call["hangupCause"], call["endedBy"]) == ("incompatible", "remote")
@@ -214,7 +214,7 @@ async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Node) -> None:
 @pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
 async def test_a_client_is_told_that_the_room_is_over(web: Node, single: bool) -> None:
     server, client = web
-    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    over = server.room_registry.mint(Grant(room="over", identity="ann"))
     async with sdk_client(url=url(client), token=over, single=single) as sdk:
         refused = await sdk.event("refused")
     assert "requested room does not exist: the room is over" in refused["message"]
@@ -223,7 +223,7 @@ async def test_a_client_is_told_that_the_room_is_over(web: Node, single: bool) -
 async def test_a_client_is_told_that_the_server_drains(web: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     server, client = web
     ticket = invite(server)
-    monkeypatch.setattr(server.lobby, "_draining", True)
+    monkeypatch.setattr(server.room_registry, "_draining", True)
     async with sdk_client(url=url(client), token=ticket.token) as sdk:
         refused = await sdk.event("refused")
     assert "The server is draining" in refused["message"]

@@ -132,7 +132,7 @@ async def test_why_nobody_may_join_is_told_to_who_asks(
 ) -> None:
     server, client = web
     ticket = invite(server)
-    over = server.lobby.mint(Grant(room="never opened", identity="eve"))
+    over = server.room_registry.mint(Grant(room="never opened", identity="eve"))
 
     async def refused(token: str) -> tuple[int, int, str]:
         """How the WebSocket is refused, and what the SDK is told when it asks why."""
@@ -147,7 +147,7 @@ async def test_why_nobody_may_join_is_told_to_who_asks(
     assert await refused("forged") == (401, 401, "invalid token: Not enough segments")
     monkeypatch.setattr(registry.RoomRegistry, "__len__", lambda rooms: 1_000)
     assert await refused(ticket.token) == (503, 503, "this server takes no more web calls at the moment")
-    monkeypatch.setattr(server.lobby, "_draining", True)
+    monkeypatch.setattr(server.room_registry, "_draining", True)
     assert await refused(ticket.token) == (503, 503, "The server is draining")
 
 
@@ -204,13 +204,13 @@ async def test_who_starts_over_finds_the_room_still_there(web: Node, monkeypatch
         await ann.hear("join")
         await ann.say(leave=rtc.LeaveRequest())
         await ann.hear("leave")
-    await until(lambda: ticket.room_name not in server.lobby._rooms)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
 async def test_only_ones_own_session_can_be_resumed(web: Node) -> None:
     server, _ = web
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="eve"))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="eve"))
     async with wire(web, ticket.token) as ann:
         sid = (await ann.hear("join")).join.participant.sid
         for token, wanted in ((other, sid), (ticket.token, "PA_nobody")):
@@ -268,11 +268,11 @@ async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Node) -> N
                 await socket.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
                 await socket.hear("leave")
             else:
-                await server.lobby.hang_up([ticket.room_name])
+                await server.room_registry.hang_up([ticket.room_name])
 
     def counts() -> tuple[int, int, int, int]:
         files = len(os.listdir("/proc/self/fd"))
-        return len(asyncio.all_tasks()), files, len(server.lobby._port), server.lobby.rooms
+        return len(asyncio.all_tasks()), files, len(server.room_registry._port), server.room_registry.rooms
 
     for how in range(6):
         await visit(how)

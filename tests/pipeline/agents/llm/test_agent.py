@@ -345,8 +345,8 @@ def test_the_languages_that_phrases_are_wanted_in() -> None:
 def test_tools_that_lead_nowhere_are_not_offered() -> None:
     chat = FakeChat()
     plan = read_settings(BASE)
-    mind = Llm(plan, [chat], FakeWeb())._mind
-    assert set(mind.builtins) == {"hang_up", "wait", "remember", "do_not_call_again"}
+    spec = Llm(plan, [chat], FakeWeb())._spec
+    assert set(spec.builtins) == {"hang_up", "wait", "remember", "do_not_call_again"}
 
 
 # Tools of the customer --------------------------------------------------------------------------------------
