@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
 
+from pipeline import kernel_cache
+
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_CONFIG: Final[Any] = numba.config  # its own stubs cover a part of it only
+_DIRECTORY: Final = kernel_cache.opened()
+if _DIRECTORY is not None:
+    _CONFIG.CACHE_DIR = str(_DIRECTORY)
 
 
 def compiled(*signatures: Any, fastmath: bool = False, inner: bool = False) -> Callable[[_F], _F]:
@@ -17,10 +24,7 @@ def compiled(*signatures: Any, fastmath: bool = False, inner: bool = False) -> C
     options: dict[str, Any] = {"fastmath": fastmath, "no_cpython_wrapper": inner, "no_cfunc_wrapper": inner}
 
     def decorate(function: _F) -> _F:
-        try:
-            made = numba.njit(list(signatures), cache=True, **options)(function)
-        except RuntimeError:  # numba: "no locator available": nothing writable to cache in
-            made = numba.njit(list(signatures), **options)(function)
+        made = numba.njit(list(signatures), cache=_DIRECTORY is not None, **options)(function)
         return cast(_F, made)
 
     return decorate

@@ -5,10 +5,9 @@ Explicit signatures compile (or load from numba's cache) when this module is imp
 frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.7 s
 from a warm cache and some seconds from nothing; `warm()` then runs each kernel once, for the page faults.
 
-The cache lies beside this file unless the environment variable NUMBA_CACHE_DIR, read by numba when it is
-first imported, names another directory: set it to a writable one before importing anything of this package
-(the server points it at its data directory). Where no directory is writable the kernels are compiled
-without a cache.
+The cache lies where `pipeline.kernel_cache` says: in the user's cache unless the environment variable
+NUMBA_CACHE_DIR names another place, which has to be set before anything of this package is imported. Where
+nothing can be written the kernels are compiled without a cache.
 
 All arrays are one-dimensional and contiguous. Inputs may be read-only (`np.frombuffer` of a packet).
 Nothing is allocated, no exception is raised and indices are not checked: where a docstring states a size,
