@@ -17,10 +17,11 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call.figures import Figures, Window, loop_lag_ms, pacing, percentiles, surroundings
+from bench.call.figures import Window, loop_lag_ms, pacing, surroundings
 from bench.call.generator import Job
 from bench.call.phases import measured
 from bench.call.processes import SCRIPT_NUMBER, ServerUnderTest, before_others, serving
+from mediaserver.benchmark.figures import Figures, percentiles
 
 REFUSAL_TARGET_MS: Final = 100.0
 GAP_TARGET: Final = 2.0

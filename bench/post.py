@@ -23,10 +23,11 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call.figures import Figures, pacing, percentiles, surroundings
+from bench.call.figures import pacing, surroundings
 from bench.call.generator import Job
 from bench.call.phases import measured
 from bench.call.processes import KEY, SCRIPT_NUMBER, ServerUnderTest, serving
+from mediaserver.benchmark.figures import Figures, percentiles
 
 POST_TARGET_MS: Final = 50.0
 GAP_TARGET_MS: Final = 22.0

@@ -1,5 +1,5 @@
-"""The command line: `mediaserver serve | compile | check | doctor | explain | call | keys | restore | models`
-and `demo`.
+"""The command line: `mediaserver serve | compile | check | doctor | explain | call | bench | keys | restore |
+models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "mediaserver.cli.admin:doctor",
     "explain": "mediaserver.cli.explain:explain",
     "call": "mediaserver.cli.admin:place",
+    "bench": "mediaserver.cli.bench:bench",
     "keys": "mediaserver.cli.admin:keys",
     "restore": "mediaserver.cli.admin:restore",
     "models": "mediaserver.cli.models:models",

@@ -31,6 +31,8 @@ class UserSaid:
 
     `keyed`: digits that were keyed before the words, which are part of the answer.
 
+    `doubtful`: `text` is to be acted upon only when the caller has confirmed it (`Hypothesis.doubtful`).
+
     `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
     it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does
     what cannot be undone (a tool that books). A guess that was wrong closes the iterator instead."""
@@ -41,6 +43,7 @@ class UserSaid:
     interrupted: bool = False
     continues: bool = False
     keyed: str = ""
+    doubtful: bool = False
     settled: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 

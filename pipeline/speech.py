@@ -49,11 +49,13 @@ LONGEST_TEXT: Final = 4000
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     """The recognised text of an utterance. `text` is lower case without punctuation and "" for no speech;
-    `confidence` is 0 to 1 and comparable only within one engine."""
+    `confidence` is 0 to 1 and comparable only within one engine. `doubtful`: the text may be none of the
+    speaker's, and is to be acted upon only when the speaker has confirmed it."""
 
     text: str
     confidence: float = 0.0
     words: tuple[HeardWord, ...] = ()
+    doubtful: bool = False
 
 
 class Listening(Protocol):

@@ -10,8 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.call.processes import ENDPOINT_MS
-
-Figures = dict[str, Any]
+from mediaserver.benchmark.figures import Figures, percentiles
 
 PERIOD_MS: Final = 20.0
 BROKEN_MS: Final = 10.0
@@ -40,17 +39,6 @@ class Turns:
     measured: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
     engines: list[float] = field(default_factory=list)
-
-
-def percentiles(values: Iterable[float], *ranks: float) -> Figures:
-    """By name (`p50`), with the count; None for no values."""
-    known = np.fromiter(values, np.float64)
-    found = np.percentile(known, ranks) if len(known) else [None] * len(ranks)
-    named = {
-        f"p{rank:g}": None if value is None else round(float(value), 3)
-        for rank, value in zip(ranks, found, strict=True)
-    }
-    return named | {"count": len(known)}
 
 
 def talk_figures(result: Mapping[str, Any], window: Window, reports: Sequence[Mapping[str, Any]]) -> Figures:

@@ -24,14 +24,12 @@ from bench import report
 from bench.call.caller import Mode
 from bench.call.figures import (
     BROKEN_MS,
-    Figures,
     Window,
     above,
     counted,
     histogram_ms,
     loop_lag_ms,
     pacing,
-    percentiles,
     surroundings,
 )
 from bench.call.generator import Job
@@ -46,6 +44,7 @@ from bench.call.processes import (
     usage_by_module,
 )
 from bench.support.processes import Usage
+from mediaserver.benchmark.figures import Figures, percentiles
 from pipeline.engines.local_weights import WHISPER, whole_files
 
 STEPS: Final = (2, 6, 10, 14, 18, 24, 30)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any, Final
 
 from bench.call.caller import Mode
-from bench.call.figures import BROKEN_MS, Figures, Window, set_up_figures, talk_figures
+from bench.call.figures import BROKEN_MS, Window, set_up_figures, talk_figures
 from bench.call.generator import Job
 from bench.call.processes import (
     MONOLOGUE_NUMBER,
@@ -23,6 +23,7 @@ from bench.call.processes import (
     machine_busy_ms,
 )
 from bench.support.processes import usage_of
+from mediaserver.benchmark.figures import Figures
 
 FAILED_SHARE: Final = 0.01
 SET_UP_LIMIT_MS: Final = 500.0

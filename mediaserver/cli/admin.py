@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -14,6 +13,7 @@ import click
 
 from mediaserver.cli.call import CallRefused, place_and_follow
 from mediaserver.cli.config import config_option, load_or_exit
+from mediaserver.cli.given import pairs
 from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import MediaServerError
 from mediaserver.settings import Settings, reveal
@@ -53,7 +53,7 @@ def doctor(config: str) -> None:
 def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str | None) -> None:
     """Places one call through a running server and follows it: exit 0 when it was answered and completed."""
     settings = load_or_exit(config, engines=False)
-    body = {"agentId": agent, "phoneNumber": to, "promptVariables": _pairs(variables)}
+    body = {"agentId": agent, "phoneNumber": to, "promptVariables": pairs(variables)}
     url = f"http://{settings.server.http}"
     try:
         report = asyncio.run(place_and_follow(url, key or _calls_key(settings, agent), body, show=click.echo))
@@ -114,16 +114,6 @@ async def _create_key(settings: Settings, company: str, scopes: list[str]) -> st
         if settings.company(company) is not None:
             await store.sync_file(settings)  # the server may never have run with this file
         return await store.create_key(company, scopes)
-
-
-def _pairs(variables: tuple[str, ...]) -> Mapping[str, str]:
-    pairs = {}
-    for variable in variables:
-        name, equals, value = variable.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{variable!r} is not k=v", param_hint="--var")
-        pairs[name] = value
-    return pairs
 
 
 def _calls_key(settings: Settings, agent_id: str) -> str:

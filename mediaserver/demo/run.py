@@ -28,14 +28,12 @@ from mediaserver.demo.stage import (
     Ports,
     Receiver,
     StageError,
-    cache,
     client,
-    process,
     told_by,
-    wait_ready,
     write_config,
 )
 from mediaserver.line_writer import LineWriter
+from mediaserver.local_node import NodeFailed, cache, process, wait_ready
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NUMBER = "+14155550123"
@@ -295,6 +293,6 @@ def main(*, exit_after: bool) -> int:
     directory = Path(tempfile.mkdtemp(prefix="mediaserver-demo-"))
     try:
         return asyncio.run(play(directory, exit_after=exit_after))
-    except (StageError, TimeoutError) as error:
+    except (StageError, NodeFailed, TimeoutError) as error:
         Console(stderr=True).print(f"demo failed: {error or 'the call took too long'}\nlogs: {directory}")
         return 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,17 +13,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientSession, ClientTimeout, web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.demo.speech import Speech, embedded
 from mediaserver.errors import LocalError
+from mediaserver.local_node import environment
 
 API_KEY = "demo-key"
 WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
-READY_S = 90
-"""How long the server may take to be ready, on a busy machine."""
-STOP_S = 15
 
 Json = Mapping[str, Any]
 
@@ -161,32 +158,6 @@ class CalleeProcess:
 
 
 @asynccontextmanager
-async def process(
-    *arguments: str, log: Path, stdout: int | None = None
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Runs a Python process for the length of the block. Its log goes to `log`."""
-    with log.open("wb") as file:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *arguments),
-            stdout=stdout or file,
-            stderr=file,
-            limit=1 << 20,
-            env=environment(),
-        )
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await child.wait()
-            except TimeoutError:
-                child.kill()
-                await child.wait()
-
-
-@asynccontextmanager
 async def client(port: int) -> AsyncIterator[ClientSession]:
     """Opens an API client of the demo's company."""
     async with ClientSession(
@@ -197,28 +168,11 @@ async def client(port: int) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
-    """Waits until /readyz answers 200. Raises `StageError` with the end of the server's log."""
-    try:
-        async with asyncio.timeout(READY_S):
-            while server.returncode is None:
-                try:
-                    async with api.get("/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                except ClientError:
-                    pass  # it does not listen yet
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pass
-    raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
-
-
 async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]) -> None:
     """Runs a program of ours that prints how far it is ("3 of 7" as "3 7"). Raises `StageError` with what it
     wrote on standard error where it fails."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *arguments),
+        *(sys.executable, "-P", "-m", module, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(),
@@ -238,14 +192,3 @@ async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]
         if child.returncode is None:
             child.kill()
             await child.wait()
-
-
-def environment() -> Mapping[str, str]:
-    """Returns the environment of the demo's processes, which share the compiled kernels."""
-    return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
-
-
-def cache() -> Path:
-    """Returns the directory of what is kept between demos: the user's cache (XDG base directories)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "openline-mediaserver"

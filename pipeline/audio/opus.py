@@ -103,7 +103,7 @@ _LIBRARY, _WHY_NOT = _found()
 
 
 def library() -> ctypes.PyDLL:
-    """The library. Raises `OpusMissing`."""
+    """Returns libopus, loaded at import. Raises `OpusMissing` where this machine has none."""
     if _LIBRARY is None:
         raise OpusMissing(_WHY_NOT)
     return _LIBRARY

@@ -181,7 +181,7 @@ class Recognition:
                 self._hypothesis = await self._ears.decode()
                 said = self._hypothesis
                 p_eot = await self._p_eot(said.text, noisy=noisy) if judged else None
-                words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot)
+                words = FinalTranscript(turn, said.text, said.confidence, p_eot=p_eot, doubtful=said.doubtful)
         except EngineError as error:
             self._minutes.fault("stt", str(error), self._loop.time())
         self._task = None

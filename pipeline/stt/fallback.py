@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -172,7 +172,7 @@ class FallbackListening:
         extra = {"engine": self._name, "characters": len(heard.text)}
         log.warning("recogniser said too much, cut", extra=extra)
         text = heard.text[:LONGEST_TEXT].rpartition(" ")[0] or heard.text[:LONGEST_TEXT]
-        return Hypothesis(text, heard.confidence, heard.words[: len(text.split())])
+        return replace(heard, text=text, words=heard.words[: len(text.split())])
 
     def _give_up(self, error: Exception) -> None:
         """The engine at work broke while it listened: `result` tells, and asks elsewhere."""

@@ -15,6 +15,7 @@ import enum
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,20 @@ _FREE_CONFIDENCE = 0.3
 
 class SphinxSettings(EngineTable):
     """`decoders`: made at start (4 MB each); `max_decoders`: utterances decoded while they are spoken; those
-    beyond it are decoded at their end. `min_confidence`: answers below it count as not understood; free
-    dictation, whose confidence means less, needs 0.3, or `min_confidence` where that is lower."""
+    beyond it are decoded at their end. `min_confidence`: answers below it are doubtful, and below
+    `doubtful_confidence` not understood; free dictation, whose confidence means less, is never doubtful and
+    needs 0.3, or `min_confidence` where that is lower."""
 
     decoders: int = Field(default=2, ge=1, le=256)
     max_decoders: int = Field(default=64, ge=1, le=1024)
     min_confidence: float = Field(default=0.5, ge=0, le=1)
+    doubtful_confidence: float = Field(default=0.01, ge=0, le=1)
+
+    def judged(self, heard: Hypothesis) -> Hypothesis:
+        """An answer to a grammar, marked where it is doubtful, and without words where it is less."""
+        if heard.confidence < min(self.doubtful_confidence, self.min_confidence):
+            return Hypothesis("", heard.confidence)
+        return replace(heard, doubtful=heard.confidence < self.min_confidence)
 
 
 class PocketSphinx:
@@ -230,10 +239,10 @@ class SphinxListening:
         return await self._engine.decode(kept, made, narrow=self._narrow)
 
     def _accepted(self, heard: Hypothesis) -> Hypothesis:
-        least = self._engine.settings.min_confidence
-        if self._grammar is None:
-            least = min(least, _FREE_CONFIDENCE)
-        sure = heard.confidence >= least
+        settings = self._engine.settings
+        if self._grammar is not None:
+            return settings.judged(heard)
+        sure = heard.confidence >= min(settings.min_confidence, _FREE_CONFIDENCE)
         return heard if sure else Hypothesis("", heard.confidence)
 
 

@@ -59,6 +59,8 @@ class Lexicon:
     """Words that people put between digits."""
     go_on: str = ""
     """What is said to somebody who has dictated a part."""
+    did_you_say: str = ""
+    """What is asked about words that are doubtful: they stand for "{}"."""
     date: frozenset[str] = frozenset()
     """Words of which one makes a date."""
     date_phrase: re.Pattern[str] | None = None
@@ -136,6 +138,7 @@ ENGLISH = Lexicon(
         "digits digit starts ends first next last code followed dash space"
     ),
     go_on="Go on, please.",
+    did_you_say="Did you say {}?",
     date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
     date_phrase=re.compile(
         rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
@@ -227,6 +230,7 @@ ARABIC = Lexicon(
     corrections=_words("لا آسف عفوا أقصد قصدي بل"),
     digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
     go_on="تفضل، أكمل.",
+    did_you_say="هل قلت {}؟",
     date=_words(
         "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر "
         "الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت اليوم غدا بكرة الليلة "

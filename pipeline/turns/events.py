@@ -91,7 +91,7 @@ class TextWritten:
 class FinalTranscript:
     """The recogniser's answer to `Decode(turn)`. `failed`: the recogniser broke or was late. `p_eot`: how
     probable it is that the caller is done; None where only the words are judged. Not `final`: taken from a
-    partial result."""
+    partial result. `doubtful`: see `Hypothesis`."""
 
     turn: int
     text: str
@@ -99,6 +99,7 @@ class FinalTranscript:
     failed: bool = False
     p_eot: float | None = None
     final: bool = True
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class Speculation:
 
     def confirms(self, final: FinalTranscript) -> bool:
         """Whether `final` leaves the guess standing; counts the wrong guesses in a row."""
-        right = final.failed or (final.text == self.answered and final.confidence >= UNSURE)
+        sure = final.confidence >= UNSURE and not final.doubtful
+        right = final.failed or (final.text == self.answered and sure)
         self.wrong_guesses = 0 if right else self.wrong_guesses + 1
         return right

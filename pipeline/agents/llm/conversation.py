@@ -47,6 +47,7 @@ UNHEARD: Final = 2
 OPENED: Final = "[The caller is on the line. You speak first.]"
 SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
+DOUBTFUL: Final = "[This may not be what the caller said: ask whether it is right.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class LlmConversation:
                 pending is not None
                 and unheard <= UNHEARD
                 and not event.keyed
+                and not event.doubtful
                 and agrees(event.text, state.language, pending.question)
             ):
                 granted = pending
@@ -143,6 +145,8 @@ class LlmConversation:
         told, say = _told(event), ""
         if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
             told, say = self._read(state.wanted, event, told)
+        if isinstance(event, UserSaid) and event.text and event.doubtful:
+            told = f"{told} {DOUBTFUL}"
         settled = event.settled if isinstance(event, UserSaid) else None
         return Turn(state.history.begin(told), say, granted, settled)
 

@@ -16,6 +16,10 @@ pieces: the state before the first piece is taken back, and the whole is the ans
 Digits of a known number may come in parts, by voice and by key: what is there is kept (`partial`), and the
 rest is asked for. "no, nine six" puts right what was said last, also while the answer is being confirmed.
 
+An answer that the recogniser doubts (`UserSaid.doubtful`) is confirmed like one of a step with `confirm`, by
+its words ("Did you say four two seven?"). A doubtful yes or no is not understood: whether it was one would be
+the same question again.
+
 A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
 which starts anew with each step.
 """
@@ -99,8 +103,12 @@ class ScriptRun:
 
     @property
     def known(self) -> Mapping[str, str]:
-        """The answers so far, without masked ones."""
-        return shown_answers(self._plan, self.position.answers)
+        """The answers so far, without masked ones and without one that the caller has yet to confirm."""
+        at = self.position
+        open_slot = at.step.collect if at.confirming else ""
+        return shown_answers(
+            self._plan, {slot: value for slot, value in at.answers.items() if slot != open_slot}
+        )
 
     def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """Takes the model's answers for a step that has ended, and goes on with the script."""
@@ -130,8 +138,10 @@ class ScriptRun:
         if (at.confirming or not at.dictates) and gathered(text, at.lexicon):
             text = f"{event.keyed} {text}".strip()
         if at.confirming:
-            yield from self._confirmed(text)
+            yield from self._confirmed("" if event.doubtful else text)
             return
+        if event.doubtful:
+            self.position = at = replace(at, doubtful=text)
         label, value = at.understood(text, event.keyed)
         if value or not at.dictates:
             yield from self._answered(label, value)
@@ -166,11 +176,13 @@ class ScriptRun:
         self.position = at = self.position.returned_to(asked)
         if at.language != spoken:
             yield SwitchLanguage(at.language)
-        label = label_in(plain_words(event.text), at.step.labels, at.lexicon)
+        text = plain_words(event.text)
+        label = label_in(text, at.step.labels, at.lexicon)
         if label and not at.confirming:
+            self.position = replace(at, doubtful=text if event.doubtful else at.doubtful)
             yield from self._answered(label, label)
         else:
-            yield from self._ask(at.step.confirm if at.confirming else at.step.say)
+            yield from self._ask(at.question)
 
     def _end_again(self, event: AgentEvent) -> Iterator[AgentAct]:
         if self.position.ending is not None:
@@ -199,38 +211,37 @@ class ScriptRun:
     def _confirmed(self, text: str) -> Iterator[AgentAct]:
         """The answer to "is that right?": yes, no, or what is right."""
         at, step = self.position, self.position.step
-        slot, wanted = step.collect, step.digits
-        right = gathered(text, at.lexicon, before=at.answers[slot], wanted=wanted) if wanted else ""
+        wanted = step.digits
+        right = gathered(text, at.lexicon, before=at.confirming, wanted=wanted) if wanted else ""
         agreed = value_of("yes_no", text, at.lexicon)
         if wanted and len(right) == wanted:
-            self.position = replace(at, answers={**at.answers, slot: right}, confirming=right)
-            yield from self._ask(step.confirm)
+            yield from self._answered(right, right)
         elif agreed == "yes":
             yield from self._enter(step.on.get(at.confirming) or step.next)
         else:
             if agreed == "no":
-                kept = {name: value for name, value in at.answers.items() if name != slot}
-                at = replace(at, answers=kept, partial="", confirming="")
+                kept = {name: value for name, value in at.answers.items() if name != step.collect}
+                at = replace(at, answers=kept, partial="", confirming="", doubtful="")
             self.position = at = replace(at, nomatches=at.nomatches + 1)
-            again = step.confirm if at.confirming else step.say
-            yield from self._retry(replace(step.nomatch, say=again), at.nomatches)
+            yield from self._retry(replace(step.nomatch, say=at.question), at.nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
         at, step = self.position, self.position.step
-        if not value:
-            self.position = at = replace(at, nomatches=at.nomatches + 1, partial="")
+        whether = at.whether(label)
+        if not value or (at.doubtful and not whether):
+            self.position = at = replace(at, nomatches=at.nomatches + 1, partial="", doubtful="")
             yield from self._retry(step.nomatch, at.nomatches)
             return
         answers = {**at.answers, step.collect: value} if step.collect else at.answers
-        self.position = replace(at, answers=answers, partial="", confirming=label if step.confirm else "")
-        if step.confirm:
-            yield from self._ask(step.confirm)
+        self.position = replace(at, answers=answers, partial="", confirming=label if whether else "")
+        if whether:
+            yield from self._ask(whether)
         else:
             yield from self._enter(step.on.get(label) or step.next)
 
     def _retry(self, retry: Retry, count: int) -> Iterator[AgentAct]:
         if count <= retry.max:
-            yield from self._ask(retry.say or self.position.step.say)
+            yield from self._ask(retry.say or self.position.question)
         elif retry.next:
             yield from self._enter(retry.next)
         else:

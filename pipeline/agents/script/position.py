@@ -16,7 +16,8 @@ from pipeline.text.lexicon import Lexicon, lexicon
 from pipeline.text.redaction import masked
 from pipeline.text.spoken_numbers import gathered, in_figures, keyed_onto
 
-_CONFIRMATION = Expected(kinds=("yes_no", "digits"))
+_YES_NO = Expected(kinds=("yes_no",))
+_YES_NO_OR_DIGITS = Expected(kinds=("yes_no", "digits"))
 
 
 class ScriptState(enum.Enum):
@@ -33,6 +34,7 @@ class Position:
 
     `nomatches`, `silences`: at this step. `ending`: the act that ended the script. `partial`: the part that
     is known of the digits asked for. `confirming`: the label of the answer that the caller is to confirm.
+    `doubtful`: the words of an answer that the recogniser doubts.
     """
 
     step: Step
@@ -46,6 +48,23 @@ class Position:
     ending: AgentAct | None = None
     partial: str = ""
     confirming: str = ""
+    doubtful: str = ""
+
+    @property
+    def question(self) -> str:
+        """The question that is open: whether an answer is right, or the step's own."""
+        return self.whether(self.confirming) if self.confirming else self.step.say
+
+    def whether(self, label: str) -> str:
+        """The question whether the answer `label` is right; "" where none is asked: the answer is certain, a
+        yes would have to confirm a yes, or a masked answer would be said aloud."""
+        step = self.step
+        if step.confirm or not self.doubtful:
+            return step.confirm
+        if label in ("yes", "no") or step.mask:
+            return ""
+        dictated = step.expected is not None and "digits" in step.expected.kinds and label.isdecimal()
+        return self.lexicon.did_you_say.format(" ".join(label) if dictated else self.doubtful)
 
     @property
     def lexicon(self) -> Lexicon:
@@ -70,6 +89,7 @@ class Position:
             reached_goal=before.reached_goal or step.goal,
             partial="",
             confirming="",
+            doubtful="",
         )
 
     def returned_to(self, asked: Position) -> Position:
@@ -89,7 +109,7 @@ class Position:
         if expected is None:
             return []
         if self.confirming:
-            expected = _CONFIRMATION
+            expected = _YES_NO_OR_DIGITS if self.step.digits else _YES_NO
         elif self.partial:
             expected = replace(expected, digits=expected.digits - len(self.partial))
         return [Expect(expected, masked=self.step.mask)]

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.speech import Hypothesis
+from pipeline.speech import HeardWord, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, Dictionary, SphinxDecoder, means
 from pipeline.stt.sphinx.evidence import SpokenWord, confidence, evidence, is_hopeless, levels
 from pipeline.stt.sphinx.jsgf import Grammar
@@ -38,6 +38,10 @@ _LEVEL_DB: Final = 69.0
 _LOUD_DB: Final = 20.0  # below the loudest frame
 _QUARTILE: Final = 0.75
 _SILENT_DB: Final = 30.0
+_AROUND: Final = 20
+"""Frames of silence before and behind the voice, as in what the evidence was weighed on: a search that begins
+or ends inside a word stretches it, and "time" is "sign" with 0.76 instead of 0.30."""
+
 _MOST_DB: Final = 24.0
 
 
@@ -64,7 +68,7 @@ class Verified:
 
     def weigh(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, dict[str, float]]:
         """What is understood and the evidence for it, empty where there is nothing or it is hopeless."""
-        samples = levelled(samples)
+        samples, before = surrounded(levelled(samples))
         try:
             heard, words, cepstra = self._searched(samples, grammar)
         except (RuntimeError, KeyError):
@@ -75,6 +79,7 @@ class Verified:
         found = evidence(words, levels(samples), grammar)
         if is_hopeless(found):
             return heard, {}
+        heard = replace(heard, words=tuple(_moved(word, before) for word in heard.words))
         first = words[0].first
         costs = self._model.costs(cepstra, first, words[-1].last)
         pieces = [
@@ -88,6 +93,24 @@ class Verified:
         for start in range(0, len(samples), _SLICE):
             self._decoder.feed(samples[start : start + _SLICE])
         return self._decoder.end(), self._decoder.spoken(), self._decoder.cepstra()
+
+
+def surrounded(samples: bytes) -> tuple[bytes, int]:
+    """`samples` (int16 at 16 kHz) with enough silence around the voice, and how many frames of it were put in
+    front."""
+    frames = levels(samples)
+    loud = np.flatnonzero(frames > frames.max() - _LOUD_DB) if len(frames) else frames
+    if not len(loud):
+        return samples, 0
+    before = max(0, _AROUND - int(loud[0]))
+    behind = max(0, _AROUND - (len(frames) - 1 - int(loud[-1])))
+    return bytes(before * _FRAME) + samples + bytes(behind * _FRAME), before
+
+
+def _moved(word: HeardWord, frames: int) -> HeardWord:
+    """`word` in the utterance that had `frames` less in front."""
+    ms = 10 * frames
+    return replace(word, start_ms=max(0, word.start_ms - ms), end_ms=max(0, word.end_ms - ms))
 
 
 def levelled(samples: bytes) -> bytes:

@@ -76,7 +76,8 @@ def judge_all_words(turns: TurnContext, event: Event | None, now: float) -> Inne
     assert isinstance(event, FinalTranscript)
     turns.utterance.words = event
     answers = turns.gather.expected or _ANY
-    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=event.confidence, answers=answers)
+    rated = 0.0 if event.doubtful else event.confidence  # the agent asks whether doubtful words were said
+    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=rated, answers=answers)
     return Inner.INTERRUPTED if wanted else Inner.SPARED
 
 
@@ -149,7 +150,7 @@ def _is_meant(turns: TurnContext, event: FinalTranscript) -> bool:
         more = event.text.removeprefix(answered)
         goodbye = turns.farewell.under_way and turns.overlap.wants_nothing(more, turns.state)
         return event.text not in ("", answered) and not goodbye
-    if 0.0 < event.confidence < UNSURE:
+    if 0.0 < event.confidence < UNSURE and not event.doubtful:
         return False
     if gather.taken and gather.is_said_by(event.text, turns.overlap.lists):
         return False

@@ -65,7 +65,7 @@ def presume(turns: TurnContext, event: Event | None, now: float) -> None:
     guessed_from = turns.turn
     turns.next_turn()
     turns.speculation.answered = words.text
-    said, due = UserSaid(words.text, words.confidence), turns.endpoint_at()
+    said, due = UserSaid(words.text, words.confidence, doubtful=words.doubtful), turns.endpoint_at()
     turns.actions.append(StartReply(turns.turn, said, utterance.silent_since, due, presumed=True))
     if not words.final:
         turns.speculation.guessed_from = guessed_from

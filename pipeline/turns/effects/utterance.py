@@ -152,7 +152,7 @@ def take_turn(turns: TurnContext, event: Event | None, now: float) -> None:
     turns.speculation.answered = words.text
     due, silent_since = turns.endpoint_at(), turns.utterance.silent_since
     keyed = turns.gather.take() if turns.gather.has_begun else ""
-    said = UserSaid(words.text, words.confidence, keyed=keyed)
+    said = UserSaid(words.text, words.confidence, keyed=keyed, doubtful=words.doubtful)
     turns.actions.append(StartReply(turns.turn, said, silent_since, due))
     watch(turns, max(silent_since + turns.settings.dead_air_ms / 1000, now))
 

@@ -27,7 +27,7 @@ from pipeline.agent import (
     Wait,
 )
 from pipeline.agents.llm.agent import Llm
-from pipeline.agents.llm.conversation import LlmConversation
+from pipeline.agents.llm.conversation import DOUBTFUL, LlmConversation
 from pipeline.agents.llm.settings import read_settings
 from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, SettingsRefused
@@ -548,6 +548,14 @@ async def test_anything_else_does_not(answer: str) -> None:
     await acts_of(conversation, said(answer))
     await acts_of(conversation, said("yes"))  # too late: that question is over
     assert web.asked == []
+
+
+async def test_a_yes_that_the_recogniser_doubts_does_not_and_the_model_is_told_of_the_doubt() -> None:
+    conversation, chat, web = await asked()
+    chat.answers = [["Sorry?"]]
+    await acts_of(conversation, said("yes", doubtful=True))
+    assert web.asked == []
+    assert DOUBTFUL in chat.last[-1]["content"]
 
 
 @pytest.mark.parametrize("between", [UserSilent(1), UserKeyed("5")])
