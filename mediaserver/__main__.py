@@ -60,10 +60,8 @@ def serve(config: str, data: str | None) -> None:
     SIGHUP reads the file again."""
     gc.disable()  # what is imported stays: collecting it again and again costs 0.4 s of every start
     settings = load_or_exit(config, data, writes=True, first=_open_log)
-    run, build = resolve_name("mediaserver.serve:run"), resolve_name("api.app:build")
-    gc.freeze()
-    gc.enable()
-    sys.exit(asyncio.run(run(settings, build, reread=partial(load_again, config, data))))
+    launch = resolve_name("mediaserver.launch:launch")
+    sys.exit(asyncio.run(launch(settings, reread=partial(load_again, config, data))))
 
 
 def _open_log(settings: Settings) -> None:

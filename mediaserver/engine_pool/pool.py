@@ -80,8 +80,11 @@ class Engines:
         self.started = False
 
     async def start(self) -> None:
-        """Starts every engine that anybody needs, all at once; none that fails stops the others."""
+        """Starts every engine that anybody needs, all at once; none that fails stops the others. A
+        second call waits for the first."""
         async with self._changing:
+            if self.started:
+                return
             await self._bring_up(self._written, [each for chain in self._others.values() for each in chain])
             self.started = True
 
