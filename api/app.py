@@ -1,4 +1,4 @@
-"""The HTTP face put together: routes, errors, limits."""
+"""Builds the aiohttp application of the REST API: routes, error middleware, limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BODY_LIMIT = 1024 * 1024
 
 
 def build(server: Server) -> web.Application:
-    """The application in front of `server`, which its owner starts and closes."""
+    """Builds the aiohttp application for `server`, whose owner starts and closes it."""
     app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
     app[SERVER] = server
     settings = server.settings.server

@@ -1,4 +1,4 @@
-"""The queue over HTTP: batches, and the numbers that are never dialled."""
+"""Serves batches of calls and the do-not-call list over HTTP."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def get(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def pause(request: web.Request) -> web.Response:
-    """Calls in progress go on."""
+    """Holds back the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.pause_batch)
 
 
@@ -75,7 +75,7 @@ async def pause(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def resume(request: web.Request) -> web.Response:
-    """One that is not paused stays as it is."""
+    """Lets a paused batch go on; a batch that is not paused stays as it is."""
     return await _changed(request, request.app[SERVER].store.resume_batch)
 
 
@@ -88,7 +88,7 @@ async def resume(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
-    """Calls in progress go on."""
+    """Cancels the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.cancel_batch)
 
 
@@ -107,7 +107,7 @@ async def _changed(
 
 
 def view(row: BatchRow) -> models.BatchView:
-    """A batch as it is answered."""
+    """Returns the API's view of a batch."""
     return models.BatchView(
         batchId=row.id,
         companyId=row.company_id,
@@ -154,7 +154,8 @@ async def list_numbers(request: web.Request) -> web.Response:
     scopes=USERS,
 )
 async def add(request: web.Request) -> web.Response:
-    """What waits to be dialled to them fails when its turn comes. One wrong number: none is added."""
+    """Adds numbers to the company's do-not-call list. Queued calls to these numbers fail when they are due.
+    One malformed number: none is added."""
     wanted = checked(models.DoNotCallBody, await json_object(request))
     company = request.app[SERVER].directory.company(caller_of(request).company_id)
     numbers = [read_number(each, company) for each in wanted.phoneNumbers]

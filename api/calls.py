@@ -1,4 +1,4 @@
-"""Calls over HTTP: place one or a hundred, cancel, look, list, end, fetch the recording."""
+"""Serves calls over HTTP: places one or a batch, cancels, lists, tells, ends, and sends the recording."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ routes = web.RouteTableDef()
 
 
 class CallsQuery(Model):
-    """What a list of calls may be asked for."""
+    """Query of `GET /api/v1/calls`: status, cursor and page size."""
 
     status: CallStatus | None = None
     cursor: str = Field(default="", max_length=64)
@@ -84,7 +84,7 @@ class CallsQuery(Model):
     headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
 )
 async def place_call(request: web.Request) -> web.Response:
-    """One call or a batch (sections 2.2 to 2.5, 4.1, 4.2)."""
+    """Places one call or a batch (sections 2.2 to 2.5, 4.1, 4.2 of the specification)."""
     body = await json_object(request)
     check_mode(body)
     repeatable = repeatable_of(request, body)
@@ -153,7 +153,7 @@ async def _place_batch(
 
 
 def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[BatchCall]) -> BatchResponse:
-    """What became of a batch, in request order (section 2.5)."""
+    """Returns the outcome of every item of a batch, in request order (section 2.5)."""
     items = [
         BatchItem(
             phoneNumber=call.phoneNumber,
@@ -195,7 +195,7 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
     errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
-    """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
+    """Cancels the queued calls to a number (section 4.3). After the answer `cancelled`, no INVITE is sent."""
     wanted = checked(CancelRequest, await json_object(request, optional=True))
     done = await request.app[SERVER].orders.cancel(
         caller_of(request).access, request.match_info["phoneNumber"], wanted.agentId
@@ -224,7 +224,7 @@ async def cancel(request: web.Request) -> web.Response:
     about=About.AGENT,
 )
 async def list_calls(request: web.Request) -> web.Response:
-    """The company's calls, a page at a time."""
+    """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
     page = await request.app[SERVER].orders.calls(
         caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
@@ -242,7 +242,8 @@ async def list_calls(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def get_call(request: web.Request) -> web.Response:
-    """Everything known about a call."""
+    """Answers the record of a call: attempts, transcript, turns, decisions and analysis. 404 where there is
+    none."""
     server = request.app[SERVER]
     record = await server.orders.call(caller_of(request).access, request.match_info["callTaskId"])
     return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
@@ -257,7 +258,7 @@ async def get_call(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def hang_up(request: web.Request) -> web.Response:
-    """Ends a call; ending one that is over changes nothing."""
+    """Ends a call in any state; a call that has ended stays as it is."""
     call_id = request.match_info["callTaskId"]
     stopping = await request.app[SERVER].orders.hang_up(caller_of(request).access, call_id)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
@@ -274,7 +275,8 @@ async def hang_up(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
-    """The stereo recording, whole or by Range."""
+    """Answers the stereo recording (caller left, agent right) as WAV, whole or by Range; fetches it from the
+    node that made it where the file is not here."""
     recording = await request.app[SERVER].orders.recording(
         caller_of(request).access, request.match_info["callTaskId"]
     )
@@ -301,7 +303,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
 
 
 def repeatable_of(request: web.Request, body: Mapping[str, Any]) -> Repeatable | None:
-    """The request's Idempotency-Key with what it was sent with, None without one. Raises `InvalidRequest`."""
+    """Returns the Idempotency-Key with the SHA-256 of the canonical JSON body; None without the header.
+    Raises `InvalidRequest`."""
     key = request.headers.get(IDEMPOTENCY_KEY)
     if key is None:
         return None
@@ -312,7 +315,7 @@ def repeatable_of(request: web.Request, body: Mapping[str, Any]) -> Repeatable |
 
 
 def prompt_texts(variables: Mapping[str, Variable] | None) -> dict[str, str]:
-    """Prompt variables as the prompt shows them."""
+    """Returns prompt variables as texts: null as "", booleans in lower case."""
     return {name: _prompt_text(value) for name, value in (variables or {}).items()}
 
 
@@ -323,7 +326,7 @@ def _prompt_text(value: Variable) -> str:
 
 
 def summary(row: CallRow) -> dict[str, Any]:
-    """A call without its content."""
+    """Returns a call as lists show it: state, times and causes, without transcript and metadata."""
     return {
         "callTaskId": row.id,
         "webhookId": row.webhook_id,
@@ -347,9 +350,9 @@ def summary(row: CallRow) -> dict[str, Any]:
 
 
 def report(record: CallRecord, public_url: str) -> dict[str, Any]:
-    """A call with everything known about it."""
+    """Returns the whole record of a call; `public_url` completes recording links that begin with "/"."""
     recording = record.recording_url or None
-    if recording is not None and recording.startswith("/"):  # written before links were written whole
+    if recording is not None and recording.startswith("/"):  # earlier versions stored the path only
         recording = f"{public_url.rstrip('/')}{recording}"
     return summary(record) | {
         "promptVariables": dict(record.variables),
@@ -365,7 +368,7 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
 
 
 def attempt(row: AttemptRow) -> dict[str, Any]:
-    """One INVITE, or the intention of one."""
+    """Returns one attempt to dial; it may have ended before an INVITE was sent."""
     return {
         "number": row.number,
         "trunkId": row.trunk_id,
@@ -379,7 +382,7 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
 
 
 def decision(made: Decision) -> dict[str, Any]:
-    """Why the number was not dialled."""
+    """Returns one dialling rule's reason not to dial, how often it held, and until when it holds."""
     return {
         "rule": made.rule.value,
         "reason": made.reason,

@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, and the description of the API: everything that needs no key."""
+"""Serves health, readiness, metrics and the API's description, which need no key."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ routes = web.RouteTableDef()
 @routes.get("/healthz")
 @Operation(summary="The process lives")
 async def healthz(request: web.Request) -> web.Response:
-    """200 as soon as the process answers at all."""
+    """Answers 200 as soon as the event loop serves requests."""
     return web.json_response({"alive": True})
 
 
 @routes.get("/readyz")
 @Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness)
 async def readyz(request: web.Request) -> web.Response:
-    """200 when calls can be taken; else 503 with the list of what is missing."""
+    """Answers 200 when calls can be taken, else 503 with the list of what is missing."""
     server = request.app[SERVER]
     missing = server.ready()
     body: dict[str, Any] = {"ready": not missing, "missing": missing}
@@ -48,7 +48,7 @@ async def readyz(request: web.Request) -> web.Response:
     errors=(403,),
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Answers the metrics in Prometheus' text format, or 403 to whom `may_scrape` refuses."""
+    """Answers the metrics in Prometheus' text format; 403 for a client that `may_scrape` refuses."""
     if not may_scrape(request):
         raise Forbidden("Metrics are told to this machine and server.metrics_networks only")
     body = request.app[SERVER].exposition()
@@ -58,7 +58,7 @@ async def metrics(request: web.Request) -> web.Response:
 @routes.get("/openapi.json")
 @Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
-    """The API's OpenAPI 3.1 document."""
+    """Answers the API's OpenAPI 3.1 document."""
     made = await request.app[DESCRIBING].description()
     return web.Response(text=made.document, content_type="application/json")
 
@@ -66,7 +66,7 @@ async def openapi(request: web.Request) -> web.Response:
 @routes.get("/docs")
 @Operation(summary="This document for people", media=("text/html",))
 async def docs(request: web.Request) -> web.Response:
-    """The same for people; one page without anything from elsewhere."""
+    """Answers the API's description as one HTML page that loads nothing."""
     made = await request.app[DESCRIBING].description()
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return web.Response(text=made.page, content_type="text/html", headers=headers)
@@ -74,7 +74,7 @@ async def docs(request: web.Request) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The API's description, as it is sent."""
+    """The serialised API description: `document` as OpenAPI 3.1 JSON, `page` as HTML."""
 
     document: str
     page: str
@@ -89,7 +89,7 @@ class Describing:
         self._made: asyncio.Task[Description] | None = None
 
     async def description(self) -> Description:
-        """Returns the description."""
+        """Returns the description, which a second caller does not make again."""
         if self._made is None:
             self._made = asyncio.create_task(asyncio.to_thread(self._make), name="description")
         return await asyncio.shield(self._made)

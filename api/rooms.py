@@ -1,4 +1,4 @@
-"""Who is in a room of the company's, over HTTP: seen, let in by token, called in by phone, put out."""
+"""Serves the participants of a company's rooms over HTTP: lists, admits by token, dials, removes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ routes = web.RouteTableDef()
     errors=(404,),
 )
 async def list_participants(request: web.Request) -> web.Response:
-    """A telephone's `callStatus` is dialing, ringing or active."""
+    """Answers the participants of a room. `callStatus` of a phone is dialing, ringing or active."""
     people = _room(request).room.participants.values()
     return answer(models.ParticipantList(participants=[_view(each) for each in people]))
 
@@ -45,7 +45,8 @@ async def list_participants(request: web.Request) -> web.Response:
     errors=(404, 409),
 )
 async def call_in(request: web.Request) -> web.Response:
-    """The rules are those of every call; answers as soon as it is dialled."""
+    """Dials a number into a room, under the dialling rules of every call; answers as soon as the INVITE is
+    sent."""
     opened = _room(request)
     wanted = checked(models.CallInBody, await json_object(request))
     try:
@@ -64,7 +65,7 @@ async def call_in(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def remove(request: web.Request) -> web.Response:
-    """The agent stays: hanging the call up ends it."""
+    """Removes a participant. The agent cannot be removed: ending the call ends it."""
     await _desk(request).remove(_room(request), request.match_info["identity"])
     return answer(models.Removed(success=True))
 
@@ -79,7 +80,7 @@ async def remove(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def make_token(request: web.Request) -> web.Response:
-    """Good for joining during 15 minutes, as the first one."""
+    """Makes a participant token, with which a client may join during 15 minutes."""
     opened, lobby = _room(request), request.app[SERVER].lobby
     wanted = checked(models.TokenBody, await json_object(request))
     if wanted.identity == opened.room.agent.identity:

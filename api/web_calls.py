@@ -1,4 +1,4 @@
-"""Browser sessions over HTTP: a room, and the token to join it."""
+"""Serves web calls over HTTP: opens a room and makes the token to join it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def connect(request: web.Request) -> web.Response:
 
 
 def is_uuid(value: object) -> bool:
-    """Whether `value` is a UUID written in the usual way."""
+    """Whether `value` is a UUID in its canonical form, in either case."""
     try:
         return isinstance(value, str) and str(uuid.UUID(value)) == value.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`python -m bench NAME`: one module per benchmark, imported only when it is run."""
+"""Runs a benchmark, `python -m bench NAME`; its module is imported only then."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 class Benchmarks(Commands):
-    """Commands by name, from a table: a benchmark's dependencies are needed by that benchmark alone."""
+    """The benchmarks by name; the dependencies of each are needed by that benchmark alone."""
 
     targets = COMMANDS
 

@@ -1,11 +1,10 @@
-"""Hostile input at length: damaged SIP and SDP through every parser that a peer can reach.
+"""Runs damaged SIP and SDP through every parser that a peer can reach, for hours.
 
-The tests run a few hundred cases of the same strategies; this is for the night. What is asserted: nothing
-but MalformedMessage and MalformedSdp escapes, every refused request that names a way back can be answered,
-what was accepted can be written and read again, and of a whole hostile conversation with the SIP stack no
-transaction, dialog or timer is left when its timers have rung. What is measured: the share refused, and the
-slowest case in CPU time, because a datagram that takes a second to refuse stops every call on the loop.
-"""
+The tests run a few hundred cases of the same strategies. Asserts that only MalformedMessage and MalformedSdp
+are raised, that every refused request with a Via can be answered, that an accepted message can be serialised
+and parsed again, and that a whole hostile conversation with the SIP stack leaves no transaction, dialog or
+timer after its timers have fired. Measures the share refused, and the slowest case in CPU time, because a
+datagram that takes a second to refuse stops every call on the event loop."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _OFFER = make_offer(_OURS, session_id=1, version=1)
 
 @dataclass(slots=True)
 class _Tally:
-    """What became of the cases of one target."""
+    """The outcomes of one target's cases."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     slowest_ms: float = 0.0
@@ -43,14 +42,14 @@ class _Tally:
     total_s: float = 0.0
 
     def add(self, outcome: str, spent_s: float, size: int) -> None:
-        """One case."""
+        """Adds one case."""
         self.outcomes[outcome] += 1
         self.total_s += spent_s
         if spent_s * 1000 > self.slowest_ms:
             self.slowest_ms, self.slowest_bytes = spent_s * 1000, size
 
     def row(self, name: str) -> list[object]:
-        """For the table."""
+        """Returns the row of the table."""
         cases = self.outcomes.total()
         accepted = self.outcomes["accepted"]
         mean_us = self.total_s / max(cases, 1) * 1e6
@@ -133,7 +132,7 @@ def _run(strategy: SearchStrategy[object], target: Callable[[object], str], case
         outcome = target(case)
         tally.add(outcome, time.thread_time() - began, _length(case))  # type: ignore[arg-type]
 
-    gc.disable()  # a collection is hypothesis's garbage, and would be taken for a slow case
+    gc.disable()  # hypothesis's garbage, whose collection would count as a slow case
     try:
         one()
     finally:

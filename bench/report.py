@@ -1,4 +1,4 @@
-"""How every benchmark tells its result: a table, a JSON file, a picture, and on what machine it was."""
+"""Shows and saves the results of benchmarks: a table, a JSON file, a picture, and the machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matplotlib import pyplot
 from rich.console import Console
 from rich.table import Table
 
-pyplot.switch_backend("Agg")  # files only: there may be no display
+pyplot.switch_backend("Agg")  # draws to files, without a display
 
 RESULTS: Final = Path(__file__).parent / "results"
 _PACKAGES: Final = ("numpy", "numba", "aiohttp", "aiortc", "av", "scipy", "soxr", "webrtcvad-wheels")
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on; without names of hosts or people."""
+    """Returns what the figures depend on, without names of hosts or people."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on the terminal; the first column is text, the others are figures."""
+    """Prints a table on the terminal; the first column is text, the others are figures."""
     table = Table(title=title, caption=_caption())
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
@@ -43,7 +43,7 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -
 
 
 def save(name: str, figures: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
-    """NAME.json in `folder`: the figures with date and machine."""
+    """Writes NAME.json in `folder`: the figures with date and machine."""
     path = _path(name, "json", folder)
     whole = {"benchmark": name, "date": _now(), "machine": machine(), **figures}
     path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -58,7 +58,7 @@ def lines(
     *,
     labels: tuple[str, str],
 ) -> Path:
-    """results/NAME.png: curves over one axis; `labels` are those of the axes."""
+    """Draws results/NAME.png: curves over one axis; `labels` are those of the axes."""
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for label, values in series.items():
         axes.plot(x, values, marker="o", markersize=3, label=label)

@@ -23,7 +23,7 @@ async def main(uri: str, number: str, path: str) -> None:
         except CallFailed as failed:
             sys.exit(f"{number}: {failed.cause} ({failed.code})")
         await call.play(samples, rate_hz)
-        await asyncio.sleep(0.2)  # what is still on its way
+        await asyncio.sleep(0.2)  # the last packets are still on their way
         await call.hang_up()
         print(f"{await call.ended()}: {call.stats.packets_sent} sent, {call.stats.packets_received} heard")
 

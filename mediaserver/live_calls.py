@@ -1,4 +1,5 @@
-"""The calls of this node, by phone and in rooms: taken, let end, ended, and written down."""
+"""Holds the calls of this node, by phone and in rooms: finds, drains and ends these, and writes their
+outcomes."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from sip.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 GOODBYE_S = 2.0
-"""How long `end` waits for the far ends to agree that the calls are over."""
+"""Seconds that `end` waits for the far ends to answer the hang-up."""
 
 WRITE_S = 5.0
-"""How long `end` waits for the outcomes to be written: more than a database needs that is there."""
+"""Seconds that `end` waits for the outcomes to be written, more than a reachable database needs."""
 
 
 class LiveCalls:
-    """The calls by phone (`phone`, and `inbound` that answers) and those in rooms (`rooms`, None without
-    rooms.api_secret). Raises `RoomFull`, OSError where the rooms have no UDP port."""
+    """The calls by phone (`phone`, and `inbound`, which answers) and those in rooms (`rooms`, None without
+    rooms.api_secret). Raises `RoomFull`, and OSError where the rooms have no UDP port."""
 
     def __init__(
         self, directory: Directory, *, endpoint: Endpoint, engines: Engines, services: CallServices, node: str
@@ -40,7 +41,7 @@ class LiveCalls:
         self._endpoint = endpoint
 
     def find(self, call_id: str) -> CallDetailRecord | None:
-        """The record of the call of that id, if this node has it."""
+        """Returns the record of the call `call_id`, None where this node does not have the call."""
         return self.phone.find(call_id) or (self.rooms.find(call_id) if self.rooms is not None else None)
 
     def holds(self, call_id: str) -> bool:
@@ -48,14 +49,14 @@ class LiveCalls:
         return self.find(call_id) is not None
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, those that this node has."""
+        """Ends those calls of `call_ids` that this node has."""
         call_ids = tuple(call_ids)
         await self.phone.hang_up(call_ids)
         if self.rooms is not None:
             await self.rooms.hang_up(call_ids)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes no new calls, waits for those in progress; False when `timeout_s` was not enough."""
+        """Refuses new calls and waits for those in progress; False when `timeout_s` was not enough."""
         self.phone.drain()
         log.info("draining", extra={"calls": len(self.phone)})
         waits = [self.phone.empty(timeout_s)]
@@ -64,12 +65,12 @@ class LiveCalls:
         return all(await asyncio.gather(*waits))
 
     async def end(self) -> None:
-        """Ends every call, closes the endpoint, and writes what became of the calls."""
+        """Ends every call, closes the endpoint, and writes the outcomes of the calls."""
         if self.rooms is not None:
             await self.rooms.close()
         await self.phone.give_up_all()
         await self.phone.empty(GOODBYE_S)
-        await self._endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
+        await self._endpoint.close()  # ends the rest: calls whose far end answers nothing, not even CANCEL
         await self.phone.empty(WRITE_S)
         await self.phone.close()
         if not await self.journal.flush(WRITE_S):

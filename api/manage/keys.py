@@ -1,4 +1,4 @@
-"""API keys over HTTP: shown once, replaced with an overlap, ended."""
+"""Serves API keys over HTTP: makes, lists, rotates and revokes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ routes = web.RouteTableDef()
 @routes.get(KEYS)
 @Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN)
 async def list_keys(request: web.Request) -> web.Response:
-    """By id; what they say is known to nobody any more."""
+    """Answers a page of API keys, ordered by id, without their secrets, of which the server keeps only
+    hashes."""
     query = query_of(request, models.PageQuery)
     page = await request.app[SERVER].store.keys(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
@@ -39,7 +40,7 @@ async def list_keys(request: web.Request) -> web.Response:
     errors=(409,),
 )
 async def make(request: web.Request) -> web.Response:
-    """Makes an API key, which opens at once, and answers its secret this one time."""
+    """Makes an API key, valid at once, and answers its secret this one time."""
     wanted = checked(models.NewKeyBody, await json_object(request))
     server, company_id = request.app[SERVER], caller_of(request).company_id
     for agent_id in wanted.agentIds:
@@ -74,7 +75,8 @@ async def get(request: web.Request) -> web.Response:
     errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
-    """The new one is shown in this answer only."""
+    """Makes a key with the same scopes and agents; the old key expires after `overlapS`. The new secret is
+    answered this one time."""
     wanted = checked(models.RotateBody, await json_object(request, optional=True))
     rotated = await request.app[SERVER].store.rotate_key(
         caller_of(request).company_id, request.match_info["key"], overlap_ms=wanted.overlapS * 1000
@@ -87,7 +89,7 @@ async def rotate(request: web.Request) -> web.Response:
 @routes.delete(KEYS + "/{key}")
 @Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def revoke(request: web.Request) -> web.Response:
-    """It opens nothing any more."""
+    """Revokes an API key at once."""
     store = request.app[SERVER].store
     if not await store.revoke_key(caller_of(request).company_id, request.match_info["key"]):
         raise NotFound(UNKNOWN)
@@ -95,7 +97,7 @@ async def revoke(request: web.Request) -> web.Response:
 
 
 def view(key: KeyInfo, secret: str | None = None) -> models.KeyView:
-    """A key as it is answered."""
+    """Returns the API's view of a key; `secret` only where the key was made by this request."""
     return models.KeyView(
         id=key.id,
         companyId=key.company_id,

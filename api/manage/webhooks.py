@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: who is told of a company's calls, what became of every event, and sending it again."""
+"""Serves webhooks over HTTP: the subscriptions to a company's events, their deliveries, and replay."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def list_webhooks(request: web.Request) -> web.Response:
     errors=(404, 409),
 )
 async def make(request: web.Request) -> web.Response:
-    """It is told of what happens from now on."""
+    """Makes a webhook, which receives the events from now on."""
     wanted = checked(models.NewWebhook, await json_object(request))
     document = wanted.model_dump(exclude_none=True)
     made_up = {} if "secret" in document else {"secret": new_secret()}
@@ -66,7 +66,7 @@ async def make(request: web.Request) -> web.Response:
 @routes.get(WEBHOOKS + "/{webhook}")
 @Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,))
 async def get(request: web.Request) -> web.Response:
-    """One webhook; its secret is not told."""
+    """Answers a webhook without its secret; 404 where there is none."""
     return answer(view(request.app[SERVER], _webhook(request)))
 
 
@@ -79,7 +79,7 @@ async def get(request: web.Request) -> web.Response:
     errors=(404, 409),
 )
 async def change(request: web.Request) -> web.Response:
-    """What is under way goes to the new URL as well."""
+    """Changes a webhook; pending deliveries go to the new URL as well."""
     hook = _changeable(request)
     wanted = checked(models.WebhookChange, await json_object(request))
     document = plain(hook.settings) | wanted.model_dump(exclude_none=True, include={"url", "events"})
@@ -96,7 +96,7 @@ async def change(request: web.Request) -> web.Response:
     errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
-    """The new secret is in the answer, once."""
+    """Replaces the webhook's secret; the new one is answered this one time."""
     hook = _changeable(request)
     document = plain(hook.settings)
     document |= {"previous_secret": document["secret"], "secret": new_secret()}
@@ -107,12 +107,12 @@ async def rotate(request: web.Request) -> web.Response:
 @routes.delete(WEBHOOKS + "/{webhook}")
 @Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove(request: web.Request) -> web.Response:
-    """What it has not been told yet it is not told any more."""
+    """Removes a webhook; its pending deliveries are dropped."""
     return await removed(request, Kind.WEBHOOK, _webhook(request).id)
 
 
 def new_secret() -> str:
-    """A signing secret as Standard Webhooks writes them."""
+    """Makes a signing secret: "whsec_" and the base64 of 24 random bytes (Standard Webhooks)."""
     return "whsec_" + b64encode(secrets.token_bytes(24)).decode()
 
 
@@ -135,7 +135,7 @@ async def _save(
 
 
 def view(server: Server, hook: Subscription, *, secret: str | None = None) -> models.WebhookView:
-    """A webhook as it is answered."""
+    """Returns the API's view of a webhook; `secret` only where it was made by this request."""
     return models.WebhookView.model_validate(
         {
             "id": hook.id,
@@ -184,7 +184,7 @@ async def list_deliveries(request: web.Request) -> web.Response:
     summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
 )
 async def get_delivery(request: web.Request) -> web.Response:
-    """What was sent, and what every attempt came to."""
+    """Answers a delivery with its body and the outcome of every attempt; 404 where there is none."""
     text = request.match_info["delivery"]
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
     report = await request.app[SERVER].store.delivery(caller_of(request).company_id, number)
@@ -205,7 +205,7 @@ async def get_delivery(request: web.Request) -> web.Response:
     scopes=ADMIN,
 )
 async def replay(request: web.Request) -> web.Response:
-    """Each has a day of attempts again."""
+    """Sends settled deliveries again; each is attempted for a day from now."""
     wanted = checked(models.ReplayBody, await json_object(request))
     chosen = DeliveryFilter(
         delivery_id=wanted.deliveryId or 0,
@@ -221,7 +221,7 @@ async def replay(request: web.Request) -> web.Response:
 
 
 def moment(name: str, text: str) -> int:
-    """An ISO 8601 time as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
+    """Parses an ISO 8601 time with zone as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
     if not text:
         return 0
     try:

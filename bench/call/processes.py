@@ -1,4 +1,5 @@
-"""The processes: a server on free ports with a scratch data directory, and what the system says of it."""
+"""Starts the processes of `bench call`: a server on free ports with a scratch data directory. Reads their CPU
+time and memory."""
 
 from __future__ import annotations
 
@@ -103,11 +104,11 @@ class Target:
             )
 
     def usage(self) -> Usage:
-        """Of the whole tree of processes."""
+        """Returns the usage of the whole process tree."""
         return usage_of(self.process.pid)
 
     def close(self) -> None:
-        """Asks it to end, and insists."""
+        """Sends SIGTERM, and SIGKILL after 10 s."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -127,14 +128,14 @@ class MediaServer(Target):
         self.http = http
 
     def get(self, path: str) -> Any:
-        """The body of a GET: JSON, or text. Raises URLError."""
+        """Returns the body of a GET as JSON, or as text for /metrics. Raises URLError."""
         request = Request(f"http://127.0.0.1:{self.http}{path}", headers={"Authorization": f"Bearer {KEY}"})
         with urlopen(request, timeout=10) as answer:
             text = answer.read().decode()
         return text if path == "/metrics" else json.loads(text)
 
     def reports(self, count: int) -> Iterator[dict[str, Any]]:
-        """The newest `count` calls, each with everything that the API tells of it."""
+        """Yields the API's reports on the newest `count` calls."""
         cursor = ""
         while count > 0:
             page = self.get(f"/api/v1/calls?limit=100&cursor={cursor}")
@@ -147,7 +148,8 @@ class MediaServer(Target):
 
 
 class ServerUnderTest(MediaServer):
-    """The real server with stub engines. `started_s`: from its start to the first 200 of /readyz."""
+    """The unmodified server with stub engines. `started_s`: seconds from its start to the first 200 of
+    /readyz."""
 
     def __init__(self, directory: Path, more: str = "") -> None:
         http, sip = free_port(), free_port()
@@ -175,7 +177,8 @@ class ServerUnderTest(MediaServer):
 
 
 def wait_ready(target: Target, url: str) -> None:
-    """Returns when `url` says so. Raises RuntimeError with the server's last words when it does not."""
+    """Returns when `url` answers 200. Raises RuntimeError with the end of the server's log when it does
+    not."""
     end = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < end:
         if target.process.poll() is not None:
@@ -192,7 +195,7 @@ def wait_ready(target: Target, url: str) -> None:
 
 @contextmanager
 def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
-    """The real server, ended with the block; `more` is added to its configuration."""
+    """Runs the unmodified server for the length of the block; `more` is added to its configuration."""
     server = ServerUnderTest(directory, more)
     try:
         yield server
@@ -202,7 +205,7 @@ def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
 
 @contextmanager
 def bare(directory: Path) -> Iterator[Target]:
-    """The bare asyncio agent, ended with the block."""
+    """Runs the bare asyncio agent for the length of the block."""
     port = free_port()
     command = [sys.executable, "-m", "bench.call.bare", str(port)]
     target = Target(command, ("127.0.0.1", port), directory / "bare.log")
@@ -215,8 +218,9 @@ def bare(directory: Path) -> Iterator[Target]:
 
 @contextmanager
 def nicer_to_us(*, wanted: bool) -> Iterator[None]:
-    """The same for those started meanwhile that stay ordinary: a server's helpers leave SCHED_RR to it. By
-    niceness, of the session too where the kernel groups by it: of SCHED_RR all together get 95 %."""
+    """Raises the priority, by niceness, of processes that leave SCHED_RR for ordinary scheduling, such as a
+    server's helpers; that of the session too where the kernel groups by sessions, since all SCHED_RR
+    processes together get at most 95 %. Does nothing unless `wanted`."""
     if not wanted:
         yield
         return
@@ -237,9 +241,9 @@ def nicer_to_us(*, wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def before_others(*, wanted: bool) -> Iterator[None]:
-    """Puts this process and all that it starts meanwhile before ordinary programs, so that a machine that
-    others use measures like one of our own; nothing where it is not `wanted`. Raises ClickException where it
-    is not permitted."""
+    """Runs this process and those that it starts meanwhile before ordinary programs (SCHED_RR), so that a
+    shared machine measures like an exclusive one; does nothing unless `wanted`. Raises ClickException where
+    it is not permitted."""
     if not wanted:
         yield
         return
@@ -254,7 +258,7 @@ def before_others(*, wanted: bool) -> Iterator[None]:
 
 
 def usage_by_module(pid: int) -> dict[str, Usage]:
-    """The same by what the processes run: the last two parts of the name after `-m`."""
+    """Returns the usage by the module that each process runs: the last two parts of the name after `-m`."""
     found: dict[str, Usage] = {}
     for each in tree(pid):
         if not (words := command_of(each)):
@@ -266,6 +270,6 @@ def usage_by_module(pid: int) -> dict[str, Usage]:
 
 
 def machine_busy_ms() -> float:
-    """CPU time that the whole machine has spent on anything, all cores together; stolen time counts."""
+    """Returns the CPU time that the machine has spent on all programs, over all cores; stolen time counts."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return (sum(fields[:8]) - fields[3] - fields[4]) * _TICK_MS

@@ -1,4 +1,5 @@
-"""G.722 and Opus, each way, beside FFmpeg's through PyAV with the same settings and with those of before."""
+"""Cases of G.722 and Opus, encoding and decoding, beside FFmpeg's through PyAV with the same and with earlier
+settings."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def rows() -> Iterator[tuple[str, Contenders, str]]:
 
 
 def _voice() -> list[Pcm]:
-    """Two seconds: harmonics of a gliding pitch, breath, and pauses between words."""
+    """Returns two seconds of a speech-like signal: harmonics of a gliding pitch, breath, and pauses between
+    words."""
     t = np.arange(2 * RATE_HZ) / RATE_HZ
     phase = 2 * np.pi * (110 * t + 8 * np.sin(2 * np.pi * 1.3 * t))
     wave = np.sum([np.sin(k * phase) / k for k in range(1, 30)], axis=0)

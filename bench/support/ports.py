@@ -1,4 +1,4 @@
-"""Ports of loopback for servers of benchmarks and tests."""
+"""Finds free loopback ports for servers of benchmarks and tests."""
 
 from __future__ import annotations
 

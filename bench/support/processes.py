@@ -1,4 +1,4 @@
-"""The processes of this machine: whose children they are, and what they have used."""
+"""The processes of this machine: their children, and their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What processes have used: CPU milliseconds since their start, resident bytes now."""
+    """Usage of processes: CPU milliseconds since their start, resident bytes now."""
 
     cpu_ms: float
     rss: int
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` has started and that run, whichever of its threads started them; none for a
-    process that is gone."""
+    """Returns the running children of `pid`, started by any of its threads; none for a process that has
+    ended."""
     found: list[int] = []
     for each in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended meanwhile
@@ -33,27 +33,27 @@ def children(pid: int) -> list[int]:
 
 
 def tree(pid: int) -> Iterator[int]:
-    """`pid` and all its descendants that run."""
+    """Yields `pid` and all its running descendants."""
     yield pid
     for child in children(pid):
         yield from tree(child)
 
 
 def command_of(pid: int) -> list[str]:
-    """The command line of a process; empty for one that is gone."""
+    """Returns the command line of a process; empty for one that has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     return []
 
 
 def module_of(pid: int) -> str:
-    """What follows `-m` on the command line of a process; "" where nothing does."""
+    """Returns the argument of `-m` on the command line of a process, "" without one."""
     words = command_of(pid)
     return words[words.index("-m") + 1] if "-m" in words[:-1] else ""
 
 
 def usage_of(pid: int, *, whole_tree: bool = True) -> Usage:
-    """CPU and memory of `pid` and, of the `whole_tree`, of all its descendants that run."""
+    """Returns CPU time and memory of `pid` and, with `whole_tree`, of all its running descendants."""
     cpu_ms, rss = 0.0, 0
     for each in tree(pid) if whole_tree else (pid,):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The live calls of this node: a task for each, the room that is left, and the way to end them."""
+"""Runs the live phone calls of this node: one task each, capacity, and the ways to end them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sip.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 PATIENCE = 10
-"""How often a call may have been claimed before a node that lacks its agent, its trunk or its engine ends it:
-what was made on another node comes here within seconds, and an engine may still be loading."""
+"""Claims of a call until a node that lacks its agent, trunk or engine ends it: an agent made on another node
+is known here within seconds, and an engine may still be loading."""
 
 PAUSE_MS = 1000
-"""How long a call rests that this node could not place."""
+"""Milliseconds until a call that this node could not place may be claimed again."""
 
 
 class ActiveCalls:
-    """Runs calls. The queue of the store is woken whenever one is over."""
+    """Runs calls. The store's queue is woken whenever one has ended."""
 
     def __init__(
         self, directory: Directory, *, endpoint: Endpoint, engines: Engines, services: CallServices
@@ -47,20 +47,20 @@ class ActiveCalls:
         return len(self._live)
 
     def room(self) -> int:
-        """How many more calls this node takes."""
+        """Returns how many more calls this node takes."""
         return self._directory.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
 
     def held_for(self, company_id: str) -> int:
-        """How many calls of a company this node has."""
+        """Returns how many calls of a company this node has."""
         return sum(live.cdr.claim.company_id == company_id for live in self._live.values())
 
     def find(self, call_id: str) -> CallDetailRecord | None:
-        """The record of the live call of that id, if this node has it."""
+        """Returns the record of the live call `call_id`, None where this node does not have it."""
         live = self._live.get(call_id)
         return live.cdr if live is not None else None
 
     def dial(self, claim: Claim) -> None:
-        """Starts a call that was claimed; returns at once."""
+        """Starts a claimed call; returns at once."""
         if self._draining:
             self._release(claim, "this node takes no more calls")
             return
@@ -79,7 +79,7 @@ class ActiveCalls:
         self._start(live, live.dial(trunk))
 
     def check(self, agent: AgentSettings) -> None:
-        """Whether `agent` can take calls on this node. Raises `EngineMissing`."""
+        """Checks that `agent` can take calls on this node. Raises `EngineMissing`."""
         self._engines.cast(agent.id)
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
@@ -88,30 +88,30 @@ class ActiveCalls:
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, those that this node has."""
+        """Ends those calls of `call_ids` that this node has."""
         live = [self._live[call_id] for call_id in call_ids if call_id in self._live]
         await asyncio.gather(*(each.hang_up() for each in live), return_exceptions=True)
 
     def drain(self) -> None:
-        """From now on no claimed call is dialled: those that are not armed go back to the queue."""
+        """Stops dialling claimed calls: those that are not armed go back to the queue."""
         self._draining = True
         for live in self._live.values():
             live.give_back()
 
     async def give_up_all(self) -> None:
-        """Ends every call of this node, because the node goes."""
+        """Ends every call, because the node stops."""
         self.drain()
         live = tuple(self._live.values())
         await asyncio.gather(*(each.give_up() for each in live), return_exceptions=True)
 
     async def empty(self, timeout_s: float) -> bool:
-        """Waits until no call is left; False when `timeout_s` was not enough."""
+        """Waits until all calls have ended; False when `timeout_s` was not enough."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=timeout_s)
         return not self._tasks
 
     async def close(self) -> None:
-        """Gives up on calls whose outcome could not be written: the ledger will call them UNKNOWN."""
+        """Cancels calls whose outcome could not be written; the ledger marks them UNKNOWN."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,7 +1,6 @@
-"""The record of a live call, told while it grows.
+"""The record of a live call, which grows during the call.
 
-The store hears through the journal, in order and off the media path.
-"""
+The journal writes it to the store, in order and off the media path."""
 
 from __future__ import annotations
 
@@ -22,34 +21,34 @@ from pipeline.transcript import TranscriptEntry
 log = logging.getLogger(__name__)
 
 _OWN_CAUSES = frozenset({EndReason.SILENCE, EndReason.MAX_DURATION, EndReason.ENGINE_ERROR})
-"""Ends of ours that the leg knows only as a normal one: the API tells why."""
+"""Ends of the conversation that the leg reports as a normal hang-up; the API reports these."""
 
 
 class CallDetailRecord(SessionObserver):
-    """The record (CDR) of one call that this node holds. Whoever runs the call reaches an `Outcome`, calls
-    `finish`, awaits `written`."""
+    """The record (CDR) of one call that this node holds. The owner of the call makes an `Outcome`, calls
+    `finish`, and awaits `written`."""
 
     def __init__(self, claim: Claim, services: CallServices) -> None:
         self.claim = claim
         self.transcript: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
         self.faults: list[EngineFault] = []
-        """What went wrong beside the conversation."""
+        """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
-        """What came of it where the agent handed the caller on, for the analysis."""
+        """The result of a transfer, for the analysis; None without one."""
         self.ended_at_ms = 0
-        """When the conversation ended, 0: not yet."""
+        """When the conversation ended, in milliseconds since 1970; 0: not yet."""
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the outcome is in the store."""
         self._services = services
 
     @property
     def call_id(self) -> str:
-        """The id that the API knows the call by."""
+        """The id of the call in the API."""
         return self.claim.call_id
 
     def fill(self, variables: Mapping[str, str]) -> None:
-        """Sets the variables of the call: what its tools have answered."""
+        """Sets the prompt variables of the call, with those that its pre-call tools returned."""
         self.claim = claim = replace(self.claim, variables=variables)
         store = self._services.store
         self.note("variables", lambda: store.fill_variables(claim))
@@ -57,8 +56,7 @@ class CallDetailRecord(SessionObserver):
     def answered(
         self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
     ) -> Outcome:
-        """The outcome of a call that was talked on: `cause` and `ended_by` are the leg's words for its
-        end."""
+        """Returns the outcome of a call with a conversation; `cause` and `ended_by` are those of its leg."""
         if result is None:
             return Outcome(
                 status=CallStatus.FAILED,
@@ -99,7 +97,7 @@ class CallDetailRecord(SessionObserver):
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 
     def settle(self) -> None:
-        """Says that nothing more is written of this call."""
+        """Completes `written`: nothing more is written of this call."""
         if not self.written.done():
             self.written.set_result(None)
 
@@ -118,7 +116,7 @@ class CallDetailRecord(SessionObserver):
     def tell(self, kind: str, data: dict[str, Any]) -> None:
         """Queues a webhook event of the call."""
         store = self._services.store
-        event_id = new_event_id()  # the same however often it is written
+        event_id = new_event_id()  # the same for every repetition of the write
         self._services.journal.note(
             self.call_id, kind, lambda: store.event(self.call_id, kind, data, event_id=event_id)
         )
@@ -128,19 +126,19 @@ class CallDetailRecord(SessionObserver):
         self.transcript.append(entry_data(entry))
 
     def do_not_call(self, reason: str, now: float) -> None:
-        """Puts this call's number on the company's do-not-call list, whatever number the agent was told."""
+        """Puts the number of this call on the company's do-not-call list, whatever number the agent heard."""
         store, claim = self._services.store, self.claim
         if claim.phone_number:
             self.note("do_not_call", lambda: store.bar(claim.company_id, claim.phone_number, reason=reason))
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
-        """Queues an essential write of the journal: one that decides the call's outcome."""
+        """Queues an essential write of the journal, which is never dropped."""
         self._services.journal.note(self.call_id, name, write, essential=True, done=done)
 
     def now_ms(self) -> int:
-        """The wall clock in milliseconds since 1970 UTC."""
+        """Returns the wall clock in milliseconds since 1970 UTC."""
         return int(self._services.wall_clock() * 1000)
 
     def fields(self) -> dict[str, object]:
-        """The log fields that identify the call."""
+        """Returns the log fields that identify the call."""
         return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}

@@ -1,8 +1,8 @@
 """Inbound calls: which agent answers a number, and the row in the database before the agent does.
 
 While the database is away calls are answered all the same, by the last known configuration, and written when
-the database is back (`mediaserver.calls.journal`). The configuration file is always known. What is managed
-over the API was known when this node last looked for changes, and is used for `KNOWN_S` at most."""
+the database is back (`mediaserver.calls.journal`). The configuration file is always known. Settings
+managed over the API are those that this node last read, and are used for `KNOWN_S` at most."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AWAY_S = 5.0
 """Seconds after such a time-out in which no caller waits for the database."""
 
 KNOWN_S = 15 * 60.0
-"""How long what is managed over the API is used without a confirmation by the database, in seconds."""
+"""Seconds for which settings managed over the API are used without a confirmation by the database."""
 
 
 class Unknown(MediaServerError):

@@ -38,7 +38,7 @@ RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One event to be written: `write` may run more than once, until it has returned or failed for good."""
+    """One event to be written: `write` may run more than once, until it returned or failed permanently."""
 
     call_id: str
     name: str

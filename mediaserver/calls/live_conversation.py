@@ -24,23 +24,23 @@ log = logging.getLogger(__name__)
 
 
 class Going(Protocol):
-    """A transfer under way that can be ended from outside."""
+    """A transfer under way that can be stopped by the call's owner."""
 
     def stop(self) -> None:
         """Ends the transfer; the caller's legs stay up."""
 
 
 class LiveConversation:
-    """The conversation of the call that `cdr` is the record of."""
+    """The conversation of the call whose record is `cdr`."""
 
     def __init__(self, cdr: CallDetailRecord, profile: CallProfile, services: CallServices) -> None:
         self.cdr = cdr
         self.profile = profile
         self.services = services
         self.transfer: Going | None = None
-        """What follows the conversation, where the agent handed the caller on."""
+        """The transfer that follows the conversation, where the agent started one."""
         self.began = 0.0
-        """When the conversation did, on the loop's clock."""
+        """When the conversation began, in seconds of the loop's clock."""
         self.stopped = False
         self._session: Session | None = None
         self._agent: Conversation | None = None

@@ -5,8 +5,8 @@ outbound:  claim → tools asked → arm (committed) → trunk.call → answered
 inbound:   Call offered → recorded → answer → Session → outcome
 ```
 
-The store hears of it through the journal, in order and off the media path; what decides whether a call may be
-dialled (`arm`) is awaited, since no INVITE may leave before it is committed.
+The journal writes events of the call to the store, in order and off the media path. Only `arm`, which decides
+whether the call may be dialled, is awaited, since no INVITE may be sent before `arm` is committed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PROGRESS: Mapping[CallState, CallStatus] = {
     CallState.RINGING: CallStatus.RINGING,
     CallState.ANSWERED: CallStatus.ANSWERED,
 }
-"""Progress of a call that is written to the store at once; DIALING is written by `arm`."""
+"""The progress of a call that is written to the store at once; `arm` writes DIALING."""
 
 STOPPED = "The server stopped while it rang"
 
@@ -53,16 +53,16 @@ class Step(Enum):
     """The step of a live call, as far as hanging up depends on it."""
 
     WAITING = auto()  # not armed
-    PLACING = auto()  # armed, and the INVITE about to leave; or theirs is there, to be answered
-    ABANDONED = auto()  # its end was asked for before there was a `Call`
+    PLACING = auto()  # armed, the INVITE about to be sent; or an inbound call, to be answered
+    ABANDONED = auto()  # to be ended, before there was a `Call`
     CONNECTED = auto()  # there is a `Call`
     TALKING = auto()  # the conversation has begun
     OVER = auto()
 
 
 class PhoneCall:
-    """One call that this node holds. `dial` or (begun at PLACING) `take` run it; both return when its outcome
-    is written."""
+    """One call that this node holds. `dial` or (begun at PLACING) `take` runs it; both return when its
+    outcome is written."""
 
     def __init__(
         self, claim: Claim, profile: CallProfile, services: CallServices, *, step: Step = Step.WAITING
@@ -71,16 +71,16 @@ class PhoneCall:
         self._conversation = LiveConversation(self.cdr, profile, services)
         self._profile = profile
         self._services = services
-        self._line: LineStage | None = None  # on calls that we place
+        self._line: LineStage | None = None  # on outbound calls
         self._step = step
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
-        self._stopped = False  # the node gave it up
+        self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, trunk: Trunk) -> None:
-        """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
+        """Places the call and converses. Never raises: a failure becomes the call's outcome."""
         objection = await self._conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
@@ -118,13 +118,14 @@ class PhoneCall:
             self._conversation.stop()
 
     def give_back(self) -> None:
-        """The node takes no more calls: one that is not armed goes back to the queue, others go on."""
+        """Returns a call that is not armed to the queue, because the node takes no more calls; others go
+        on."""
         if self._step is Step.WAITING:
             self._release("this node takes no more calls")
 
     async def give_up(self) -> None:
-        """The node goes: like `hang_up`, but for a call that we place and that nobody has answered. It is
-        cancelled as if it had rung out, so that with the far end's final answer it counts as an attempt, and
+        """Ends the call like `hang_up`, because the node stops. An outbound call that is not answered yet is
+        cancelled as if it had rung out, so that with the far end's final response it counts as an attempt and
         the agent's retry rules decide."""
         self._stopped = True
         self.give_back()
@@ -166,7 +167,7 @@ class PhoneCall:
         try:
             armed = await store.arm(self.cdr.claim, self._services.lease_ms)
         except StoreError as error:
-            # It may have been committed all the same; nobody but us knows that nothing left.
+            # The commit may have succeeded all the same; only this process knows that no INVITE was sent.
             self._release(f"database away: {error}")
             return False
         if armed and not await self._noted():
@@ -177,7 +178,7 @@ class PhoneCall:
         return armed
 
     async def _noted(self) -> bool:
-        """Whether the attempt is noted beside the database, which may forget it."""
+        """Whether the attempt was noted outside the database, which may lose it."""
         try:
             if self._services.note_dial is not None:
                 await self._services.note_dial(self.cdr.claim)
@@ -187,7 +188,7 @@ class PhoneCall:
         return True
 
     def _release(self, reason: str) -> None:
-        """Nothing has left for the wire: the call goes back to the queue."""
+        """Returns the call to the queue; no INVITE was sent."""
         log.warning("call not dialled", extra={**self.cdr.fields(), "reason": reason})
         self._step = Step.OVER
         store = self._services.store
@@ -231,7 +232,7 @@ class PhoneCall:
         )
 
     async def _end(self, call: Call) -> None:
-        """Hangs up unless that has happened, and waits until the far end knows."""
+        """Hangs up unless the call has ended, and waits for the far end's response."""
         try:
             await call.hang_up()
             await call.ended()
@@ -243,11 +244,11 @@ class PhoneCall:
 
     def _unanswered(self, call: Call, failure: CallFailed) -> Outcome:
         status = STATUS_BEFORE_ANSWER.get(failure.cause, CallStatus.FAILED)
-        if self._reached is CallStatus.ANSWERED:  # and gone before a word could be said
+        if self._reached is CallStatus.ANSWERED:  # hung up before the agent's first word
             status = CallStatus.COMPLETED
         outbound = call.direction is Direction.OUTBOUND
         if outbound and failure.cause is HangupCause.SHUTDOWN and not call.definite:
-            status = CallStatus.UNKNOWN  # it may ring on
+            status = CallStatus.UNKNOWN  # the far end may still ring
         return Outcome(
             status=status,
             cause=failure.cause.value,

@@ -1,7 +1,7 @@
 """Pre-call tools: HTTP endpoints of the agent's owner that are asked before a call and fill prompt variables.
 
-A tool gets what is known of the call by POST and answers with JSON; the agent's settings name the values in
-it that become variables, and nothing else of the answer is used. All tools of an agent are asked at once,
+A tool gets the call's ids, numbers and variables by POST and answers with JSON; the agent's settings name the
+values that become variables, and nothing else of the answer is used. All tools of an agent are asked at once,
 each with its own deadline and its own policy for a failure: the call goes on with the variables of the
 request (else empty ones), or is not dialled. A tool is asked again for every attempt, and may be for the same
 one, when a node dies between asking and dialling."""

@@ -1,4 +1,4 @@
-"""What a live call is given: the services of its node, and the profile of its agent."""
+"""Services of the node and profile of the agent, as live calls use them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class CallServices:
     recorder: RecordingWriter
     recordings: Path
     lease_ms: int
-    http: HttpClient | None = None  # for tools before a call; without one, none are asked
-    public_url: str = ""  # what links to this server begin with
-    node_url: str = ""  # where the other nodes reach this one's recordings
-    lines: OutboundLegs | None = None  # to people; without them, nobody is handed on
-    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # before an INVITE; raises OSError
+    http: HttpClient | None = None  # for pre-call tools; without one, none are asked
+    public_url: str = ""  # the prefix of links to this server
+    node_url: str = ""  # where other nodes reach the recordings of this one
+    lines: OutboundLegs | None = None  # for transfers; without them, there are none
+    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
-    check: Callable[[], None] = lambda: None  # raises `Unavailable` while nothing new is begun
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class CallProfile:
     records: bool
     caller_id: str | None = None
     tools: tuple[PreCallTool, ...] = ()
-    unreachable: str = ""  # said when nobody answers to whom the caller is handed
+    unreachable: str = ""  # said to the caller when a transfer is not answered
 
     @classmethod
     def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
-        """The profile of `agent` with the engines of this node. Raises `EngineMissing`."""
+        """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
         return cls(
             cast=engines.cast(agent.id),
             language=agent.language,

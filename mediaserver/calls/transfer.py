@@ -1,5 +1,5 @@
-"""What follows a conversation whose agent handed the caller on: the line, the recording, the words for the
-case that nobody answers, and what is told of it."""
+"""Runs the transfer after a conversation: the outbound leg, the recording, the apology for a person who is
+not reached, and the webhook event."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ OnAnswer = Callable[[Call, float], None]
 
 
 def was_transferred(result: SessionResult | None) -> bool:
-    """Whether the caller is still there, for somebody else."""
+    """Whether the agent ended the conversation to transfer the caller."""
     return result is not None and result.reason is EndReason.TRANSFER
 
 
 async def transfer_call(
     live: LiveConversation, bridge: Bridge, result: SessionResult | None, *, on_answer: OnAnswer | None = None
 ) -> None:
-    """Puts everybody in `bridge` through to whom the agent named; returns when that is over. Nothing where it
-    named nobody. `on_answer`: called when that person has answered. Never raises."""
+    """Connects the callers in `bridge` with the agent's transfer target; returns when the transfer is over,
+    at once where the agent named none. `on_answer` is called when the person has answered. Never raises."""
     lines = live.services.lines
     if result is None or not was_transferred(result) or lines is None or live.stopped:
         return
@@ -48,7 +48,7 @@ async def transfer_call(
 
 
 class _Transfer:
-    """One attempt to put one caller through."""
+    """One transfer of one caller."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class _Transfer:
         self._told = False
 
     async def run(self, bridge: Bridge) -> None:
-        """Puts everybody in `bridge` through, and tells of it."""
+        """Connects the callers in `bridge` with the target, and sends the webhook event."""
         people = self._people()
         handed = await (self._visit(bridge, people) if people is not None else self._call(bridge))
         self._cdr.transfer = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
@@ -78,10 +78,10 @@ class _Transfer:
         try:
             return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
         except DialRefused:
-            return None  # said when it is dialled
+            return None  # reported when it is dialled
 
     async def _visit(self, bridge: Bridge, people: Bridge) -> TransferResult:
-        """The callers come to a room, whose own recording has them."""
+        """Adds the callers to a room, whose own recording includes them."""
         visit = Visit(bridge, people)
         self._live.transfer = visit
         self._told = True
@@ -123,7 +123,7 @@ class _Transfer:
         data = {"target": self._result.transfer_target, "outcome": handed.outcome}
         return data | ({"reason": handed.reason} if handed.reason else {})
 
-    # What the caller hears where nobody is reached ----------------------------------------------------------
+    # Apology where the person is not reached ----------------------------------------------------------------
 
     async def _regret(self, rate_hz: int) -> Pcm:
         part = self._live.profile

@@ -133,8 +133,8 @@ def check_agent(
     metadata: Mapping[str, Any],
     needed: Iterable[str] = (),
 ) -> None:
-    """Lets the agent join a call that never happens, so that what the agent lacks (of `needed` too) is
-    reported now and not when somebody answers. Raises `InvalidRequest`."""
+    """Lets the agent join a call that never happens, so that variables which the agent lacks (of `needed`
+    too) are reported now and not when the call is answered. Raises `InvalidRequest`."""
     try:
         mind = engines.cast(agent.id).agent
     except EngineError as error:

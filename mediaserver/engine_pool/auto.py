@@ -118,7 +118,7 @@ class Choosing:
         for voice in held:
             await voice.close()
 
-    # Ears ---------------------------------------------------------------------------------------------------
+    # Recognisers --------------------------------------------------------------------------------------------
 
     async def _find_ears(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
         languages = wanted.options["languages"]
@@ -218,8 +218,8 @@ class Choosing:
         return self._voices[identity]
 
     async def _tried(self, each: Candidate, *, language: str, callers: int) -> VoiceTrial:
-        """Starts the voice and measures it. The voice is kept until `release`, so that whoever uses it finds
-        its process running."""
+        """Starts the voice and measures it. The voice is kept until `release`, so that its first user
+        finds the process running."""
         try:
             voice = cast(ProcessVoice, self._load("tts", each.engine.name, each.engine.options))
             self._held.append(voice)
@@ -231,7 +231,7 @@ class Choosing:
             return VoiceTrial(problem=f"not started in {START_S:.0f} s")
         return await self._try_voice(voice, language=language, callers=callers)
 
-    # Both ---------------------------------------------------------------------------------------------------
+    # Recognisers and voices ---------------------------------------------------------------------------------
 
     def _taken(
         self,

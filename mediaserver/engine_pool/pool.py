@@ -1,9 +1,8 @@
-"""The speech engines and agents of the configured agents: made once, shared where they are equal.
+"""Holds the speech engines and agents of the configured agents: made once, shared where they are equal.
 
 Two agents with the same engine and the same options use one instance: a model is loaded once, a voice has one
-helper process. An engine that cannot be used on this machine does not stop the server; it is remembered with
-its reason, `missing()` tells it to `/readyz` and `doctor`, and a call for its agent is refused with it.
-"""
+helper process. An engine that cannot be used on this machine does not stop the server: `missing()` reports it
+with its reason to `/readyz` and `doctor`, and a call for its agent is refused with the reason."""
 
 from __future__ import annotations
 
@@ -34,12 +33,12 @@ from pipeline.speech import TextToSpeech
 from pipeline.stt.fallback import FallbackRecognizer
 
 BUILT_IN: Final = EndOfTurnDetector()
-"""Judges the ends of turns where nobody chose another."""
+"""The end-of-turn detector of `AgentEngines` that are made without one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AgentEngines:
-    """An agent ready to take calls. `uses`: the identities of its engines."""
+    """An agent with its engines, ready to take calls. `uses`: the identities of the engines."""
 
     agent: Agent
     stt: FallbackRecognizer
@@ -53,10 +52,9 @@ class AgentEngines:
 
 
 class Engines:
-    """Makes, starts, shares and closes engines. `others` are chains of engines that no agent is made of, by
-    the name that `missing` calls the first of each; `reach`: where those behind a network may be; `chooser`
-    finds an engine for each that is called "auto"; `load` is `pipeline.registry.load` unless a test says
-    so."""
+    """Makes, starts, shares and closes engines. `others`: chains of engines for uses other than agents, by
+    the name under which `missing` reports the first of each; `reach`: the addresses that remote engines may
+    have; `chooser` finds the engine of each "auto"; `load` is `pipeline.registry.load` except in tests."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class Engines:
         self._others = {name: tuple(chain) for name, chain in others.items()}
         self.running = RunningEngines(load, reach or EgressPolicy())
         self._auto = AutoEngines(chooser)
-        self._unprepared: dict[str, str] = {}  # why an agent cannot take calls whose engines run, by its id
+        self._unprepared: dict[str, str] = {}  # by agent id: why it takes no calls though its engines run
         self._ears: dict[tuple[str, ...], FallbackRecognizer] = {}
         self._judges: dict[str, EndOfTurnDetector] = {}
         self._casts: dict[str, AgentEngines] = {}
@@ -80,8 +78,8 @@ class Engines:
         self.started = False
 
     async def start(self) -> None:
-        """Starts every engine that anybody needs, all at once; none that fails stops the others. A
-        second call waits for the first."""
+        """Starts every needed engine, all at once; one that fails does not stop the others. A second call
+        waits for the first."""
         async with self._changing:
             if self.started:
                 return
@@ -89,8 +87,8 @@ class Engines:
             self.started = True
 
     async def change(self, choices: Sequence[AgentChoice]) -> None:
-        """Replaces the agents: starts what the new ones need beyond what runs, closes what nobody uses any
-        more. Calls in progress keep what they began with."""
+        """Replaces the agents: starts the engines that the new ones need, closes those that no agent uses any
+        more. Calls in progress keep their engines."""
         async with self._changing:
             before = {choice.agent_id: choice for choice in self._written}
             new = [choice for choice in choices if before.get(choice.agent_id) != choice]
@@ -109,7 +107,7 @@ class Engines:
         refused: dict[str, str] = {}
         try:
             await asyncio.gather(self._start_named(named, settled), self._auto.choose(open_ones, refused))
-            while open_ones:  # until each has an engine that starts, or none is left for it
+            while open_ones:  # until each has an engine that starts, or no candidate is left
                 found = {each.identity: self._auto.resolved(each) for each in open_ones}
                 engines = [each for each in found.values() if each.name != AUTO]
                 await self.running.start(engines)
@@ -124,7 +122,7 @@ class Engines:
         await self._prepare_all({choice.agent_id for choice in choices} - settled)
 
     async def _start_named(self, named: Iterable[EngineChoice], settled: Container[str]) -> None:
-        """Agents made of named engines take calls when those run: they wait for nobody's trial."""
+        """Starts named engines and prepares the agents that use these alone, without waiting for trials."""
         await self.running.start(named)
         self._settle()
         await self._prepare_all(settled)
@@ -143,12 +141,13 @@ class Engines:
         await self.running.keep(used)
 
     async def close(self) -> None:
-        """Closes everything that was started; a failure of one does not keep the others open."""
+        """Closes all engines; a failure of one does not keep the others open."""
         self._casts.clear()
         await self.running.close()
 
     def cast(self, agent_id: str) -> AgentEngines:
-        """What `agent_id` takes calls with. Raises `EngineMissing` with the reason where it cannot."""
+        """Returns the engines with which `agent_id` takes calls. Raises `EngineMissing` with the reason where
+        it cannot."""
         if agent_id in self._casts:
             return self._casts[agent_id]
         choice = next((each for each in self._choices if each.agent_id == agent_id), None)
@@ -157,12 +156,12 @@ class Engines:
         raise EngineMissing(self._reason(choice) or "still starting")
 
     def ears(self, chain: Sequence[EngineChoice]) -> FallbackRecognizer:
-        """The recognisers of `chain` that run, for files: nobody waits on a line, so none is given up for
-        being slow. Raises `EngineMissing` with the reason where the first of them does not run."""
+        """Returns the running recognisers of `chain`, for files: no caller waits, so a slow one is not given
+        up. Raises `EngineMissing` with the reason where the first does not run."""
         return FallbackRecognizer(self.running.ears(self._files(chain), Purpose.FILES))
 
     def voices(self, chain: Sequence[EngineChoice]) -> list[GuardedVoice]:
-        """The voices of `chain` that run, for files. Raises as `ears` does."""
+        """Returns the running voices of `chain`, for files. Raises as `ears` does."""
         return self.running.voices(self._files(chain), Purpose.FILES)
 
     def _files(self, chain: Sequence[EngineChoice]) -> list[EngineChoice]:
@@ -173,7 +172,7 @@ class Engines:
         return there
 
     def missing(self, of: Container[str] | None = None) -> list[str]:
-        """One line for each engine that is needed and not there; of agents, those in `of` or all."""
+        """Returns one line for each needed engine that does not run; of agents, those in `of` or all."""
         if not self.started:
             return ["engines: still loading"]
         lines = [
@@ -188,16 +187,16 @@ class Engines:
         return lines
 
     def of(self, agent_id: str) -> AgentChoice:
-        """What an agent is made of, with what "auto" became. Raises KeyError."""
+        """Returns the engines of an agent, each "auto" resolved. Raises KeyError."""
         return {choice.agent_id: choice for choice in self._choices}[agent_id]
 
     def chosen(self) -> list[Chosen]:
-        """What every "auto" that somebody needs became."""
+        """Returns the engine chosen for each "auto" in use."""
         written = [each for choice in self._written for each in choice.all_engines]
         return self._auto.chosen([*written, *(each for chain in self._others.values() for each in chain)])
 
     def why_not(self, agent_id: str) -> str | None:
-        """Why an agent cannot take calls here, None if it can."""
+        """Returns why an agent cannot take calls on this node, None if it can."""
         try:
             self.cast(agent_id)
         except EngineMissing as missing:
@@ -241,7 +240,8 @@ class Engines:
         self._casts[choice.agent_id] = made
 
     async def _judge(self, choice: AgentChoice) -> EndOfTurnDetector | None:
-        """Who judges the ends of turns; None where the agent's model is missing, and the agent with it."""
+        """Returns the end-of-turn detector of an agent; None where the agent's model is missing, and the
+        agent cannot take calls."""
         path = choice.turn_model
         try:
             if path not in self._judges:
@@ -255,7 +255,7 @@ class Engines:
             return None
 
     def _hearing(self, choice: AgentChoice) -> FallbackRecognizer:
-        """The recognisers of an agent that run; agents with the same ones share them."""
+        """Returns the running recognisers of an agent; agents with the same ones share an instance."""
         there = self.running.of((choice.stt, *choice.stt_fallback))
         names = tuple(each.identity for each in there)
         if names not in self._ears:
@@ -264,5 +264,5 @@ class Engines:
 
 
 def _patient(session: SessionSettings, patience: int) -> SessionSettings:
-    """`session`, as patient with a silent caller as the agent that has words for so many silences."""
+    """Returns `session` with at least as many reprompts as the agent has words for silences."""
     return replace(session, max_reprompts=max(session.max_reprompts, patience))

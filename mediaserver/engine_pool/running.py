@@ -1,4 +1,4 @@
-"""The engines that run on this node, each behind a guard, and why others do not."""
+"""Runs the engines of this node, each behind a guard, and keeps the reasons of those that failed."""
 
 from __future__ import annotations
 
@@ -21,45 +21,46 @@ from pipeline.stt.fallback import GuardedRecognizer
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
-"""A model that is not loaded after this will not be: the server says so instead of waiting."""
+"""Seconds after which an engine that has not started counts as failed."""
 
 FILES_AHEAD_S: Final = 10.0
-"""A file's speech goes behind that of callers who are out of sound before so many seconds have passed."""
+"""Seconds: a file's speech waits for callers who would run out of sound within this time."""
 
 Load = Callable[[str, str, Mapping[str, Any]], Any]
 """Makes an engine from its kind, its name and its options."""
 
 
 class Purpose(Enum):
-    """What an engine is asked for: what fails or takes long for one says nothing of the other."""
+    """The use of an engine: failures and latency of one use do not count for the other."""
 
     CALLS = auto()
     FILES = auto()
 
 
 class Startable(Protocol):
-    """What agents and engines have in common."""
+    """The life cycle that agents and engines share."""
 
     async def start(self) -> None:
         """Checks the settings, loads the model and warms it up."""
 
     async def close(self) -> None:
-        """Frees the memory, connections and processes that it holds."""
+        """Frees the memory, connections and processes of the engine."""
 
 
 class RunningEngines:
-    """Starts, guards and closes engines. `load` makes them; `reach`: where those behind a network may be."""
+    """Starts, guards and closes engines. `load` makes these; `reach`: the addresses that remote engines may
+    have."""
 
     def __init__(self, load: Load, reach: EgressPolicy) -> None:
         self.missing: dict[str, str] = {}
-        """Why an engine does not run, by its identity."""
+        """The reason why an engine does not run, by its identity."""
         self._load = load
         self._reach = reach
         self._engines: dict[str, Startable] = {}
         self._guards: dict[tuple[str, Purpose], Guard] = {}
 
     async def start(self, choices: Iterable[EngineChoice]) -> None:
-        """Starts those that do not run, all at once; `missing` tells of those that fail."""
+        """Starts the engines that do not run, all at once; `missing` has the reasons of failures."""
         wanted = [each for each in unique(choices) if each.identity not in self._engines]
         await asyncio.gather(*(self._start(each) for each in wanted))
 
@@ -84,26 +85,26 @@ class RunningEngines:
             await _close(engine)
 
     async def keep(self, used: Container[str]) -> None:
-        """Closes all engines but those whose identity is in `used`."""
+        """Closes all engines except those whose identity is in `used`."""
         unused = [name for name in self._engines if name not in used]
         guards = [self._guards.pop(key) for key in tuple(self._guards) if key[0] in unused]
         await _close_all(guards, [self._engines.pop(name) for name in unused])
 
     async def close(self) -> None:
-        """Closes everything that was started; a failure of one does not keep the others open."""
+        """Closes all engines; a failure of one does not keep the others open."""
         engines, self._engines = self._engines, {}
         await _close_all(self._guards.values(), engines.values())
 
     def of(self, choices: Iterable[EngineChoice]) -> list[EngineChoice]:
-        """Those of `choices` that run."""
+        """Returns those of `choices` that run."""
         return [each for each in choices if each.identity in self._engines]
 
     def agent(self, choice: EngineChoice) -> Agent:
-        """The agent that runs. Raises KeyError."""
+        """Returns the running agent. Raises KeyError."""
         return cast(Agent, self._engines[choice.identity])
 
     def ears(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedRecognizer]:
-        """The recognisers of `there`, which run."""
+        """Returns the recognisers of `there`, which must run, each behind its guard."""
         return [GuardedRecognizer(self._engine(each, purpose), self._guard(each, purpose)) for each in there]
 
     def _engine(self, choice: EngineChoice, purpose: Purpose) -> SpeechToText:
@@ -113,7 +114,7 @@ class RunningEngines:
         return cast(SpeechToText, engine)
 
     def voices(self, there: Sequence[EngineChoice], purpose: Purpose) -> list[GuardedVoice]:
-        """The voices of `there`, which run, in the order in which they take over."""
+        """Returns the voices of `there`, which must run, in the order of fallback."""
         return [
             GuardedVoice(
                 cast(TextToSpeech, self._engines[each.identity]),
@@ -138,12 +139,12 @@ class RunningEngines:
         return guard
 
     def health(self) -> list[EngineHealth]:
-        """How the engines of the agents do, models that they ask included."""
+        """Returns the health of the agents' engines, language models included."""
         own = [each.engine_health() for each in self._engines.values() if isinstance(each, Guarded)]
         return [guard.health for guard in self._guards.values()] + [one for each in own for one in each]
 
     def decoder_waits(self) -> list[tuple[str, DecoderWaits]]:
-        """How long callers have waited for a recogniser that others were using, by its name."""
+        """Returns the waits of callers for a recogniser in use by others, by the recogniser's name."""
         queued = [
             (json.loads(identity)[1], engine.decoder_waits())
             for identity, engine in self._engines.items()
@@ -152,8 +153,7 @@ class RunningEngines:
         return [(name, waits) for name, waits in queued if waits is not None]
 
     async def unreachable(self) -> list[str]:
-        """Asks every engine behind a network whether the other end is there: one line for each that is
-        not."""
+        """Asks every remote engine whether its service answers; returns one line for each that does not."""
         names = {identity: guard.name for (identity, _), guard in self._guards.items()}
         remote = [
             (names[identity], engine)

@@ -1,5 +1,5 @@
 """Measures what an engine costs on this machine before the first call, in CPU time, so that other work on the
-machine changes nothing. Every measurement ends in bounded time."""
+machine does not matter. Every measurement ends in bounded time."""
 
 from __future__ import annotations
 

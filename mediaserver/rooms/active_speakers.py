@@ -10,7 +10,7 @@ from mediaserver.rooms.participant import Participant
 from pipeline.media.bridge import ACTIVE
 
 LOOK_S: Final = 0.25
-"""How often levels are looked at; LiveKit's servers do so every 0.4 s."""
+"""Seconds between two readings of the levels; LiveKit's servers take 0.4 s."""
 
 HOLD: Final = 3
 """Looks in a row below the level before a participant has stopped speaking: pauses between words."""

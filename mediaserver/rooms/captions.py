@@ -31,16 +31,16 @@ class RoomCaptions(SessionObserver):
 
     def __init__(self, room: Room, record: SessionObserver) -> None:
         self.speaking: Callable[[float], Participant | None] = lambda now: None
-        """Who of the people in the room speaks; set by who knows."""
+        """Returns the participant who speaks; set by the owner of the room."""
         self._room = room
         self._record = record
         self._loop = asyncio.get_running_loop()
         self._segments = 0
-        self._open: dict[Role, tuple[str, Participant]] = {}  # the segment that is being spoken, and by whom
-        self._wrote: tuple[Participant, str] | None = None  # who wrote to the agent last, and what
+        self._open: dict[Role, tuple[str, Participant]] = {}  # the segment being spoken, with its speaker
+        self._wrote: tuple[Participant, str] | None = None  # the last text to the agent
 
     def written(self, who: Participant, text: str) -> None:
-        """Notes who has written `text` to the agent: the transcript has it as the caller's words."""
+        """Notes that `who` wrote `text` to the agent; the transcript has it as the caller's words."""
         self._wrote = who, text
 
     def state_changed(self, state: str, now: float) -> None:
@@ -69,7 +69,7 @@ class RoomCaptions(SessionObserver):
             self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())
 
     def _say(self, role: Role, text: str, now: float, *, final: bool, interrupted: bool = False) -> None:
-        """A segment is its first speaker's to its end, whoever joins in."""
+        """Sends a piece of a segment, which belongs to its first speaker to its end."""
         if role not in self._open:
             self._segments += 1
             self._open[role] = f"SG_{self._segments}", self._speaker(role, text, now)

@@ -83,7 +83,7 @@ class OpenRoom:
         )
 
     def conversation(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
-        """The agent's conversation with whoever is here."""
+        """Makes the agent's conversation with the participants of this room."""
         call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge)
         call.captions.speaking = self.speaking
         return call

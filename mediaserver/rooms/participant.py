@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class ParticipantState(Enum):
-    """JOINING: known, its media not up; JOINED: signalling up; ACTIVE: media up; GONE: for good."""
+    """JOINING: known, its media not up; JOINED: signalling up; ACTIVE: media up; GONE: final."""
 
     JOINING = "joining"
     JOINED = "joined"

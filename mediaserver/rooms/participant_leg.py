@@ -24,7 +24,7 @@ GOODBYE_S: Final = 0.3
 
 
 class LegState(Enum):
-    """CONNECTING: no media yet; CONNECTED: media is up; ENDED: for good."""
+    """CONNECTING: no media yet; CONNECTED: media is up; ENDED: final."""
 
     CONNECTING = auto()
     CONNECTED = auto()

@@ -94,7 +94,7 @@ class RoomRegistry:
         return len(self._rooms)
 
     def find(self, call_id: str) -> CallDetailRecord | None:
-        """Gives the record of the live web call of that id; None where this node does not have it."""
+        """Returns the record of the live web call of that id; None where this node does not have it."""
         opened = self._rooms.get(call_id)
         return opened.call.cdr if opened is not None and opened.call is not None else None
 

@@ -37,7 +37,7 @@ EMPTY_TIMEOUT_S = 900.0
 
 
 class RoomState(Enum):
-    """EMPTY: nobody has joined yet; OPEN: somebody has joined; CLOSED: for good."""
+    """EMPTY: nobody has joined yet; OPEN: a participant has joined; CLOSED: final."""
 
     EMPTY = "empty"
     OPEN = "open"

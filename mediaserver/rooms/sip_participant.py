@@ -30,14 +30,14 @@ _SHOWN: Final = {
 
 
 def phone_participant(number: str, *, name: str = "", status: str = "dialing") -> Participant:
-    """Makes the participant that stands for a telephone in a room."""
+    """Makes the participant (LiveKit: kind SIP) that stands for a phone in a room."""
     attributes = {STATUS: status, NUMBER: number}
     identity = f"phone-{uuid.uuid4().hex[:8]}"
     return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
 
 
 class SipParticipant:
-    """A telephone called into a room. `on_arrival` is called once the telephone has answered, `on_leaving`
+    """A phone dialled into a room. `on_arrival` is called once the phone has answered, `on_leaving`
     once the call has ended, answered or not; each at most once."""
 
     def __init__(self, room: Room, participant: Participant, call: Call) -> None:

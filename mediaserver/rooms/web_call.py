@@ -1,8 +1,8 @@
-"""A web call: the agent's conversation with whoever is in a room, recorded and reported like a phone call.
+"""A web call: the agent's conversation with the people in a room, recorded and reported like a phone call.
 
 ```
-room opened (token minted) → somebody joins, media up → recorded in the store → Session → outcome → room
-closed ```
+room opened (token minted) → participant joins, media up → row in the store → Session → outcome → room closed
+```
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from pipeline.result import EndReason, SessionResult
 from sip.call import Call
 
 MAX_PAYLOAD_BYTES = 15 * 1024
-"""Of an answer by RPC, as LiveKit has it."""
+"""Bytes of an RPC response, LiveKit's limit."""
 
 DIRECTION = "web"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebCallRequest:
-    """What a client asks for when it opens a web call. `variables` are for the prompt, `metadata` goes to the
-    webhooks and, as the call's own data, to the agent. The room is given up when nobody has joined it
-    `join_within_s`."""
+    """A client's request for a web call. `variables` are for the prompt, `metadata` goes to the webhooks and,
+    as the call's own data, to the agent. The room is closed when nobody has joined within `join_within_s`
+    seconds."""
 
     agent_id: str
     user_ref: str = ""
@@ -64,7 +64,7 @@ class WebCall:
             room.methods.setdefault(name, method)
 
     async def run(self) -> None:
-        """Converses, hangs everybody up, writes the outcome. Never raises."""
+        """Converses, hangs up every leg, writes the outcome. Never raises."""
         objection = await self._conversation.prepare(DIRECTION)
         if objection:
             outcome = Outcome(status=CallStatus.FAILED, cause=OBJECTED, ended_by="local", error=objection)
@@ -97,7 +97,7 @@ class WebCall:
     def _show(self, call: Call, now: float) -> None:
         """Shows the telephone that answered a transfer as a participant of the room."""
         guest = phone_participant(call.remote_number, status="active")
-        with suppress(RoomError):  # full, or closed a moment ago: it is heard, if not seen
+        with suppress(RoomError):  # full, or just closed: the person is heard, if not shown
             self._room.join(guest, now)
             self._room.active(guest, now)
 
@@ -106,12 +106,12 @@ class WebCall:
     def _end_call(self, who: Participant, payload: str) -> str:
         if not who.permissions.publish:
             raise RoomError("only who takes part may end the call")
-        asyncio.get_running_loop().call_soon(self.hang_up)  # the answer goes first
+        asyncio.get_running_loop().call_soon(self.hang_up)  # after the RPC response
         return ""
 
     def _tell_transcript(self, who: Participant, payload: str) -> str:
-        """The lines so far, as the API tells them; the oldest left out where they are too long for an
-        answer."""
+        """Returns the transcript so far as the API has it, without the oldest lines where it is too long for
+        a response."""
         lines = list(self.cdr.transcript)
         while len(text := json.dumps(lines, ensure_ascii=False).encode()) > MAX_PAYLOAD_BYTES:
             del lines[: max(1, len(lines) // 8)]
@@ -119,7 +119,7 @@ class WebCall:
 
 
 def _cause(result: SessionResult | None) -> str:
-    """What the leg said of its end, in the words of the API."""
+    """Returns the hangup cause of the API for the leg's reason."""
     if result is None or result.reason is not EndReason.FAR_END:
         return "normal"
     return _CAUSES.get(result.leg_reason, "normal")

@@ -1,14 +1,14 @@
-"""Before the conversation: is anybody there? What an agent's settings make of who, or what, answered.
+"""Decides whether to talk, leave a message or hang up, by what answered a call and the agent's settings.
 
 ```
-LISTENING ──person, or nobody says anything──────────────► talk
+LISTENING ──person, or silence───────────────────────────► talk
     │  machine ──► MACHINE ──beep, or its end──► talk, or leave the message
     │  music, ring-back ──► HOLDING ──person──► talk          ──too long──► hang up
     └──busy, congestion, special information tone──► hang up
 ```
 
-Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" nothing is held
-up: the line is listened to, so that the record says what was there, and nobody talks to a busy tone."""
+Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" the agent's first
+words do not wait; the line is still classified, for the record and to hang up on a busy tone."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _State(Enum):
     DECIDED = auto()
 
 
-LISTEN_S: Final = 6.0  # nothing certain after this (noise, or no audio at all): talk
-LISTEN_AT_MOST_S: Final = 15.0  # while somebody is speaking, nobody talks into it
-GREETING_S: Final = 60.0  # no greeting is longer
-ATTENTION_S: Final = 30.0  # a line is listened to for its record as long as this
+LISTEN_S: Final = 6.0  # time after which an undecided line (noise, or no audio at all) means TALK
+LISTEN_AT_MOST_S: Final = 15.0  # the same while a voice goes on
+GREETING_S: Final = 60.0  # longest greeting of a machine
+ATTENTION_S: Final = 30.0  # time after the answer in which the line is classified
 
 _DEAD: Final = frozenset((LineKind.BUSY, LineKind.CONGESTION, LineKind.SIT, LineKind.DIAL_TONE))
 _HELD: Final = frozenset((LineKind.MUSIC, LineKind.RINGBACK))
@@ -62,15 +62,16 @@ _DISPOSITIONS: Final[Mapping[LineKind, str]] = MappingProxyType(
 
 
 class LineStage:
-    """Classifies the line of one call, from its early media on. `verdict` is None until it is given; `found`:
-    the kind of line ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
+    """Classifies the line of one call, from its early media on, and decides how to proceed. `verdict`: None
+    until decided. `found`: the kind of line ("answering_machine", "hold_music", ...), "" for a person or an
+    unknown kind; `early`: the same for early media."""
 
     def __init__(self, settings: LineSettings, message: str | None = None) -> None:
         self.verdict: Verdict | None = None
         self.message = settings.message if message is None else message
-        """The words for a machine; `message` has the call's variables in it."""
+        """The text to leave on an answering machine, with the call's variables filled in."""
         self.found = ""
-        self.early = ""  # what was found before the answer
+        self.early = ""
         self._settings = settings
         self._state = _State.LISTENING
         self._line: LineClassifier | None = None
@@ -84,7 +85,7 @@ class LineStage:
         return self._settings.answering_machine != "talk" or self._settings.hold_music != "talk"
 
     def begin(self, now: float) -> None:
-        """Notes at `now` that the call was answered; the time to listen begins."""
+        """Notes that the call was answered at loop time `now`, from which the time limits count."""
         if self._line is not None:
             self._line.answered()
         self._until = now + LISTEN_S
@@ -92,7 +93,8 @@ class LineStage:
         self._attention_until = now + ATTENTION_S
 
     def heard_early(self, frame: Pcm, now: float) -> None:
-        """A frame from before the answer: ring-back, or an announcement that says why there will be none."""
+        """Takes a frame of early media: ring-back, or an announcement or tone that tells why the call
+        fails."""
         kind = self._classify(frame, now)
         if kind is LineKind.MACHINE:
             self.early = "announcement"
@@ -100,8 +102,8 @@ class LineStage:
             self.early = _DISPOSITIONS[kind]
 
     def push(self, frame: Pcm, now: float) -> Verdict | None:
-        """Takes a frame after the answer; returns a verdict that the frame decided. A hang-up may be decided
-        even while the agent talks."""
+        """Takes a frame after the answer, 20 ms of int16; returns the verdict that the frame decided, else
+        None. HANG_UP may follow TALK, on a busy tone while the agent talks."""
         if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
             return None
         kind = self._classify(frame, now)
@@ -109,15 +111,15 @@ class LineStage:
             return None
         self.found = _DISPOSITIONS.get(kind, self.found)
         if self.verdict is Verdict.TALK and kind in _DEAD:
-            return self._decide(Verdict.HANG_UP)  # whoever was there is gone
+            return self._decide(Verdict.HANG_UP)  # the far end has hung up
         return self._judge(kind, now) if self.verdict is None else None
 
     def timer_at(self) -> float | None:
-        """The time at which `handle_timer` is due; None: never."""
+        """Loop time at which `handle_timer` is due; None: never."""
         return self._until if self.verdict is None else None
 
     def handle_timer(self, now: float) -> Verdict | None:
-        """Gives the verdict that the time decides, if any."""
+        """Gives the verdict that is due at loop time `now`, else None."""
         if self.verdict is not None or self._until is None or now < self._until:
             return None
         if self._state is _State.MACHINE:
@@ -145,7 +147,7 @@ class LineStage:
             return self._after_greeting() if kind in _AWAITED else None
         if kind is LineKind.MACHINE:
             if self._state is _State.HOLDING:
-                return None  # an announcement between two pieces of music; a person waits at its end
+                return None  # an announcement between two pieces of hold music
             return self._hold(settings.answering_machine, _State.MACHINE, now + GREETING_S)
         return self._decide(Verdict.TALK)
 
@@ -179,19 +181,19 @@ class EarlyEar:
         """Ignores digits: they mean nothing before the answer."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """Ignores the end of the leg: the call was not answered, and its cause is the leg's."""
+        """Ignores the end of the leg, which reports the cause itself."""
 
 
 class LineAgent:
-    """The agent of a call whose line is listened to: itself, or, after a beep, one that says the message and
-    hangs up."""
+    """The conversation of a call with answer detection: the agent's own, or, after `Verdict.LEAVE_MESSAGE`,
+    one that says the message and hangs up."""
 
     def __init__(self, agent: Conversation, stage: LineStage) -> None:
         self._agent = agent
         self._stage = stage
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """Answers with the message for the machine after that verdict, else with the agent's acts."""
+        """Answers with the message after `Verdict.LEAVE_MESSAGE`, else with the agent's acts."""
         if self._stage.verdict is Verdict.LEAVE_MESSAGE:
             return self._leave_message(event)
         return self._agent.respond(event)

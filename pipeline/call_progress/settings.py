@@ -1,9 +1,4 @@
-"""The table [agent.line], declared once for the configuration file and for the conversation.
-
-`answering_machine`: "talk" (to it, as to anybody), "wait" (for the end of its greeting, then talk),
-"leave_message" (`message` after the beep, then hang up) or "hang_up". `hold_music`, also for ring-back after
-the answer: "talk", "wait" (for a person, `hold_s` at most) or "hang_up".
-"""
+"""The table [agent.line], declared once for the configuration file and the session."""
 
 from __future__ import annotations
 
@@ -15,7 +10,11 @@ from pipeline.engines.tables import Table
 
 
 class LineSettings(Table):
-    """[agent.line]: what an outbound agent does when a machine answers, or music."""
+    """[agent.line]: how an outbound agent treats an answering machine and hold music.
+
+    `answering_machine`: "talk" (as to a person), "wait" (talk after the machine's greeting), "leave_message"
+    (say `message` after the beep and hang up) or "hang_up". `hold_music`, also for ring-back after the
+    answer: "talk", "wait" (for a person, at most `hold_s` seconds) or "hang_up"."""
 
     answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
     message: str = Field(default="", max_length=2000)

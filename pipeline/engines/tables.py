@@ -1,5 +1,5 @@
-"""Tables that are declared with pydantic, for the configuration file and for the engine or the agent that a
-table is about: their values, and what is wrong with one as key and reason."""
+"""Base classes and types for tables of settings, declared with pydantic once for the configuration file and
+for the engine or agent, and their problems as pairs of key and reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipeline.errors import SettingsRefused
 _ENV = "env:"
 
 RESOLVED: Final[Mapping[str, Any]] = {"resolved": True}
-"""The context in which a table is validated whose `env:` values were resolved before."""
+"""The validation context of a table whose `env:` values are resolved already."""
 
 
 class Table(BaseModel):
@@ -37,7 +37,7 @@ class Table(BaseModel):
 
 
 class EngineTable(Table):
-    """The options of an engine. A number is written as a number, a text as a text."""
+    """The options of an engine, validated strictly: a string is no number."""
 
     model_config = ConfigDict(strict=True)
 
@@ -46,8 +46,8 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def resolve_env(value: Any, info: ValidationInfo) -> Any:
-    """`"env:NAME"` to what the environment holds; anything else stays as it is, and in a table that was
-    `RESOLVED` everything."""
+    """Replaces `"env:NAME"` by the value of that environment variable; gives other values, and all values in
+    the context `RESOLVED`, as they are. Raises ValueError for a variable that is not set or empty."""
     context = info.context or {}
     if not isinstance(value, str) or not value.startswith(_ENV) or context is RESOLVED:
         return value
@@ -61,12 +61,12 @@ def resolve_env(value: Any, info: ValidationInfo) -> Any:
 
 
 def reveal(secret: SecretStr | None) -> str:
-    """What a secret says, "" for none: the one way out, easy to find."""
+    """Gives the text of a secret, "" for None; the only function that reveals one."""
     return secret.get_secret_value() if secret is not None else ""
 
 
 def revealed(value: Any) -> Any:
-    """A dumped table with every secret in it told."""
+    """Gives a copy of a dumped table in which every secret is plain text."""
     if isinstance(value, SecretStr):
         return reveal(value)
     if isinstance(value, Mapping):
@@ -88,7 +88,7 @@ def _http_url(value: str) -> str:
 
 
 def _plain(value: Any, key: str) -> Any:
-    """`value` as JSON would have it. Raises ValueError for TOML's dates and times."""
+    """Gives `value` with JSON's types. Raises ValueError for TOML's dates and times."""
     if isinstance(value, datetime | date | time):
         raise ValueError(f"{key}: dates and times must be written as strings")
     if isinstance(value, Mapping):
@@ -114,7 +114,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _RESERVED = frozenset(
     {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
 )
-"""Headers that say how the request is framed: ours."""
+"""Header fields that the server itself sets, such as those of message framing."""
 
 
 def _header_name(value: str) -> str:
@@ -128,7 +128,7 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
-"""A mapping that somebody else checks; `env:` values in it are resolved."""
+"""A mapping that the engine checks itself; `env:` values in the mapping are resolved."""
 
 _NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
 
@@ -143,8 +143,8 @@ _REASONS = {
 
 
 def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any]) -> AnyTable:
-    """The `settings` of an engine or an agent as its `table`, with `env:` values resolved before. Raises
-    `SettingsRefused` with every problem."""
+    """Validates the `settings` of an engine or an agent, with `env:` values resolved already, as `table`.
+    Raises `SettingsRefused` with every problem."""
     options = {name: value for name, value in settings.items() if name not in IGNORED}
     try:
         return table.model_validate(options, context=RESOLVED)
@@ -153,7 +153,7 @@ def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any])
 
 
 def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
-    """`problem_of` an engine's option: with both bounds of a number, and the options that there are."""
+    """Gives the problem with an engine's option, with the bounds of a number or the known options."""
     key, reason = problem_of(detail)
     field = table.model_fields.get(key)
     if not issubclass(table, EngineTable):
@@ -170,8 +170,8 @@ def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
 
 
 def problem_of(detail: ErrorDetails) -> tuple[str, str]:
-    """The key path of an error and its reason. A rule over several keys names its key at the front of its
-    text."""
+    """Gives the key path of an error and its reason. A validator of several keys puts the key and a colon
+    before its text."""
     key = _key_path(detail["loc"])
     reason = _REASONS.get(detail["type"], detail["msg"])
     if detail["type"] == "value_error":

@@ -1,10 +1,10 @@
-"""Server-sent events (WHATWG HTML, 9.2.6) out of bytes that are cut anywhere: sans I/O."""
+"""Parses server-sent events (WHATWG HTML, 9.2.6) from bytes in pieces of any length, sans I/O."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark: before the first line
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, which may precede the first line
 
 
 class EventReader:
@@ -16,11 +16,11 @@ class EventReader:
         self._line = bytearray()
         self._data: list[str] = []
         self._begun = False
-        self._returned = False  # the last piece ended with CR: an LF that begins the next one belongs to it
+        self._returned = False  # the last piece ended with CR: a leading LF belongs to that CR
 
     @property
     def held(self) -> int:
-        """Size of the event that is not complete yet, in bytes and characters, line ends included."""
+        """Size of the incomplete event, in bytes and characters, line ends included."""
         return len(self._line) + sum(map(len, self._data)) + len(self._data)
 
     def feed(self, piece: bytes) -> list[str]:
@@ -42,7 +42,7 @@ class EventReader:
         return events
 
     def finish(self) -> list[str]:
-        """Ends the stream; returns the data of an event that lacked only its end."""
+        """Ends the stream; returns the data of an event that lacks only its empty line."""
         self._take(self._line)
         return ["\n".join(self._data)] if self._data else []
 

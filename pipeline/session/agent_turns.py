@@ -1,4 +1,4 @@
-"""The agent's replies of a conversation, one after the other, and how far the caller heard each."""
+"""Runs the agent's replies in a conversation, one at a time, and records how much of each was heard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply,
 log = logging.getLogger(__name__)
 
 _LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
-"""Whose fault it is that the caller waits for this."""
+"""The role that a fault is recorded under, by the cause of the wait; the agent for other causes."""
 
 
 class TurnOwner(Protocol):
@@ -53,8 +53,11 @@ class TurnOwner(Protocol):
 
 class AgentTurns:
     """Carries out the turn machine's actions on the agent and reports their results to `TurnOwner`; the
-    `Stage` of the replies. `floor_turn`: the turn whose words are in the playout. `expected`: the answers
-    expected next."""
+    `Stage` of the replies.
+
+    `floor_turn`: the number of the turn whose words are in the playout. `expected`: the answers expected of
+    the caller next. `disposition`, `target`, `do_not_call_reason`: what the agent asked for at the end of the
+    call."""
 
     def __init__(
         self,
@@ -80,10 +83,10 @@ class AgentTurns:
         self._opening_ms = settings.opening_ms
         self._loop = asyncio.get_running_loop()
         self._voice = Synthesis(playout, cast.voices, settings, minutes.fault_now)
-        self._unanswered = False  # a reply was thrown away before any of it was heard
-        self._written = ""  # what is being answered, where it was written
-        self._presumed = NO_WORDS  # what is being answered, where the recogniser has yet to confirm it
-        self._carried = ""  # what was written, and went on before any of the answer was heard
+        self._unanswered = False  # a reply to speech was discarded before the caller heard any of the reply
+        self._written = ""  # the text message being answered
+        self._presumed = NO_WORDS  # the words being answered until the recogniser confirms the turn's words
+        self._carried = ""  # text messages whose reply was interrupted unheard; the next message is added
         self._quiet: asyncio.Future[None] | None = None
         self._doing = ""
 
@@ -109,7 +112,7 @@ class AgentTurns:
         event, clock, caller = action.event, None, None
         minutes = self._minutes
         continues = isinstance(event, UserSaid) and (self._unanswered or bool(self._carried))
-        if not continues:  # an answer that is still open here was thrown away before any of it was heard
+        if not continues:  # an exchange still open here had its answer discarded before any sound of it
             minutes.end(now, interrupted=True)
             self._carried = ""
         if isinstance(event, UserSaid):
@@ -141,7 +144,8 @@ class AgentTurns:
         return (before.keyed if isinstance(before, UserSaid) else "") + event.keyed
 
     def confirm_turn(self, endpoint_due: float, now: float) -> None:
-        """The turn that was presumed to be over is over."""
+        """Takes the presumed turn's words as final and lets its reply be heard. `endpoint_due`: loop time of
+        the end-point."""
         caller = self._hearing.take(now, self._presumed)
         self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
         if self.reply is not None:
@@ -173,8 +177,8 @@ class AgentTurns:
     # Playout and interruption -------------------------------------------------------------------------------
 
     def sounds(self, utterance: Utterance, now: float) -> None:
-        """Notes that an utterance begins to be heard. With the first one of a reply the caller's words before
-        it are final, and recognition of them ends."""
+        """Notes that the caller begins to hear an utterance. The first utterance of a reply makes the
+        caller's words final and ends their recognition."""
         self._minutes.agent_speaks(utterance.text, now)
         reply = self.reply
         if reply is None or self._minutes.was_heard:
@@ -194,18 +198,17 @@ class AgentTurns:
         reply, self._written = self.reply, ""
         if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
             self._floor.waits_for(SILENT_AGENT)
-        if wordless:  # no sound has closed the utterance
+        if wordless:  # `sounds`, which closes the caller's utterance, was never called
             self._hearing.close()
             self._unanswered = False
-        elif not self._minutes.was_heard:  # and they are saying more
+        elif not self._minutes.was_heard:  # the caller speaks on: the next turn continues this one
             self._unanswered = self._hearing.is_open and self._minutes.answers_words
         self._minutes.end(now)
 
     # Discarding and last words ------------------------------------------------------------------------------
 
     def silence(self, now: float) -> None:
-        """Stops the agent in one step: clears the playout, writes the heard words to the transcript, cancels
-        the reply."""
+        """Clears the playout, adds the words that were heard to the transcript and cancels the reply."""
         heard = self._playout.clear()
         if heard is not None:
             self._minutes.agent_said(heard, now=now, interrupted=True)
@@ -213,7 +216,7 @@ class AgentTurns:
             self.reply.cancel()
 
     def interrupt(self, now: float) -> None:
-        """Stops the agent for the caller, and drops a pending hang-up or transfer."""
+        """Stops the agent because the caller barged in, and drops a pending hang-up or transfer."""
         self.disposition = self.target = ""
         self.silence(now)
         if self._minutes.was_heard:
@@ -225,8 +228,8 @@ class AgentTurns:
                 self._hearing.give_back()
 
     def forget(self, now: float) -> None:
-        """Drops the caller's words, which answer nothing; words that are being answered are kept until the
-        answer sounds."""
+        """Drops the caller's utterance, which turned out to be no turn. An utterance whose reply is under
+        way and not yet audible is kept."""
         if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
             return
         said = self._hearing.said if self._unanswered else None
@@ -236,14 +239,14 @@ class AgentTurns:
             self._minutes.end(now, interrupted=True, said=said)
 
     def interject(self, phrase: Phrase, *, interruptible: bool = False) -> None:
-        """Plays a phrase of the server's own."""
+        """Plays one of the server's prepared phrases, in the conversation's current language."""
         spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
         self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
 
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
         """Plays `phrase` as the last words of the call; unless `final`, the caller may still go on after
         it."""
-        if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
+        if phrase is Phrase.APOLOGY and self.under_way:  # late rather than failed: no fault is recorded yet
             self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
         if at_once or self.under_way:
             self.silence(now)

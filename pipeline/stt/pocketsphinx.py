@@ -1,8 +1,8 @@
-"""Speech to text by pocketsphinx: a recogniser for people's voices that needs no download. English only.
+"""Speech to text by pocketsphinx, which needs no download. English only.
 
-It listens with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by frame as the
-caller speaks, which gives the words so far. Where there may be an answer, the utterance is weighed as a whole
-when its result is asked for (`pipeline.stt.sphinx.verified`). A question without expected answers goes to
+The recogniser decodes with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by
+frame during speech, which gives the interim words. If there may be an answer, the result decodes the whole
+utterance again and verifies it (`pipeline.stt.sphinx.verified`). A question without expected answers goes to
 free dictation in another process (`pipeline.stt.sphinx.dictation`), which is slow and mostly wrong on a
 telephone line. Confidence of an answer to a grammar is the probability that it was said
 (`pipeline.stt.sphinx.evidence`), that of free dictation the mean word posterior, not calibrated.
@@ -37,9 +37,9 @@ _LOG = logging.getLogger(__name__)
 
 NARROW_HZ = 8000
 UTTERANCE_S = 30
-"""Audio of one utterance beyond it is not listened to."""
+"""Longest audio of an utterance, in seconds; audio after it is dropped."""
 
-_GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must not fill the memory
+_GRAMMARS = 1024  # a bound for an agent that invents its questions; a script has few
 
 _FREE_CONFIDENCE = 0.3
 
@@ -85,12 +85,13 @@ class PocketSphinx:
             self._pool, self._again = await loop.run_in_executor(self._thread, _make, self.settings)
 
     def prepare(self, expectations: Iterable[Expected]) -> tuple[str, ...]:
-        """Makes the grammars of a script's questions beforehand; gives the phrases that cannot be heard."""
+        """Makes the grammars of a script's questions beforehand; gives the phrases that cannot be recognised,
+        since the dictionary lacks a word."""
         grammars = [self._grammar(expected) for expected in expectations]
         return tuple(phrase for made in grammars if made is not None for phrase in made.dropped)
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> SphinxListening:
-        """Starts listening to one utterance. A language but English is refused by its `result`."""
+        """Begins the recognition of one utterance. `result` refuses languages other than English."""
         return SphinxListening(self, self._grammar(expected), rate_hz=rate_hz, language=language)
 
     async def close(self) -> None:
@@ -131,15 +132,15 @@ class PocketSphinx:
 
 
 class _State(enum.Enum):
-    LIVE = "live"  # a decoder follows the audio
-    HEARD = "heard"  # the result is there, and nothing came after it
-    KEPT = "kept"  # audio is only kept: it is decoded when the result is asked for
+    LIVE = "live"  # a decoder decodes the audio frame by frame
+    HEARD = "heard"  # the result is known, and no audio came after it
+    KEPT = "kept"  # audio is only kept, and decoded when the result is asked for
     CLOSED = "closed"
 
 
 class SphinxListening:
-    """One utterance. Audio is kept beside being decoded: a result ends the decoder's utterance, and one that
-    goes on after a pause is decoded again from its start."""
+    """One utterance (`pipeline.speech.Listening`). All audio is kept as well: a result ends the decoder's
+    utterance, and an utterance that goes on after a pause is decoded again from its start."""
 
     __slots__ = (
         "_decoder",
@@ -169,7 +170,8 @@ class SphinxListening:
             engine.free.warm()
 
     def push(self, samples: Pcm) -> None:
-        """More audio. With a grammar it is decoded at once, about 0.1 ms for 20 ms."""
+        """Takes more audio, int16 at the line's rate. With a grammar it is decoded at once, in about 0.1 ms
+        for 20 ms."""
         if self._state is _State.CLOSED or len(self._kept) >= UTTERANCE_S * RATE_HZ * 2:
             return
         raw = self._resample(samples).tobytes()
@@ -184,11 +186,11 @@ class SphinxListening:
             self._state = _State.KEPT
 
     def partial(self) -> str:
-        """What a grammar allows so far; "" for free dictation."""
+        """The interim words by the grammar; "" for free dictation."""
         return self._decoder.partial() if self._decoder is not None else ""
 
     async def result(self) -> Hypothesis:
-        """The hypothesis for everything pushed so far. Raises `EngineError`."""
+        """Gives the hypothesis for all audio so far. Raises `EngineError`."""
         if self._state is _State.CLOSED:
             raise EngineError("this utterance was closed", retryable=False)
         check_language(self._language)
@@ -213,13 +215,14 @@ class SphinxListening:
         self._kept = bytearray()
 
     def _end(self, decoder: SphinxDecoder) -> bool:
-        """Releases the decoder. Whether there may be an answer in its utterance."""
+        """Releases the decoder; gives whether its utterance may have an answer."""
         if not self._release(decoder):
             return True
         return self._grammar is not None and decoder.may_hold(bytes(self._kept), self._grammar)
 
     def _release(self, decoder: SphinxDecoder) -> bool:
-        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed: then False."""
+        """Ends the decoder's utterance and gives the decoder back; False: the decoder failed and was
+        dropped."""
         self._decoder = None
         try:
             decoder.end()
@@ -247,7 +250,8 @@ class SphinxListening:
 
 
 def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDecoder | None:
-    """A decoder listening with `made`; None for free dictation or where all are in use."""
+    """Takes a decoder and begins an utterance with `made`; None for free dictation or without a free
+    decoder."""
     decoder = pool.take(made, narrow=narrow) if made is not None else None
     if made is not None and decoder is not None:
         decoder.begin(made)
@@ -255,7 +259,7 @@ def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDe
 
 
 def check_language(language: str) -> None:
-    """Raises `EngineMissing` for a language that pocketsphinx has no model of."""
+    """Checks that pocketsphinx has a model of `language`. Raises `EngineMissing`."""
     if language.lower().split("-")[0] != "en":
         raise EngineMissing(
             f"pocketsphinx understands English only, the agent speaks {language!r}: "
@@ -264,13 +268,14 @@ def check_language(language: str) -> None:
 
 
 def unheard(phrases: Iterable[str]) -> list[str]:
-    """Words of `phrases` without a pronunciation: answers that hold one are never recognised."""
+    """Gives the words of `phrases` without a pronunciation; an answer with such a word is never
+    recognised."""
     return unknown_words(phrases, dictionary().knows)
 
 
 @cache
 def dictionary() -> Dictionary:
-    """The dictionary of the installed model. Raises `EngineMissing`."""
+    """Loads the dictionary of the installed model. Raises `EngineMissing`."""
     path = Path(pocketsphinx.get_model_path("en-us/cmudict-en-us.dict"))
     if not path.is_file():
         raise EngineMissing(f"pocketsphinx was installed without its English model: no {path.name}")

@@ -1,4 +1,4 @@
-"""How English says what is written in figures."""
+"""Puts figures into English words."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class English:
         return " ".join(SMALL[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
-        """ "twenty twenty-six", "nineteen oh five"."""
+        """Reads a year, such as "twenty twenty-six" or "nineteen oh five"."""
         century, rest = divmod(year, 100)
         if not 1100 <= year < 2100 or 2000 <= year < 2010:
             return self.cardinal(year)
@@ -157,7 +157,8 @@ class English:
         return f"{self.cardinal(century)} {'oh ' if rest < 10 else ''}{self.cardinal(rest)}"
 
     def decade(self, year: int, *, whole: bool) -> str:
-        """ "nineteen nineties", "twenty tens", "nineteen hundreds"; without its century "nineties"."""
+        """Reads a decade: "nineteen nineties", "twenty tens", "nineteen hundreds". `whole`: with the century;
+        else "nineties"."""
         century, ten = divmod(year, 100)
         if not ten:
             return f"{self.year(year)}s"
@@ -169,13 +170,15 @@ class English:
         return WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
-        """ "the third of March twenty twenty-six" where days come first, else "March third …"."""
+        """Reads a date: "March third, twenty twenty-six", or "the third of March, …" where days come
+        first."""
         name, ordinal = MONTHS[month - 1], self.ordinal(day)
         spoken = f"{name} {ordinal}" if self.month_first else f"the {ordinal} of {name}"
         return spoken if year is None else f"{spoken}, {self.year(year)}"
 
     def time(self, hour: int, minute: int, half: str) -> str:
-        """`half` is "am", "pm" or "": where it is "" hours of the afternoon bring their own."""
+        """Reads a time of day. `half`: "am", "pm" or ""; with "", hours above 12 are read with "PM" and 0
+        with "AM"."""
         if not half and (hour > 12 or hour == 0):
             half = "pm" if hour else "am"
         spoken = self.cardinal(hour % 12 or 12)
@@ -186,7 +189,7 @@ class English:
         return f"{spoken} {half.upper()}" if half else spoken
 
     def money(self, whole: int, hundredths: int, currency: str) -> str:
-        """ "three dollars and fifty cents"."""
+        """Reads an amount, such as "three dollars and fifty cents"."""
         one, many, part, parts = _CURRENCIES[currency]
         spoken = f"{self.cardinal(whole)} {one if whole == 1 else many}"
         small = f"{self.cardinal(hundredths)} {part if hundredths == 1 else parts}"
@@ -195,15 +198,15 @@ class English:
         return f"{spoken} and {small}" if whole else small
 
     def currency(self, currency: str) -> str:
-        """The name behind a large or a broken amount ("million dollars")."""
+        """Names the currency after a large or a decimal amount ("million dollars")."""
         return _CURRENCIES[currency][1]
 
     def unit(self, number: str, unit: str, *, one: bool, whole: int | None) -> str:
-        """`number` in words with its unit."""
+        """Adds the unit to `number`, which is in words; `one`: in the singular."""
         return f"{number} {_UNITS[unit][0 if one else 1]}"
 
     def fraction(self, above: int, below: int) -> str:
-        """ "three quarters", "" where there is no word for it."""
+        """Reads a fraction, such as "three quarters"; gives "" where there is no word."""
         names = {
             2: ("half", "halves"),
             3: ("third", "thirds"),
@@ -219,5 +222,5 @@ class English:
         return f"{self.cardinal(whole)} and {part}"
 
     def pause(self, groups: Sequence[str]) -> str:
-        """Groups of a number with a breath between them."""
+        """Joins groups of a number with commas, at which a voice pauses."""
         return ", ".join(groups)

@@ -1,4 +1,4 @@
-"""The words that a language needs to read figures aloud."""
+"""The interface of a language's words for figures and signs."""
 
 from __future__ import annotations
 

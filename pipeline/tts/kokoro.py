@@ -1,10 +1,10 @@
-"""Text to speech by Kokoro (82 M parameters, StyleTTS 2), from local files, in a process of its own.
+"""Text to speech by Kokoro (82 M parameters, StyleTTS 2), from local files, in a helper process.
 
-Two ways: by onnxruntime, with the int8 weights and the voices of the extra `local` (300 MB, English), or,
-where `model` names its file, by torch with the published weights (the extra `kokoro`: 1 to 2 GB, a GPU, six
+The model runs on onnxruntime, with the int8 weights and the voices of the extra `local` (300 MB, English),
+or, where `model` names a file, on torch with the published weights (the extra `kokoro`: 1 to 2 GB, a GPU, six
 languages). The model makes whole chunks only, at 0.3 to 0.7 of real time on a CPU core, so the first chunk is
-two to four words and the others are short sentences. It speaks no Arabic: an agent that does needs another
-voice, or espeak-ng behind this one. Measured figures: docs/design.md.
+two to four words and the others are short sentences. Kokoro speaks no Arabic: an agent that does needs
+another voice, or espeak-ng as a fallback. docs/design.md has the measured figures.
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ LANGUAGES: Final[Mapping[str, str]] = {
     "en": "en-us", "en-us": "en-us", "en-gb": "en-gb", "es": "es", "fr": "fr-fr", "hi": "hi", "it": "it",
     "pt": "pt-br", "pt-br": "pt-br",
 }  # fmt: skip
-"""espeak-ng's phonemes for each language the model knows (Japanese and Chinese need dictionaries of their
-own)."""
+"""espeak-ng's name for the phonemes of each language (the model's Japanese and Chinese need dictionaries)."""
 
 FIRST_WORDS: Final = 4
-"""Length of the first chunk: what the caller waits for is the synthesis of all of it."""
+"""Most words of the first chunk, for whose whole synthesis the caller waits."""
 
 CHUNK_CHARACTERS: Final = 110
-"""About 100 phonemes and 7 s of speech: longer chunks cost more time and memory for each second of speech."""
+"""Most characters of a chunk, about 100 phonemes and 7 s of speech: longer chunks cost more time and memory
+for each second of speech."""
 
 LOCAL_VOICE: Final = "jm_kumo"
-"""Of the five, the one of which Whisper understands every word over a telephone line."""
+"""The default of the five voices: Whisper recognises its every word over a telephone line."""
 
 
 class KokoroSettings(EngineTable):
-    """`model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and voices/NAME.pt; without `model`,
-    `voice` is one of the extra `local`: jm_kumo, jf_alpha,
-    jf_gongitsune, jf_nezumi, jf_tebukuro. `language`:
-    of the voice, where it is not the call's. `speed`: 0.5 to 2. `device`: "cpu" or "cuda". `threads`: of the
-    CPU."""
+    """The options of Kokoro. `model`, `config`, `voice`: the files kokoro-v1_0.pth, config.json and
+    voices/NAME.pt; without `model`, `voice` is a name of the extra `local`: jm_kumo, jf_alpha, jf_gongitsune,
+    jf_nezumi, jf_tebukuro. `language`: of the voice; "": that of the call. `speed`: 0.5 to 2. `device`: "cpu"
+    or "cuda". `threads`: number of CPU threads."""
 
     model: str = ""
     config: str = Field(default="", validate_default=True)
@@ -77,7 +76,8 @@ class KokoroSettings(EngineTable):
 
 
 class Kokoro(ProcessVoice):
-    """A voice. Voices of one directory, model, device and number of threads share the process."""
+    """A Kokoro voice (`pipeline.speech.TextToSpeech`). Voices of one directory, model, device and number of
+    threads share the process."""
 
     def __init__(self, settings: KokoroSettings) -> None:
         super().__init__(program(settings))
@@ -120,7 +120,7 @@ class Kokoro(ProcessVoice):
 
 
 def _checked(settings: KokoroSettings) -> VoiceProgram:
-    """The process that settings need, its files there and right. Raises `EngineMissing`."""
+    """Gives the process for the settings, after a check of its files. Raises `EngineMissing`."""
     if not settings.model:
         return _local_program(settings)
     for path in (settings.model, settings.config, settings.voice):
@@ -152,14 +152,14 @@ def _local_program(settings: KokoroSettings) -> VoiceProgram:
 
 
 def program(settings: KokoroSettings) -> VoiceProgram:
-    """The process of the model on torch that settings need; equal ones share it. It reads voices of one
-    directory only."""
+    """Gives the process of the model on torch for the settings, shared by equal settings. The process may
+    read voices of one directory only."""
     wanted = settings.model_dump(include={"model", "config", "device", "threads"})
     wanted["voices"] = str(Path(settings.voice).parent)
     return VoiceProgram(
         "kokoro",
         "pipeline.tts.kokoro_process",
-        start_s=55.0,  # imports alone take five seconds of an idle core
-        hung_s=30.0,  # the longest chunk takes four on an idle core
+        start_s=55.0,  # imports take 5 s on an idle core
+        hung_s=30.0,  # the longest chunk takes 4 s on an idle core
         arguments=(json.dumps(wanted, sort_keys=True),),
     )

@@ -1,6 +1,6 @@
 """Messages between the server and the process of a voice (`pipeline.confinement.messages`).
 
-Every head has `kind`; every head but that of READY has `number`, the request's.
+Every head has `kind`; every head except that of READY has `number`, the number of the request.
 
 | kind | direction | also in the head | payload |
 |---|---|---|---|
@@ -30,7 +30,7 @@ class Kind(enum.StrEnum):
 
 
 class Word(NamedTuple):
-    """A word begins at character `position` of the text and at `sample` of the speech."""
+    """The beginning of a word: the index of its first character in the text, and of its first sample."""
 
     position: int
     sample: int

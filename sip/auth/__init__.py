@@ -1,1 +1,1 @@
-"""SIP digest authentication (RFC 8760), of both sides."""
+"""SIP digest authentication (RFC 8760) as client and as server."""

@@ -1,4 +1,4 @@
-"""Being called: an INVITE of somebody else's from its arrival to the ACK of our 2xx, or the end of it."""
+"""Takes a call: an INVITE from its arrival to the ACK of its 2xx, or to its end."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.transaction import ServerTransaction
 
 DECIDE_S = 180.0
-"""How long the application may leave a call unanswered (timer C of proxies, RFC 3261 16.6)."""
+"""Seconds that the application may leave a call unanswered (timer C of proxies, RFC 3261 16.6)."""
 KEEP_RINGING_S = 60.0
-"""A provisional response every minute keeps proxies from giving up (RFC 3261 13.3.1.1)."""
+"""Seconds between provisional responses, so that proxies do not give up (RFC 3261 13.3.1.1)."""
 
 
 class IncomingInvite(Invite):
-    """A call that somebody places to us.
+    """A call that the far end places.
 
-    First `describe` with what we can speak, then `ring` as often as wanted, then `accept` or `reject`.
-    """
+    Call `describe` with the local capabilities, then `ring` as often as wanted, then `accept` or `reject`."""
 
     def __init__(self, core: Core, settings: InviteSettings, transaction: ServerTransaction) -> None:
         request = transaction.request
@@ -52,13 +51,13 @@ class IncomingInvite(Invite):
 
     @property
     def answer_due(self) -> bool:
-        """Whether their offer has not been answered yet."""
+        """Whether the offer of the far end has not been answered yet."""
         return self.usage.state is InviteState.INVITED and not self._answer_sent
 
     # Verbs ------------------------------------------------------------------------------------------------
 
     def describe(self, capabilities: Capabilities, now: float) -> bool:
-        """Reads their offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
+        """Reads the offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
         request = self.transaction.request
         self.usage.arm("unanswered", now + DECIDE_S, self._undecided)
         negotiation = self.usage.describe(capabilities)
@@ -78,10 +77,10 @@ class IncomingInvite(Invite):
         return True
 
     def ring(self, now: float, *, early_media: bool = False) -> None:
-        """180, or 183 with a description of our media so that we can be heard before the answer.
+        """Sends 180, or 183 with SDP so that the callee can be heard before the answer.
 
-        An INVITE without an offer can have early media only where 100rel carries offer and answer.
-        """
+        An INVITE without an offer can have early media only where 100rel carries offer and answer. Raises
+        `LocalError` after the answer."""
         self._require(InviteState.INVITED)
         if self._insisting is not None:
             return  # one reliable response at a time (RFC 3262 section 3)
@@ -91,7 +90,8 @@ class IncomingInvite(Invite):
             self.usage.tell_plan()
 
     def accept(self, now: float) -> None:
-        """200; once an unacknowledged reliable provisional response has had its PRACK."""
+        """Sends 200; after the PRACK of a reliable provisional response that has none yet. Raises
+        `LocalError` after the answer."""
         self._require(InviteState.INVITED)
         if self._insisting is not None:
             self._accept_wanted = True
@@ -117,23 +117,23 @@ class IncomingInvite(Invite):
         self.usage.finish(cause or cause_of(code), code, "local", now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Before our answer: 480, or 503 when this server stops."""
+        """Refuses before the answer with 480, or with 503 when this server stops; later hangs up."""
         if self.usage.state is InviteState.INVITED:
             shutdown = cause is HangupCause.SHUTDOWN
             self.reject(503 if shutdown else 480, now, cause=cause if shutdown else HangupCause.CANCELLED)
         else:
             super().hang_up(now, cause=cause)
 
-    # What arrives -----------------------------------------------------------------------------------------
+    # Requests of the far end ------------------------------------------------------------------------------
 
     def cancelled(self, now: float) -> None:
-        """Their CANCEL; too late once we have answered (RFC 3261 9.2)."""
+        """Answers the INVITE with 487 after a CANCEL, unless the call was answered already (RFC 3261 9.2)."""
         if self.usage.state is InviteState.INVITED:
             self._respond(487, now)
             self.usage.finish(HangupCause.CANCELLED, 487, "remote", now)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """They hang up, possibly before we have answered (RFC 3261 15.1.2)."""
+        """Answers a BYE, possibly before the call was answered (RFC 3261 15.1.2)."""
         if self.usage.state is InviteState.INVITED:
             self.usage.core.reply(transaction, 200, now)
             self.cancelled(now)
@@ -141,7 +141,7 @@ class IncomingInvite(Invite):
             super().bye_received(transaction, now)
 
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
-        """Acknowledges our reliable provisional response, possibly with the answer to a late offer."""
+        """Takes the PRACK of a reliable provisional response, possibly with the answer to a late offer."""
         rack = (transaction.request.header("RAck") or "").split()
         insisting = self._insisting
         cseq = self.transaction.request.cseq
@@ -162,7 +162,7 @@ class IncomingInvite(Invite):
         if self._accept_wanted:
             self.accept(now)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _reliable(self) -> bool:
@@ -210,7 +210,7 @@ class IncomingInvite(Invite):
         self.reject(480, now)
 
     def _never_acknowledged_provisional(self, now: float) -> None:
-        """RFC 3262 section 3: reject with a 5xx."""
+        """Rejects with a 5xx, as no PRACK came (RFC 3262 section 3)."""
         if self.usage.state is InviteState.INVITED:
             self._respond(504, now)
             self.usage.finish(HangupCause.NO_ACK, 504, "local", now)
@@ -226,7 +226,7 @@ class IncomingInvite(Invite):
 
 
 def _cause_of_offer(error: RemoteError) -> HangupCause:
-    """Why a call ended whose offer we cannot answer."""
+    """Returns the hangup cause of a call whose offer cannot be answered."""
     if isinstance(error, MediaRefused):
         return HangupCause.ADDRESS_REFUSED
     return HangupCause.REMOTE_ERROR if isinstance(error, MalformedMessage) else cause_of(error.code)

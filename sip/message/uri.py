@@ -1,4 +1,4 @@
-"""SIP, SIPS and tel URIs (RFC 3261 section 19.1, RFC 3966): parsed once, compared by the RFC's rules."""
+"""SIP, SIPS and tel URIs (RFC 3261 section 19.1, RFC 3966), parsed and formatted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ILLEGAL = re.compile(r"[\x00-\x20\x7f<>\"]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?")
 
-# Unreserved characters are never escaped by urllib but for these, and each part allows some reserved ones.
+# urllib never escapes unreserved characters except these; each part of a URI also allows some reserved ones.
 _MARK = "!~*'()"
 _USER_SAFE = _MARK + "&=+$,;?/#"
 _PASSWORD_SAFE = _MARK + "&=+$,"
@@ -25,13 +25,12 @@ _HEADER_SAFE = _MARK + "[]/?:+$"
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """One URI, its parts unescaped.
+    """One URI, with its parts unescaped.
 
     sip, sips: every field but `opaque`; `host` is a name, an IPv4 address, or an IPv6 address without its
     brackets; `params` has lower-case names and None for a parameter without a value. tel: the number is
-    `user`, visual separators kept, and `host` is empty. Any other scheme is kept as text in `opaque`, so
-    that a server can answer 416 to it.
-    """
+    `user`, visual separators kept, and `host` is empty. Any other scheme is kept as text in `opaque`, so that
+    a server can answer 416 to it."""
 
     scheme: str
     user: str = ""
@@ -44,7 +43,7 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> Uri:
-        """Reads an absolute URI. Raises MalformedMessage for anything else."""
+        """Parses an absolute URI. Raises MalformedMessage for any other text."""
         match = _SCHEME.fullmatch(text)
         if match is None:
             raise MalformedMessage("URI without a scheme")
@@ -64,16 +63,17 @@ class Uri:
         return value.lower() if value else None
 
     def with_params(self, **params: str | None) -> Uri:
-        """A copy with parameters added or replaced; `lr=None` makes a parameter without a value."""
+        """Returns a copy with parameters added or replaced; `lr=None` makes a parameter without a value."""
         return replace(self, params={**self.params, **params})
 
     def without_params(self, *names: str) -> Uri:
-        """A copy without the parameters named, or without any where none is named."""
+        """Returns a copy without the named parameters, or without all where none is named."""
         kept = {k: v for k, v in self.params.items() if k not in names} if names else {}
         return replace(self, params=kept)
 
     def without_headers(self) -> Uri:
-        """A copy without the ?headers, as a Request-URI must be (RFC 3261 19.1.1, table 1)."""
+        """Returns a copy without the ?headers, which a Request-URI must not have (RFC 3261 19.1.1, table
+        1)."""
         return replace(self, headers={})
 
     def __hash__(self) -> int:
@@ -94,13 +94,14 @@ class Uri:
 
 
 def format_hostport(host: str, port: int | None) -> str:
-    """`host` or `host:port`, with brackets around an IPv6 address."""
+    """Returns `host` or `host:port`, with brackets around an IPv6 address."""
     name = f"[{host}]" if ":" in host else host
     return name if port is None else f"{name}:{port}"
 
 
 def parse_hostport(text: str) -> tuple[str, int | None]:
-    """`name`, `name:port`, `[v6]:port`. Raises MalformedMessage; the port must be within 0 to 65535."""
+    """Parses `name`, `name:port` or `[v6]:port`; the port must be within 0 to 65535. Raises
+    MalformedMessage."""
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or not _is_ipv6(host):
@@ -130,7 +131,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _parse_sip(scheme: str, rest: str) -> Uri:
-    # Within userinfo ";" and "?" are ordinary characters, so that "@" is looked for first.
+    # Within userinfo ";" and "?" are ordinary characters, so "@" is found first.
     userinfo, at, remainder = rest.rpartition("@")
     if at and not userinfo:
         raise MalformedMessage("URI with an empty user")

@@ -1,9 +1,8 @@
 """Encoders and decoders of the RTP audio formats in `sip.sdp.media_plan`.
 
-G.711 and G.722 are kernels of our own (`pipeline.audio.kernels`, `pipeline.audio.g722`), Opus is libopus
+G.711 and G.722 are this project's kernels (`pipeline.audio.kernels`, `pipeline.audio.g722`), Opus is libopus
 (`pipeline.audio.opus`), which decodes a lost packet from the FEC in the one after it. One instance serves one
-stream in one direction: all but G.711 carry state from frame to frame.
-"""
+stream in one direction: all but G.711 carry state from frame to frame."""
 
 from __future__ import annotations
 
@@ -50,12 +49,13 @@ class Decoder(Protocol):
         """How the codec itself fills a gap; None: it cannot."""
 
     def decode(self, payload: Payload) -> Pcm:
-        """The payload's audio at the codec's `rate_hz`, whatever its duration; valid until the next call.
-        Raises `BadPayload`."""
+        """Decodes a payload at the codec's `rate_hz`, whatever its duration; the array is valid until the
+        next call. Raises `BadPayload`."""
 
 
 def encoder(codec: Codec) -> Encoder:
-    """Raises LocalError for a codec we do not speak, `pipeline.audio.opus.OpusMissing` without libopus."""
+    """Creates an encoder for one stream. Raises LocalError for an unsupported codec,
+    `pipeline.audio.opus.OpusMissing` without libopus."""
     match codec.name.lower():
         case "pcmu":
             return _G711Encoder(kernels.ulaw_encode)
@@ -69,7 +69,8 @@ def encoder(codec: Codec) -> Encoder:
 
 
 def decoder(codec: Codec) -> Decoder:
-    """Raises LocalError for a codec we do not speak, `pipeline.audio.opus.OpusMissing` without libopus."""
+    """Creates a decoder for one stream. Raises LocalError for an unsupported codec,
+    `pipeline.audio.opus.OpusMissing` without libopus."""
     match codec.name.lower():
         case "pcmu":
             return _G711Decoder(kernels.ulaw_decode)
@@ -83,7 +84,8 @@ def decoder(codec: Codec) -> Decoder:
 
 
 def silent_payload(codec: Codec) -> bytes | None:
-    """20 ms of silence where it is a constant (G.711: the code of a sample of 0), else None."""
+    """Returns 20 ms of silence where its encoding is constant (G.711: the code of a sample of 0), else
+    None."""
     code = {"pcmu": b"\xff", "pcma": b"\xd5"}.get(codec.name.lower())
     return code * frame_samples(codec.rate_hz) if code else None
 

@@ -1,12 +1,11 @@
 """The audio of one call: RTP and RTCP on two sockets, paced by the one `Pacer` of the process.
 
 Inbound, a datagram goes from the socket to the listener by direct call; outbound, the pacer's tick pulls a
-frame and hands it to the wire. There is no queue and no task in between.
+frame and sends it. There is no queue and no task in between.
 
 Packets are read with `loop.add_reader` and `recvfrom_into` one buffer per stream: 3.8 µs of processor time a
 packet where a datagram endpoint, which allocates 256 KiB for each, takes 16 (and 4.9 with reading on until
-the socket is empty, for packets 20 ms apart).
-"""
+the socket is empty, for packets 20 ms apart)."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from sip.rtp.telephone_event import check_digits
 from sip.sdp.media_plan import MediaPlan
 
 BURST: Final = 64
-"""Packets read in one wake-up at the most: strangers must not hold up the other calls."""
+"""Packets read in one wake-up, at most: a flood from strangers must not delay other calls."""
 
 _HOUSEKEEPING_S: Final = 0.25
 _T = TypeVar("_T")
@@ -41,13 +40,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaStats:
-    """What a stream has counted since it was opened. Bytes are RTP payload bytes; times are milliseconds.
+    """Counters of a stream since it was opened. Bytes are RTP payload bytes; times are milliseconds.
 
-    `lost`: packets of the far end that were given up; `late`: those of them that came after all;
-    `strange_address`: dropped because they came from elsewhere; `bad_packets`: not RTP, another payload
-    type or SSRC, or not decodable; `concealed`: frames made up. `remote_*`: what the far end reports of
-    our packets (RTCP), `rtt_ms` None until it has.
-    """
+    `lost`: packets of the far end that were given up; `late`: those that came after all; `strange_address`:
+    dropped for their source address; `bad_packets`: not RTP, another payload type or SSRC, or not decodable;
+    `concealed`: frames made by concealment. `remote_*`: the far end's RTCP report blocks on packets sent
+    here; `rtt_ms` None before the first."""
 
     packets_sent: int = 0
     bytes_sent: int = 0
@@ -67,7 +65,7 @@ class MediaStats:
 
 
 class StreamState(Enum):
-    """A stream is bound, then flows with its first plan (held or not), then is closed."""
+    """States of a stream: bound, flowing with a plan (held or not), closed."""
 
     BOUND = "bound"
     FLOWING = "flowing"
@@ -75,12 +73,11 @@ class StreamState(Enum):
 
 
 class MediaStream:
-    """One call's RTP stream. Everything runs on the event loop's thread.
+    """The RTP stream of one call. Everything runs on the event loop's thread.
 
-    Packets are accepted from the plan's address alone. With symmetric RTP the first packet that could be of
-    this stream decides where the far end is, once: nothing that comes later moves it, except a plan with
-    another address. `reaches` says whether an address may be sent to (None: any may), whoever named it.
-    """
+    Packets are accepted from the plan's address alone. With symmetric RTP the first plausible packet sets the
+    far end's address once; no later packet changes it, only a plan with another address does. `reaches` tells
+    whether an address may be sent to (None: every one), whoever named it."""
 
     def __init__(
         self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, pacer: Pacer,
@@ -100,7 +97,7 @@ class MediaStream:
         self._receiver: RtpReceiver | None = None
         self._sender: RtpSender | None = None
         self._pace: Pace | None = None
-        self._remote: Address | None = None  # None: symmetric, and not latched yet
+        self._remote: Address | None = None  # None: symmetric, and no packet received yet
         self._remote_rtcp: Address | None = None
         self._symmetric = False
         self._strange = self._bad_reports = self._report_errors = 0
@@ -117,28 +114,29 @@ class MediaStream:
     def open(
         cls, ports: PortRange, pacer: Pacer, *, host: str, loop: asyncio.AbstractEventLoop
     ) -> MediaStream:
-        """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`; OSError: wrong
-        host."""
+        """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`, and OSError for a
+        host that is not this machine's."""
         return cls(ports.bind(host), ports, pacer, loop=loop)
 
     @property
     def local_port(self) -> int:
-        """The RTP port; RTCP is the one above."""
+        """The RTP port; RTCP uses the port above."""
         return self._local_port
 
     @property
     def rate_hz(self) -> int:
-        """Rate of frames both ways, fixed by the first `configure`. Raises LocalError before it."""
+        """Sampling rate of frames in both directions in Hz, fixed by the first `configure`. Raises LocalError
+        before it."""
         return _configured(self._receiver).frames.rate_hz
 
     @property
     def sends(self) -> bool:
-        """Whether there is an address to send to, by the plan or latched."""
+        """Whether there is an address to send to, by the plan or learned from a packet."""
         return self._sender is not None and self._sender.address is not None
 
     @property
     def stats(self) -> MediaStats:
-        """Counters up to now; may be read after `close`."""
+        """The counters; readable after `close` as well."""
         sender, receiver, remote = self._sender, self._receiver, self._reports.remote
         if sender is None or receiver is None:
             return MediaStats(strange_address=self._strange, bad_packets=self._bad_reports)
@@ -165,12 +163,11 @@ class MediaStream:
         self, plan: MediaPlan, *, symmetric: bool, media_timeout_s: float, inband_dtmf: bool
     ) -> bool:
         """Starts the stream, or changes it (re-INVITE: address, codec, hold, resume). False: the plan's
-        address may not be sent to, and nothing is.
+        address may not be sent to, and nothing is sent.
 
-        The first plan fixes `rate_hz`; a later codec at another rate is resampled both ways. Raises
-        LocalError for an address that is not an IP address of the socket's family, for a codec that we do
-        not speak, and on a closed stream; the stream is then as it was.
-        """
+        The first plan fixes `rate_hz`; a later codec at another rate is resampled in both directions. Raises
+        LocalError for an address that is not an IP address of the socket's family, for an unsupported codec,
+        and on a closed stream; the stream then stays as it was."""
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
         address = resolved(self._rtp, plan.remote_host, plan.remote_port)
@@ -193,7 +190,8 @@ class MediaStream:
             self._remote_rtcp = reports
         self._symmetric = symmetric
         self._plan = plan
-        # Who holds the call often sends nothing; the session timer finds out whether they are still there.
+        # A far end that holds the call often sends nothing; the session timer detects whether it is still
+        # there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
         self._heard_s = now
         if self._pace is None:
@@ -203,7 +201,8 @@ class MediaStream:
         return reached
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation; None disconnects. What arrived before is not kept."""
+        """Attaches a listener and a source to the stream; None detaches. Audio that arrived before is not
+        kept."""
         if self._source is not None and self._source is not source:
             self._source.on_ready(None)
         self._listener, self._source = listener, source
@@ -211,12 +210,12 @@ class MediaStream:
             self._connect()
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends digits in place of audio (200 ms each), as RFC 4733 events or, where these were not agreed,
-        as tones; returns when the last has been sent. Digits keyed while held are sent after it.
+        """Sends digits in place of audio (200 ms each), as RFC 4733 events or, where these were not
+        negotiated, as tones; returns when the last has been sent. Digits keyed while the call is held are
+        sent after it.
 
-        Raises ValueError for anything but 0-9*#A-D; LocalError before the first plan, when over 64 digits
-        are waiting, and when the stream closes before the last was sent.
-        """
+        Raises ValueError for characters other than 0-9*#A-D; LocalError before the first plan, when over 64
+        digits wait, and when the stream closes before the last was sent."""
         check_digits(digits)
         sender = _configured(self._sender)
         if self._state is StreamState.CLOSED:
@@ -232,12 +231,12 @@ class MediaStream:
             raise LocalError("the media stream closed before the digits were sent")
 
     def key_received(self, digit: str, now: float) -> None:
-        """A key of the far end's by SIP INFO."""
+        """Takes a DTMF digit that the far end sent by SIP INFO."""
         if self._receiver is not None:
             self._receiver.pressed(digit, Way.INFO, now)
 
     def close(self) -> None:
-        """Sends an RTCP BYE, frees sockets and ports. Idempotent."""
+        """Sends an RTCP BYE, closes sockets and releases ports. Idempotent."""
         if self._state is StreamState.CLOSED:
             return
         if self._state is StreamState.FLOWING:
@@ -260,14 +259,14 @@ class MediaStream:
     # Inbound ----------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        """Reads up to one good packet: a well-behaved stream has one per wake-up, and asking for the second
-        would cost a system call per packet. What is dropped is drained."""
+        """Reads up to one good packet: a stream has one per wake-up, and asking for the second would cost a
+        system call per packet. Dropped packets do not count."""
         now = self._loop.time()
         receiver = self._receiver
         for _ in range(BURST):
             try:
                 if receiver is None:
-                    self._rtp.recv(1)  # before the first plan: dropped, so that it is not heard late
+                    self._rtp.recv(1)  # before the first plan: dropped, so that it is not played late
                     continue
                 size, address = self._rtp.recvfrom_into(receiver.buffer)
             except OSError:  # nothing left, or an ICMP error reported here
@@ -340,7 +339,7 @@ class MediaStream:
             self._report_due_s = self._reports.next_due(now)
             self._report(now, bye=False)
         if now - self._heard_s > self._timeout_s:
-            self._timeout_s = math.inf  # said once
+            self._timeout_s = math.inf  # called once
             if self.on_timeout is not None:
                 self.on_timeout()
 
@@ -359,7 +358,7 @@ class MediaStream:
             self._report_errors += 1
 
     def _connect(self) -> None:
-        """Gives listener and source to the two halves, once there are halves."""
+        """Sets listener and source in receiver and sender, once these exist."""
         if self._receiver is None or self._sender is None:
             return
         self._receiver.frames.listener = self._listener
@@ -372,7 +371,8 @@ class MediaStream:
             self._pace.wake()
 
     def _sendable(self, address: Address | None) -> Address | None:
-        """`address` if it may be sent to. The unspecified one (a hold of RFC 2543) would be this machine."""
+        """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
+        be this machine."""
         if address is None or unspecified(address):
             return None
         return address if self.reaches is None or self.reaches(address[0]) else None

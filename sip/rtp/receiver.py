@@ -1,8 +1,7 @@
-"""RTP in: from a datagram of the right address to the listener, by direct call.
+"""Receives RTP: from a datagram of the right address to the listener, by direct call.
 
-The usual packet (next in order, known source and payload type, nothing odd in its header) is decoded out of
-the socket's own buffer; only what has to wait for its turn is copied.
-"""
+The usual packet (next in order, known source and payload type, plain header) is decoded out of the socket's
+own buffer; only packets that wait for an earlier one are copied."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _EVENT_BYTES: Final = 4
 
 
 class Verdict(Enum):
-    """What a datagram on the RTP port turned out to be."""
+    """How a datagram on the RTP port was classified."""
 
     MEDIA = "media"
     REPORT = "report"  # RTCP on the RTP port (RFC 5761)
@@ -38,7 +37,7 @@ class Verdict(Enum):
 
 
 class RtpReceiver:
-    """One stream's inbound half. `buffer` is what the socket reads into."""
+    """The inbound half of a stream. The socket reads into `buffer`."""
 
     __slots__ = (
         "_bytes",
@@ -75,7 +74,7 @@ class RtpReceiver:
         self._bytes: Payload = np.frombuffer(self.buffer, np.uint8)
         self._reorder = Reorder(patience_ms=PATIENCE_MS)
         self._events = EventReceiver(8000)
-        self._receive: dict[int, Codec | None] = {}  # None: what is not audio
+        self._receive: dict[int, Codec | None] = {}  # None: not audio
         self._decoders: dict[int, Decoder] = {}
         self._current = -1  # the payload type that `_decode` is for
         self._decode: Callable[[Payload], Pcm] | None = None
@@ -84,26 +83,26 @@ class RtpReceiver:
         self._receives = False
         self._heard_s = 0.0
         self._ssrc = -1
-        self._candidate = (0, -1)  # an SSRC that may replace ours, and the number that would confirm it
+        self._candidate = (0, -1)  # a new SSRC, and the sequence number that would confirm it
         self._candidate_s = 0.0
 
     @property
     def lost(self) -> int:
-        """Packets that were given up."""
+        """Packets that never arrived, or too late."""
         return self._reorder.stats.lost
 
     @property
     def late(self) -> int:
-        """Packets that came after they had been given up."""
+        """Packets that arrived after they had been given up."""
         return self._reorder.stats.late
 
     @property
     def waiting(self) -> int:
-        """Packets that wait for an earlier one: `flush` must be called."""
+        """Packets that wait for an earlier one; call `flush` while there are any."""
         return self._reorder.pending
 
     def configure(self, plan: MediaPlan, *, inband_dtmf: bool) -> None:
-        """What the far end may send from now on."""
+        """Sets the payload types that the far end may send from now on."""
         receive: dict[int, Codec | None] = dict(plan.receive)
         self._decoders = {
             number: old
@@ -121,15 +120,16 @@ class RtpReceiver:
         self._inband_wanted = inband_dtmf or plan.dtmf_receive is None
         self.frames.detect_digits(wanted=self._inband_wanted)
         if plan.receives and not self._receives:
-            self._reorder.reset()  # what came while we did not listen is not lost
+            self._reorder.reset()  # packets that came while not receiving are not lost
         self._receives = plan.receives
 
     def plausible(self, size: int) -> bool:
-        """Could the first `size` bytes of `buffer` be of this stream? For the latch of symmetric RTP."""
+        """Whether the first `size` bytes of `buffer` can belong to this stream; for the address learning of
+        symmetric RTP."""
         return self.buffer[1] & 0x7F in self._receive and payload_span(self.buffer, size) is not None
 
     def datagram(self, size: int, now: float) -> Verdict:
-        """The first `size` bytes of `buffer`, from the far end's address."""
+        """Takes the first `size` bytes of `buffer`, a datagram from the far end's address."""
         if size < HEADER_BYTES:
             return self._bad()
         first, second, sequence, timestamp, ssrc = HEADER.unpack_from(self.buffer)
@@ -152,7 +152,8 @@ class RtpReceiver:
         return Verdict.MEDIA
 
     def flush(self, now: float) -> None:
-        """Passes on what is in order by now, and gives up what was waited for long enough."""
+        """Plays packets that are in order by now, and gives up those that have been waited for long
+        enough."""
         lost = False
         for item in self._reorder.take(now):
             if isinstance(item, Gap):
@@ -176,7 +177,8 @@ class RtpReceiver:
             self.flush(now)
 
     def _made_plain(self, size: int) -> int:
-        """Takes CSRCs, extension and padding out of the packet in `buffer`. Its new size; 0: not RTP."""
+        """Removes CSRCs, extension and padding from the packet in `buffer`. Returns its new size; 0: not
+        RTP."""
         span = payload_span(self.buffer, size)
         if span is None:
             return 0
@@ -186,7 +188,7 @@ class RtpReceiver:
         return size
 
     def _fill_gap(self, payload_type: int, following: Payload, timestamp: int, now: float) -> None:
-        """Packets before `following`, which is stamped `timestamp`, were given up."""
+        """Conceals the packets lost before `following`, which is stamped `timestamp`."""
         recover = self._decoders[payload_type].recover if payload_type == self._current else None
         self.frames.gap(timestamp, now, None if recover is None else partial(recover, following))
 
@@ -204,7 +206,7 @@ class RtpReceiver:
         self.frames.audio(samples, timestamp, now)
 
     def _use(self, payload_type: int) -> bool:
-        """Makes the audio format of `payload_type` the current one; False: it is none."""
+        """Selects the decoder of `payload_type`; False where the type is not audio."""
         codec = self._receive.get(payload_type)
         if codec is None:
             return False
@@ -222,20 +224,21 @@ class RtpReceiver:
         digit = self._events.push(self._view[HEADER_BYTES:size], timestamp)
         if digit is None:
             return
-        if self._inband_wanted:  # it signals by events after all: a tone beside them would count twice
+        if self._inband_wanted:  # the far end signals by events after all: in-band tones would count twice
             self._inband_wanted = False
             self.frames.detect_digits(wanted=False)
         self.pressed(digit, Way.EVENT, now)
 
     def pressed(self, digit: str, way: Way, now: float) -> None:
-        """A key, signalled beside the audio."""
+        """Takes a DTMF digit that was signalled beside the audio."""
         frames = self.frames
         if frames.listener is not None and frames.presses.counts(digit, way, now):
             frames.listener.digit_received(digit, now)
 
     def _believed(self, ssrc: int, sequence: int, payload_type: int, now: float) -> bool:
-        """The stream's first source at once; another only after two packets in a row between which ours was
-        silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2)."""
+        """Whether to accept an SSRC: the first at once; another only after two packets in a row without one
+        of the current source between, so that a stray packet does not reset the stream (RFC 3550 A.1,
+        MIN_SEQUENTIAL = 2)."""
         if self.reception is not None:
             if self._candidate != (ssrc, sequence) or self._heard_s > self._candidate_s:
                 self._candidate = (ssrc, (sequence + 1) & 0xFFFF)

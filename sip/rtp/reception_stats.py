@@ -1,4 +1,4 @@
-"""What arrived of one RTP source, in the terms of RFC 3550: A.1 (numbers), A.3 (losses), A.8 (jitter)."""
+"""Reception statistics of one RTP source (RFC 3550): A.1 (sequence numbers), A.3 (losses), A.8 (jitter)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MAX_MISORDER: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ReportBlock:
-    """What a receiver reports of one sender. `fraction_lost` is in 1/256 since the report before,
-    `jitter` in timestamp units, `last_report` and `since_last_report` in 1/65536 s."""
+    """A receiver's report on one sender. `fraction_lost` is in 1/256 since the report before, `jitter` in
+    timestamp units, `last_report` and `since_last_report` in 1/65536 s."""
 
     ssrc: int
     fraction_lost: int
@@ -27,7 +27,7 @@ class ReportBlock:
     since_last_report: int
 
     def to_bytes(self) -> bytes:
-        """The 24 bytes of RFC 3550 6.4.1."""
+        """Serialises the 24 bytes of RFC 3550 6.4.1."""
         lost = max(-0x800000, min(self.lost, 0x7FFFFF)) & 0xFFFFFF
         return _BLOCK.pack(
             self.ssrc,
@@ -40,7 +40,7 @@ class ReportBlock:
 
     @classmethod
     def parse(cls, data: bytes) -> ReportBlock:
-        """Reads the report block of RFC 3550 6.4.1 from exactly 24 bytes."""
+        """Parses the report block of RFC 3550 6.4.1 from exactly 24 bytes."""
         ssrc, loss, highest, jitter, last, since = _BLOCK.unpack(data)
         lost = (loss & 0xFFFFFF ^ 0x800000) - 0x800000
         return cls(ssrc, loss >> 24, lost, highest, jitter, last, since)
@@ -68,10 +68,10 @@ class Reception:
         self.ssrc = ssrc
         self.received = 0
         self.jitter = 0.0
-        """In units of the RTP clock."""
+        """Interarrival jitter in units of the RTP clock."""
         self._clock_rate_hz = clock_rate_hz
         self._base = self._highest = self._cycles = 0
-        self._bad_next = -1  # the number that would confirm a jump (bad_seq in A.1)
+        self._bad_next = -1  # the sequence number that would confirm a jump (bad_seq in A.1)
         self._expected_before = self._received_before = 0
         self._arrival_s = -1.0
         self._timestamp = 0
@@ -103,12 +103,13 @@ class Reception:
         elif ahead < 0x10000 - _MAX_MISORDER:
             if sequence != self._bad_next:
                 self._bad_next = (sequence + 1) & 0xFFFF
-                return  # a jump is believed when the next number follows
+                return  # a jump is accepted when the next number follows
             self._begin(sequence)
         self.received += 1
 
     def arrival(self, timestamp: int, now: float) -> None:
-        """Takes an audio packet into the jitter. A jump of the sender's clock by a second or more is none."""
+        """Updates the jitter with an audio packet. A jump of the sender's clock by a second or more is not
+        jitter."""
         if self._arrival_s >= 0:
             apart = timestamp_delta(timestamp, self._timestamp)
             off = abs((now - self._arrival_s) * self._clock_rate_hz - apart)
@@ -118,7 +119,7 @@ class Reception:
         self._timestamp = timestamp
 
     def block(self, last_report: int, since_last_report: int) -> ReportBlock:
-        """The report since the one before."""
+        """Makes the report block for the time since the last one."""
         expected = self.highest - self._base + 1
         expected_now = expected - self._expected_before
         received_now = self.received - self._received_before

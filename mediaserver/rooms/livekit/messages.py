@@ -76,14 +76,14 @@ def join_response(
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
             enabled_publish_codecs=opus,
-            # The Rust SDK then offers at once instead of gathering wishes for 150 ms.
+            # With this the Rust SDK offers at once instead of collecting requests for 150 ms.
             fast_publish=True,
         )
     )
 
 
 def reconnect_response(last_sequence: int, *, ice_servers: Sequence[str]) -> rtc.SignalResponse:
-    """Makes the first message to a client that resumes; the client sends again what came after
+    """Makes the first message to a client that resumes; the client sends again its reliable packets after
     `last_sequence`."""
     return rtc.SignalResponse(
         reconnect=rtc.ReconnectResponse(
@@ -104,7 +104,8 @@ def update(participants: Iterable[Participant], reason: LeaveReason | None = Non
 
 
 def leave(reason: LeaveReason, *, again: bool = False) -> rtc.SignalResponse:
-    """Makes the last message to a client. `again`: the SDK is to join anew, which it does by itself."""
+    """Makes the last message to a client. `again`: asks the SDK to join again, which the SDK does by
+    itself."""
     action = rtc.LeaveRequest.RECONNECT if again else rtc.LeaveRequest.DISCONNECT
     return rtc.SignalResponse(
         leave=rtc.LeaveRequest(can_reconnect=again, reason=REASONS[reason], action=action)

@@ -41,7 +41,7 @@ class RpcCode(IntEnum):
 
 
 class RpcFailed(RoomError):
-    """An RPC, of the agent's or of the client's, without a result. `code`: an `RpcCode`, or the
+    """An RPC without a result, called by the agent or by the client. `code`: an `RpcCode`, or the
     application's."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -51,7 +51,7 @@ class RpcFailed(RoomError):
 
 @dataclass(slots=True)
 class _Call:
-    """A call of the agent's in progress. An acknowledgement cancels `ack_timer`."""
+    """A call by the agent in progress. An acknowledgement cancels `ack_timer`."""
 
     result: asyncio.Future[str]
     ack_timer: asyncio.TimerHandle = field(repr=False)

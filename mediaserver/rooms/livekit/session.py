@@ -1,8 +1,8 @@
-"""A participant who joined with a LiveKit SDK: its signalling, data channels and peer connections.
+"""The session of a participant who joined with a LiveKit SDK: signalling, data channels and peer connections.
 
-A session outlives its WebSocket: the media goes on, and the client has `RESUME_S` seconds to resume.
-`/rtc/v1` has one peer connection, which the client offers; `/rtc` has a second, which the server offers, for
-what the client hears."""
+A session outlives its WebSocket: media continues, and the client has `RESUME_S` seconds to resume. `/rtc/v1`
+has one peer connection, which the client offers; `/rtc` has a second, which the server offers, for the audio
+that the client hears."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 QUALITY_S: Final = 5.0
 REFRESH_S: Final = LIFETIME_S / 3
-"""How often a client gets a new token: one that loses everything joins again with its last token."""
+"""Seconds between new tokens for a client: after a lost connection, a client joins again with its last
+token."""
 
 LATER_S: Final = (0.03, 1.0)
-"""When a response to a request is sent: the Rust SDK begins to wait for it after sending the request, and may
-not wait yet on a busy machine. A response that is not waited for is ignored."""
+"""Seconds after which a response to a request is sent, twice: the Rust SDK begins to wait for the response
+after it has sent the request, later on a busy machine. A response without a waiting request is ignored."""
 
 GOING: Final = 1000
 """WebSocket close code "normal closure" (RFC 6455 section 7.4.1)."""
@@ -66,7 +67,7 @@ class Outlet(Protocol):
         """Sends a message to the client, after those before it."""
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the WebSocket when everything sent is on its way."""
+        """Closes the WebSocket after the messages already sent."""
 
 
 class SdkSession:
@@ -81,7 +82,7 @@ class SdkSession:
         dual: bool,
         ice_servers: tuple[str, ...],
     ) -> None:
-        """`goodbyes` keeps what is still under way when the session itself is over."""
+        """`goodbyes` holds tasks that outlive the session."""
         self.entry = entry
         participant = entry.person.participant
         self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
@@ -94,16 +95,16 @@ class SdkSession:
         self._loop = asyncio.get_running_loop()
         self._dual = dual
         self._outlet: Outlet | None = None
-        self._own: PeerTransport | None = None  # the one that the client offers
-        self._ours: PeerTransport | None = None  # the second one of a dual client, which the server offers
+        self._own: PeerTransport | None = None  # offered by the client
+        self._ours: PeerTransport | None = None  # the second one of a dual client, offered by the server
         self._offers = 0
-        self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once told
+        self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once reported
         self._quality_s = self._loop.time()
         self._refresh_s = self._loop.time() + REFRESH_S
         self._counted = (0, 0)
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         self._leaving = False
-        self._refused = ""  # why the client was removed, for its WebSocket
+        self._refused = ""  # the reason for which the client was removed, for the WebSocket
         self.signalling.on_gone = self._gone
         entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
@@ -132,7 +133,7 @@ class SdkSession:
 
     async def resume(self, outlet: Outlet) -> None:
         """Continues on a new WebSocket, perhaps from another network. The client restarts ICE on the peer
-        connection that it offers; the server does so on its own."""
+        connection that it offers, the server on its own."""
         self._take(outlet)
         now = self._loop.time()
         self.signalling.resume(self._send, now, last_sequence=self.data.last_sequence)
@@ -223,7 +224,7 @@ class SdkSession:
         try:
             sdp = await peer.offer((RELIABLE, LOSSY), restart=True)
         except PeerClosed:
-            return  # the next tick asks the client to join anew
+            return  # the next tick asks the client to join again
         self._offers += 1
         self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
 
@@ -279,7 +280,7 @@ class SdkSession:
             signalling.send(rtc.SignalResponse(refresh_token=self._lobby.mint(self._grant())))
 
     def _start_over(self, now: float) -> None:
-        """Asks a client whose media is gone for good to join anew, which removes this session."""
+        """Asks a client whose media has failed for good to join again, which removes this session."""
         if self.signalling.state is SignalState.ATTACHED and self._outlet is not None:
             outlet = self._outlet
             self._put(leave_message(LeaveReason.MEDIA_FAILURE, again=True).SerializeToString())

@@ -50,7 +50,7 @@ class SdkSessions:
 
     async def resume(self, lobby: RoomRegistry, token: str, sid: str, outlet: Outlet) -> SdkSession:
         """Resumes the session of participant `sid` on a new WebSocket. Raises `TokenRefused`, and
-        `RoomClosed` where there is nothing to resume: the client then joins anew."""
+        `RoomClosed` where there is no such session: the client then joins again."""
         grant = lobby.verify(token)
         session = self._sessions.get(sid)
         if session is None or not session.resumable:

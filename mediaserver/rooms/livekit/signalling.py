@@ -35,18 +35,18 @@ log = logging.getLogger(__name__)
 Send = Callable[[rtc.SignalResponse], None]
 
 RESUME_S: Final = 30.0
-"""How long a client that lost its WebSocket may take to resume; the media goes on meanwhile."""
+"""Seconds in which a client that lost its WebSocket may resume; media continues meanwhile."""
 
 ENCRYPTED: Final = "end-to-end encryption is on in this client: the agent could not hear it"
 
 BURST: Final = 300
 RATE: Final = 50.0
-"""The most messages at once and per second: trickled candidates come by the dozen."""
+"""The most messages at once and per second: trickled candidates arrive by the dozen."""
 
 
 class SignalState(Enum):
-    """JOINING: nothing sent yet; ATTACHED: the WebSocket is open; DETACHED: the WebSocket was lost; GONE: for
-    good."""
+    """JOINING: nothing sent yet; ATTACHED: the WebSocket is open; DETACHED: the WebSocket was lost; GONE:
+    final."""
 
     JOINING = "joining"
     ATTACHED = "attached"
@@ -56,7 +56,7 @@ class SignalState(Enum):
 
 NEXT_STATES: Final[Mapping[SignalState, frozenset[SignalState]]] = {
     SignalState.JOINING: frozenset({SignalState.ATTACHED, SignalState.GONE}),
-    # Attached anew while attached: the client noticed the loss of its socket first.
+    # Attached again while attached: the client noticed the loss of its socket first.
     SignalState.ATTACHED: frozenset({SignalState.ATTACHED, SignalState.DETACHED, SignalState.GONE}),
     SignalState.DETACHED: frozenset({SignalState.ATTACHED, SignalState.GONE}),
     SignalState.GONE: frozenset(),
@@ -95,15 +95,15 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Step: remove the client, which leaves. Not `wished`: the client gave no reason, which is how the Rust
-    SDK announces that it joins anew in a moment."""
+    """Step: remove the client, which leaves. Not `wished`: the client gave no reason, as the Rust SDK does
+    when it is about to join again."""
 
     wished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Step: remove the client, which cannot take part, with the reason `why`."""
+    """Step: remove the client, which cannot take part, for the reason `why`."""
 
     why: str
 
@@ -151,11 +151,11 @@ class Signalling(RoomObserver):
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
-        # All of them: a client takes a missing participant for one who left.
+        # All participants: a client takes a missing one for one who left.
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
 
     def detach(self, now: float) -> None:
-        """Notes that the WebSocket is lost; the client has `RESUME_S` to come back."""
+        """Notes that the WebSocket is lost; the client has `RESUME_S` seconds to resume."""
         if self.state is SignalState.ATTACHED:
             self._become(SignalState.DETACHED)
             self._send, self._detached_s = None, now
@@ -177,7 +177,7 @@ class Signalling(RoomObserver):
     # From the client ----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> Step | None:
-        """Takes one message. Raises `BadSignal` for a message that is not the protocol's, or too many."""
+        """Takes one message. Raises `BadSignal` for a malformed message, and for too many."""
         if self.state is not SignalState.ATTACHED:
             return None
         self._tokens = min(float(BURST), self._tokens + (now - self.heard_s) * RATE) - 1.0
@@ -294,8 +294,8 @@ class Signalling(RoomObserver):
         self.send(rtc.SignalResponse(offer=offer))
 
     def track_subscribed(self, sid: str) -> None:
-        """Tells the client that the track's first packet has arrived. Not before: the SDKs do not know the
-        track until then."""
+        """Tells the client that its track is subscribed, once the first packet has arrived; SDKs do not know
+        the track before."""
         self.send(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
 
     # From the room (`RoomObserver`) -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ MAX_TEXT_BYTES: Final = 64 * 1024
 """The most bytes of a text to the agent; a longer one is dropped."""
 
 PATIENCE_S: Final = 30.0
-"""How long a stream may take to end."""
+"""Seconds that a stream may take to end."""
 
 
 @dataclass(slots=True)

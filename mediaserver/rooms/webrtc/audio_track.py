@@ -24,13 +24,13 @@ from sip.rtp.packet import MalformedPacket
 from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
 
 REPORT_S: Final = 1.0
-"""The interval of RTCP reports: browsers decide by them whether to send FEC, and five seconds are too late
-for that."""
+"""Seconds between RTCP reports: browsers decide by these whether to send FEC, and five seconds are too
+late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioStats:
-    """Counters up to now; `remote_*` are the participant's reports of the server's packets."""
+    """Counters up to now; `remote_*` are from the participant's reports on the server's packets."""
 
     packets_sent: int
     packets_received: int
@@ -54,7 +54,7 @@ class SecureLink:
         self._path = path
 
     def send(self, packet: bytes) -> bool:
-        """Encrypts and sends an RTP packet."""
+        """Encrypts and sends an RTP packet; False: it could not be sent."""
         return self._path.send(self._dtls._tx_srtp.protect(packet))
 
     def send_report(self, compound: bytes) -> bool:
@@ -101,7 +101,7 @@ class _Intake:
 
 
 class RoomAudio:
-    """One participant's audio, in frames of 20 ms at 16 kHz both ways."""
+    """The audio of one participant, in frames of 20 ms at 16 kHz in both directions."""
 
     def __init__(self, pacer: Pacer, *, loop: asyncio.AbstractEventLoop) -> None:
         self.receiver = OpusReceiver()
@@ -137,7 +137,7 @@ class RoomAudio:
         )
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation; None disconnects."""
+        """Attaches a listener and a source; None detaches."""
         before = self.sender.source
         if before is not None and before is not source:
             before.on_ready(None)

@@ -188,7 +188,7 @@ class PeerTransport:
         return True
 
     async def flush(self, timeout_s: float) -> None:
-        """Waits until the last messages have been sent and acknowledged, `timeout_s` at the most."""
+        """Waits until the last messages have been sent and acknowledged, for `timeout_s` seconds at most."""
         waits = []
         for channel in self._channels.values():
             if channel.readyState == "open" and channel.bufferedAmount:
@@ -252,7 +252,8 @@ class PeerTransport:
             self._closing = self._loop.create_task(self._close())
 
     def _told_goodbye(self) -> bool:
-        """Whether the far end has closed the connection, as a browser does for `RTCPeerConnection.close`."""
+        """Whether the far end closed DTLS by close_notify, as a browser does for
+        `RTCPeerConnection.close`."""
         connection = self._transport()._ssl if self._link is not None else None
         return connection is not None and bool(connection.get_shutdown() & SSL.RECEIVED_SHUTDOWN)
 
@@ -266,12 +267,12 @@ class PeerTransport:
             self.on_state(state, self._loop.time())
 
     def _transport(self) -> Any:
-        """The one RTCDtlsTransport: everything is bundled."""
+        """Returns the one RTCDtlsTransport, as all sections are bundled."""
         transceivers, sctp = self._pc.getTransceivers(), self._pc.sctp
         return transceivers[0].receiver.transport if transceivers or sctp is None else sctp.transport
 
     def _any_mid(self) -> str | None:
-        """The mid of the section that owns the transport: candidates are for all sections."""
+        """Returns the mid of the section that owns the transport; candidates are for all sections."""
         for transceiver in self._pc.getTransceivers():
             if not transceiver._bundled:
                 return transceiver.mid

@@ -7,8 +7,8 @@ from typing import Final
 
 
 class PeerState(Enum):
-    """CONNECTED: DTLS is up. CLOSED: for good, by the server or because nothing was heard from the far end
-    for half a minute. LEFT: for good, because the far end closed DTLS (close_notify)."""
+    """CONNECTED: DTLS is up. CLOSED: final, by the server or because nothing was heard from the far end
+    for half a minute. LEFT: final, because the far end closed DTLS (close_notify)."""
 
     NEW = "new"
     CONNECTING = "connecting"

@@ -22,8 +22,8 @@ from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
 TAKEOVER_S: Final = 0.2
-"""A new source replaces one that has been silent for so long. A client that publishes its microphone again
-begins a new source; one with two microphones must not be heard as both at once."""
+"""Seconds of silence after which a new source replaces the present one. A client that publishes its
+microphone again begins a new source; one with two microphones must not be heard as both at once."""
 
 
 class OpusReceiver:
@@ -119,7 +119,7 @@ class OpusReceiver:
         return True
 
     def _play(self, payload: bytes, timestamp: int, now: float) -> None:
-        if not payload:  # padding only: a probe for bandwidth
+        if not payload:  # padding only, to probe the bandwidth
             return
         try:
             samples = self._decoder.decode(payload)

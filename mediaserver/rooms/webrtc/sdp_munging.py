@@ -13,7 +13,7 @@ from typing import Final
 from mediaserver.rooms.errors import BadOffer
 
 MAX_BYTES: Final = 64 * 1024
-"""LiveKit's clients offer 18 KiB at the most."""
+"""Bytes of a session description; LiveKit's clients offer at most 18 KiB."""
 
 MAX_SECTIONS: Final = 32
 MAX_CANDIDATES: Final = 64
@@ -146,7 +146,7 @@ def _usable(section: Section) -> Section:
     lines, candidates = [], 0
     for line in section.lines:
         if line == "a=end-of-candidates":
-            continue  # more may come: the address that connectivity checks arrive from
+            continue  # the source of a connectivity check may follow as a candidate
         if line.startswith("a=candidate:"):
             parts = line[12:].split()
             candidates += 1
@@ -163,10 +163,10 @@ def _bundle(line: str, mids: set[str]) -> str:
 
 
 def _left_out(section: Section, ours: Section) -> Section:
-    """`section` with port 0 where the far end would send on it, else merely inactive: livekit-client offers
-    sections in advance, and while their refusal is being taken in, Chromium's next offer may fail (one join
-    of seven). Formats and our transport are repeated: not every client (aiortc's own) reads a refusal without
-    them."""
+    """Refuses a section with port 0 where the far end would send on it, else makes it inactive:
+    livekit-client offers sections in advance, and while a refusal is applied, Chromium's next offer may fail
+    (one join in seven). Formats and the server's transport are repeated, because some clients (aiortc's own)
+    read no refusal without these."""
     kind, _, rest = section.lines[0][2:].partition(" ")
     _, _, formats = rest.partition(" ")
     port = 9 if section.has("recvonly") or section.has("inactive") else 0

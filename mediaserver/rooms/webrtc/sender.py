@@ -24,7 +24,7 @@ Wire = Callable[[bytes], bool]
 
 
 class Mode(Enum):
-    """What the last tick did."""
+    """Whether the last tick sent a frame."""
 
     SILENT = "silent"
     TALKING = "talking"

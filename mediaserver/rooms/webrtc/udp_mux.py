@@ -93,7 +93,7 @@ class Path:
         return any(address[0] == host for _, address in self.addresses)
 
     def opened(self, host: str) -> None:
-        """Sends what was withheld from an address: its first verified request has come."""
+        """Sends the datagrams withheld from an address, whose first verified request has arrived."""
         for lane in self._lanes:
             lane.opened(host)
 
@@ -109,7 +109,7 @@ class Path:
         return cast(Lane, pair.protocol.transport).deliver(data, pair.remote_addr)
 
     def received(self, data: bytes, now: float) -> None:
-        """Takes a datagram that is not STUN (RFC 7983) from an address of this connection."""
+        """Takes a datagram other than STUN (RFC 7983) from an address of this connection."""
         if 127 < data[0] < 192:
             if self.media is not None:
                 self.media(data, now)
@@ -123,7 +123,7 @@ class Path:
             del lane.protocol
         self._lanes.clear()
         for pair in self.connection._check_list:
-            pair.task = None  # a check that was cancelled keeps the pair that it was of
+            pair.task = None  # a cancelled check refers to its pair
         self.connection._check_list.clear()
         vars(self.connection).pop("get_component_candidates", None)
 
@@ -158,12 +158,12 @@ class Lane(asyncio.DatagramTransport):
             self._withheld[addr] = bytes(data)
 
     def opened(self, host: str) -> None:
-        """Sends what was withheld from `host`, from which a verified request has come."""
+        """Sends the datagrams withheld from `host`, from which a verified request has arrived."""
         for address in [each for each in self._withheld if each[0] == host]:
             self.deliver(self._withheld.pop(address), address)
 
     def deliver(self, data: bytes, addr: tuple[str, int]) -> bool:
-        """Sends at once or drops: what does not fit the socket's buffer is lost, as on any network."""
+        """Sends at once; a datagram that does not fit the socket's buffer is dropped."""
         try:
             self.socket.sendto(data, addr)
         except OSError:

@@ -1,5 +1,5 @@
-"""The built-in agent: a script of questions, answers and branches, which may hand a step to a language model
-(docs/agents.md)."""
+"""The built-in agent, which follows a script of questions, answers and branches; a language model may lead
+single steps (docs/agents.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Script:
-    """An agent that follows a script, shared by all its calls. `llm` leads the steps that name a model."""
+    """An agent that follows a script, shared by all its calls. `llm`: the model for steps that name one."""
 
     def __init__(self, plan: Plan, llm: Model | None = None) -> None:
         self._plan = plan
@@ -45,12 +45,12 @@ class Script:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The promptVariables that a call must bring for the script (its greeting may need more)."""
+        """The promptVariables that the script needs of a call (the greeting may need more)."""
         return self._plan.variables
 
     @property
     def expectations(self) -> tuple[Expected, ...]:
-        """The answers that the steps expect: for checking their words against a recogniser's vocabulary."""
+        """The answers that the steps expect, for a check of their words against a recogniser's vocabulary."""
         return tuple(step.expected for step in self._plan.steps.values() if step.expected is not None)
 
     @property
@@ -105,8 +105,8 @@ class ScriptConversation:
         self._before: tuple[StepAgent | None, Position] | None = None  # before the caller's last words
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        """The acts for `event`. The script has moved on before the first of them, so closing the iterator in
-        the middle (an interruption) loses words but never the place."""
+        """Gives the acts for `event`. The script moves on before the first act, so that an interruption,
+        which closes the iterator, loses words but never the position. Raises `EngineError` of the model."""
         if isinstance(event, UserSaid):
             self._rewind(event)
         if self._guest is None:
@@ -122,7 +122,7 @@ class ScriptConversation:
         return self._run.report()
 
     def _rewind(self, event: UserSaid) -> None:
-        """Half an answer did not happen, neither to the script nor to its guest."""
+        """Takes back, in the script and the model's step, the turn that `event` continues."""
         if event.continues and self._before is not None:
             self._guest, self._run.position = self._before
             if self._guest is not None:
@@ -130,7 +130,7 @@ class ScriptConversation:
         self._before = self._guest, self._run.position
 
     async def _go_on(self, acts: list[AgentAct]) -> AsyncGenerator[AgentAct, None]:
-        """The script's acts, and the model's first words where it has come to a step of the model's."""
+        """Gives the script's acts, and the model's first words at a step that the model leads."""
         errand = self._run.errand
         said = " ".join(act.text for act in acts if isinstance(act, Say))
         if errand is not None:
@@ -151,7 +151,7 @@ class ScriptConversation:
         return self._llm.invite(errand, about, said)
 
     async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        """What the model says, and what the script does when it is through."""
+        """Gives the model's acts, and the script's acts after the end of the model's step."""
         guest.turns += 1
         if guest.turns > guest.errand.max_turns:
             guest.over, guest.done = True, False

@@ -16,9 +16,9 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class LlmStep:
-    """A step that a model leads. `goal`: in words, for the model. `collect`: the names of the answers that
-    are handed back. `max_turns`: after so many events without a result the script goes on at `failed` ("": at
-    `next`)."""
+    """A step that a model leads. `goal`: the step's goal in words, for the model. `collect`: the names of the
+    answers that the model returns. `max_turns`: number of events without a result after which the script goes
+    on at step `failed` ("": at `next`)."""
 
     goal: str
     collect: tuple[str, ...] = ()
@@ -27,7 +27,8 @@ class LlmStep:
 
 
 class StepAgent(Protocol):
-    """A model that leads one step. `over`: the step has ended; `done`: with success, and `answers`."""
+    """A model that leads one step. `over`: the step has ended; `done`: with success; `turns`: number of
+    events so far."""
 
     errand: LlmStep
     over: bool
@@ -56,14 +57,14 @@ class Model(Protocol):
         """Prepares connections in a task when a call begins."""
 
     def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """Makes the model for one step of a script, which has `said` something."""
+        """Makes the model for one step; `said`: the script's words before the model's first."""
 
     async def close(self) -> None:
         """Closes the connections to models and tools."""
 
 
 def read_errand(step: Options) -> LlmStep | None:
-    """The table `llm` of a step, None where there is none."""
+    """Reads the table `llm` of a step, None where there is none; notes problems in `step`."""
     if not step.has("llm"):
         return None
     table = step.table("llm")

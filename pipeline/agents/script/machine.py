@@ -1,20 +1,20 @@
-"""A scripted conversation as a state machine: events in, acts out, no clock, no audio, no waiting.
+"""A scripted conversation as a state machine: takes events and gives acts, without clock, audio or waits.
 
-Three states. OPENING: nothing has been said. ASKING: the current step's question has been put, and an answer
-or silence moves on. ENDED: the last act (hang up, transfer) has been given out.
+There are three states. OPENING: nothing has been said. ASKING: the current step's question was asked; an
+answer or a silence moves on. ENDED: the last act (hang up, transfer) was given.
 
-Why ENDED still answers: the caller may interrupt the farewell, and then the acts behind it were never
-carried out. A caller who says more than goodbye is asked the last question again, unless a phrase of it is
-in their words; what was found out and reached stands until that is answered. Any other event gets the ending
-again, without its words. Because of interruptions the state moves before the acts are handed out, and
-`Expect` stands in front of the words it belongs to: a caller who answers before the question is over is
-answering it, under its grammar.
+ENDED still takes events, because the caller may interrupt the farewell, and then the acts after it were not
+carried out. A caller who says more than goodbye is asked the last question again, unless the words have a
+phrase of that question; answers and goal stay until the question is answered. Any other event gets the ending
+again, without its words. Because of interruptions the state changes before the acts are given, and `Expect`
+precedes the words of its question: a caller who answers before the end of the question is answering that
+question, with its grammar.
 
-A caller who goes on after their turn was taken for over (`UserSaid.continues`) has said one thing in two
-pieces: the state before the first piece is taken back, and the whole is the answer.
+When a caller goes on after the turn was taken for over (`UserSaid.continues`), the state before the first
+part is restored, and the words of both parts are the answer.
 
-Digits of a known number may come in parts, by voice and by key: what is there is kept (`partial`), and the
-rest is asked for. "no, nine six" puts right what was said last, also while the answer is being confirmed.
+The digits of a number of known length may come in parts, by voice and by key: the digits so far are kept
+(`partial`), and the rest is asked for. "no, nine six" corrects the last digits, also during confirmation.
 
 An answer that the recogniser doubts (`UserSaid.doubtful`) is confirmed like one of a step with `confirm`, by
 its words ("Did you say four two seven?"). A doubtful yes or no is not understood: whether it was one would be
@@ -74,7 +74,7 @@ class ScriptRun:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.position = Position(plan.steps[plan.start], language)
-        """The position in the script. Set to an earlier one, it takes back what has happened since."""
+        """The position in the script. Setting an earlier position takes back all events since."""
         self._plan = plan
         self._greeting = greeting
         self._variables = dict(variables or {})
@@ -82,7 +82,8 @@ class ScriptRun:
         self._reopened: Position | None = None  # the question whose answer is asked for again
 
     def receive(self, event: AgentEvent) -> list[AgentAct]:
-        """Moves on `event` and gives what to do now, in order."""
+        """Takes `event`, moves on and gives the acts, in order. Raises `LocalError` for an event without a
+        transition."""
         state = self.position.state
         try:
             transition = _TRANSITIONS[state, type(event)]
@@ -93,7 +94,7 @@ class ScriptRun:
 
     @property
     def errand(self) -> LlmStep | None:
-        """The step that a model leads now; None where the script does."""
+        """The model's part of the current step; None where the script leads the step."""
         return self.position.step.llm if self.position.state is ScriptState.ASKING else None
 
     @property
@@ -111,7 +112,8 @@ class ScriptRun:
         )
 
     def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
-        """Takes the model's answers for a step that has ended, and goes on with the script."""
+        """Takes the model's answers after its step and goes on with the script; gives the acts, in order.
+        `done`: the model reached its goal."""
         self.position = replace(self.position, answers={**self.position.answers, **answers})
         self._note_question()
         return list(self._enter(self.position.step.next if done or not errand.failed else errand.failed))
@@ -191,14 +193,14 @@ class ScriptRun:
     def _ignore(self, event: AgentEvent) -> Iterator[AgentAct]:
         yield from ()
 
-    # what they are made of
+    # steps of transitions
 
     def _note_question(self) -> None:
         if self.position.state is ScriptState.ASKING:
             self._asked = self.position
 
     def _gather(self, known: str) -> Iterator[AgentAct]:
-        """`known` is what has been dictated so far: all of it, a part, or "" for nothing of use."""
+        """Handles dictated digits. `known`: all digits so far, "" for none that can be used."""
         at = self.position
         if len(known) == at.step.digits:
             yield from self._answered(known, known)
@@ -209,7 +211,7 @@ class ScriptRun:
             yield from self._ask(at.step.partial or at.lexicon.go_on)
 
     def _confirmed(self, text: str) -> Iterator[AgentAct]:
-        """The answer to "is that right?": yes, no, or what is right."""
+        """Handles the answer to a confirmation: yes, no, or corrected digits."""
         at, step = self.position, self.position.step
         wanted = step.digits
         right = gathered(text, at.lexicon, before=at.confirming, wanted=wanted) if wanted else ""
@@ -273,7 +275,7 @@ class ScriptRun:
         yield from self._words(text, interruptible=at.step.interruptible)
 
     def _switched(self) -> list[AgentAct]:
-        """From this step on its language is spoken, until another step has one."""
+        """Changes to the step's language, if it has one, until a step with another."""
         language = self.position.step.language
         if language in ("", self.position.language):
             return []

@@ -1,4 +1,4 @@
-"""The position of a conversation in its script, and what the caller's words mean there."""
+"""The position of a conversation in its script, and the meaning of the caller's words at that position."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ScriptState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a conversation in its script. Whoever keeps a position can go back to it.
+    """The position of a conversation in its script; immutable, so that an earlier position can be restored.
 
     `nomatches`, `silences`: at this step. `ending`: the act that ended the script. `partial`: the part that
     is known of the digits asked for. `confirming`: the label of the answer that the caller is to confirm.
@@ -68,7 +68,7 @@ class Position:
 
     @property
     def lexicon(self) -> Lexicon:
-        """The words of the language that is spoken."""
+        """The lexicon of the current language."""
         return lexicon(self.language)
 
     @property
@@ -77,8 +77,8 @@ class Position:
         return self.step.digits > 0
 
     def arrived(self, step: Step, *, reopened: Position | None) -> Position:
-        """The position at `step`. `reopened`: the question whose answer was asked for again; what its first
-        answer came to is taken back."""
+        """Gives the position at `step`. `reopened`: the question that was asked again; disposition and goal
+        of its first answer are taken back."""
         before = reopened or self
         return replace(
             self,
@@ -93,7 +93,7 @@ class Position:
         )
 
     def returned_to(self, asked: Position) -> Position:
-        """The question `asked` again. What the call has come to since stands until it is answered."""
+        """Gives the position at the question `asked`, with the answers, disposition and goal of this one."""
         return replace(
             asked,
             answers=self.answers,
@@ -104,7 +104,7 @@ class Position:
         )
 
     def expect(self) -> list[AgentAct]:
-        """What the next words may be: the answer, the rest of it, or a yes."""
+        """Gives the `Expect` for the step's answer, the rest of its digits, or a confirmation."""
         expected = self.step.expected
         if expected is None:
             return []
@@ -115,16 +115,16 @@ class Position:
         return [Expect(expected, masked=self.step.mask)]
 
     def dictated(self, text: str, keys: str = "") -> str:
-        """The digits known after `keys`, and `text`."""
+        """Adds digits of `keys` and `text` to those known and gives the result; "" for none."""
         known = keyed_onto(self.partial, keys, self.step.digits)
         before = known or self.partial
         return gathered(text, self.lexicon, before=before, wanted=self.step.digits) or known
 
     def understood(self, text: str, keys: str = "") -> tuple[str, str]:
-        """The label and the value of an answer, ("", "") where it is none.
+        """Gives the label and the value of an answer, ("", "") for none.
 
-        A phrase said inside a longer sentence counts ("yes tomorrow please"); the longest one wins. Phrases
-        come before kinds, kinds count in the order they are written.
+        A phrase inside a longer sentence counts ("yes tomorrow please"); the longest phrase wins. Phrases
+        precede kinds, and kinds count in the order of the configuration.
         """
         expected = self.step.expected
         if expected is None or not text:
@@ -144,18 +144,19 @@ class Position:
 
 
 SHOWN_OF: Final = 8
-"""Fewest digits of a number whose last four are shown: of fewer, four would give away too much."""
+"""Fewest digits of a number whose last four are shown: of a shorter number they would reveal too much."""
 
 
 def spoken_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
-    """Dictated digits one by one, and the last four of long ones under a name of their own."""
+    """Gives the answers for texts: dictated digits one by one, and the last four digits of long numbers under
+    the name with `LAST_FOUR`."""
     digits = {slot: " ".join(answers[slot]) for slot in plan.dictated & answers.keys()}
     ends = {f"{slot}{LAST_FOUR}": said[-7:] for slot, said in digits.items() if len(said) >= 2 * SHOWN_OF - 1}
     return {**answers, **digits, **ends}
 
 
 def shown_answers(plan: Plan, answers: Mapping[str, str]) -> dict[str, str]:
-    """Gives the answers with masked ones as dots: for people who read the call's record."""
+    """Gives the answers with masked ones as dots, for the call's record."""
     return {slot: masked(value) if slot in plan.masked else value for slot, value in answers.items()}
 
 
@@ -167,8 +168,8 @@ def summary(place: str, reached_goal: bool | None, known: Mapping[str, str]) -> 
 
 
 def label_in(text: str, labels: Mapping[str, str], lexicon: Lexicon) -> str:
-    """The label of the longest phrase that stands in `text`, "" where none does. Numbers may be words or
-    figures in either."""
+    """Gives the label of the longest phrase in `text`, "" for none. Numbers may be words or figures in
+    both."""
     said, counted = folded(text), in_figures(folded(text), lexicon)
     heard = [
         phrase

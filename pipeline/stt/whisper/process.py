@@ -1,7 +1,8 @@
 """The process of a Whisper model: `python -m pipeline.stt.whisper.process JSON`.
 
-The object has model (a directory), threads, device, compute_type, and sockets: the descriptors that requests
-come by (`pipeline.stt.whisper.wire`), one for each thread. It ends with them, and cannot outlive the server.
+JSON is an object with model (a directory), threads, device, compute_type, and sockets: the descriptors for
+requests (`pipeline.stt.whisper.wire`), one for each thread. The process ends when the sockets are closed, so
+that it cannot outlive the server.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import pack, receive
 from pipeline.errors import catching, kind_of
 
-_SPARE_MB: Final = 1536  # libraries, and what decodes hold
-_COPIES: Final = 4  # of the weights: read whole, converted to a wider type
+_SPARE_MB: Final = 1536  # for libraries and decodes
+_COPIES: Final = 4  # of the weights, which are read whole and converted to a wider type
 
 
 def main() -> int:
-    """Serves the model of this process's argument. What CTranslate2 raises for files that it cannot use is
-    reported first, and ImportError where it is not installed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
+    """Serves the model of the process's argument. An exception while loading the files, or an ImportError
+    without CTranslate2, is reported as the first message."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends this one
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     descriptors: list[int] = arguments.pop("sockets")
     model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
@@ -48,7 +49,7 @@ def main() -> int:
 
 
 def needs_mb(model: str) -> int:
-    """The bound on the memory of a process with the model in the directory `model`."""
+    """Gives the memory limit, in MB, of a process with the model in the directory `model`."""
     return _SPARE_MB + _COPIES * (_size(model) >> 20)
 
 
@@ -57,7 +58,7 @@ def _loaded(model: str, arguments: dict[str, Any]) -> Any:
 
 
 def _tell(sink: BinaryIO, error: Exception) -> None:
-    """Reports that the model was not loaded. Libraries raise anything: tokenizers a bare `Exception`."""
+    """Reports that the model was not loaded. Libraries raise any exception; tokenizers a bare `Exception`."""
     _send(sink, {"absent" if isinstance(error, ImportError) else "failed": str(error)})
 
 
@@ -80,7 +81,7 @@ def _answer(decoder: Any, source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _decoded(decoder: Any, head: dict[str, Any], samples: bytes) -> dict[str, Any]:
-    """What `decoder` makes of the utterances, or what kind of error it raised: its text may quote them."""
+    """Decodes the utterances; for an error gives only its type, since the message may quote their words."""
     whole = np.frombuffer(samples, np.float32)
     audios = np.split(whole, np.cumsum(head.pop("lengths"))[:-1])
     return catching(
