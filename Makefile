@@ -44,10 +44,15 @@ LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))[
 	$(INSTALL) --quiet -e '.[dev]'
 	@touch $@ .venv/.demo
 
+# Compiled now, so that the first start need not. `make demo` does it while its softphone learns to speak.
+.venv/.kernels: $(wildcard pipeline/audio/*.py) .venv/.demo
+	@-$(BIN)/mediaserver compile
+	@touch $@
+
 demo: .venv/.local .venv/.demo
 	$(BIN)/mediaserver demo $(ARGS)
 
-serve: .venv/.local .venv/.demo
+serve: .venv/.local .venv/.demo .venv/.kernels
 	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
 test-tools: .venv/.local .venv/.dev
@@ -81,7 +86,7 @@ check: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/repo
 
-bench: .venv/.local .venv/.dev
+bench: .venv/.local .venv/.dev .venv/.kernels
 	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data

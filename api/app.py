@@ -53,7 +53,7 @@ def build(server: Server) -> web.Application:
     app[livekit.SESSIONS] = SdkSessions()
     app.add_routes(livekit.routes)
     app.add_routes(talk_page.routes)
-    app.on_startup.append(health.describe)
+    app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

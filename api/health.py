@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -58,15 +59,17 @@ async def metrics(request: web.Request) -> web.Response:
 @Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
     """Answers the API's OpenAPI 3.1 document."""
-    return web.Response(text=request.app[DESCRIPTION].document, content_type="application/json")
+    made = await request.app[DESCRIBING].description()
+    return web.Response(text=made.document, content_type="application/json")
 
 
 @routes.get("/docs")
 @Operation(summary="This document for people", media=("text/html",))
 async def docs(request: web.Request) -> web.Response:
     """Answers the API's description as one HTML page that loads nothing."""
+    made = await request.app[DESCRIBING].description()
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return web.Response(text=request.app[DESCRIPTION].page, content_type="text/html", headers=headers)
+    return web.Response(text=made.page, content_type="text/html", headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,23 @@ class Description:
     page: str
 
 
-DESCRIPTION: web.AppKey[Description] = web.AppKey("description", Description)
-"""The description, made before the first request because that takes longer than a 20 ms frame may wait."""
+class Describing:
+    """Makes the description of `app` for the first who asks for it, in a thread: it takes longer than a start
+    should, or than a call can wait for its next frame."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._app = app
+        self._made: asyncio.Task[Description] | None = None
+
+    async def description(self) -> Description:
+        """Returns the description, which a second caller does not make again."""
+        if self._made is None:
+            self._made = asyncio.create_task(asyncio.to_thread(self._make), name="description")
+        return await asyncio.shield(self._made)
+
+    def _make(self) -> Description:
+        described = document(self._app, self._app[SERVER].settings.server.public_url)
+        return Description(json.dumps(described), page(described))
 
 
-async def describe(app: web.Application) -> None:
-    """Serialises the description of `app`, when all its routes are registered."""
-    said = document(app, app[SERVER].settings.server.public_url)
-    app[DESCRIPTION] = Description(json.dumps(said), page(said))
+DESCRIBING: web.AppKey[Describing] = web.AppKey("describing", Describing)

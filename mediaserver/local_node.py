@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession
 
 from mediaserver.errors import LocalError
+from pipeline import kernel_cache
 
 READY_S = 90
 """Until the server is ready: on a machine with much else to do it takes a while."""
@@ -71,7 +72,7 @@ async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log
 
 def environment() -> Mapping[str, str]:
     """Of every process: they share the kernels that are compiled."""
-    return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
+    return {kernel_cache.VARIABLE: str(kernel_cache.users_place()), **os.environ}
 
 
 def cache() -> Path:

@@ -18,6 +18,7 @@ from aiohttp import web
 from mediaserver import logging as logs
 from mediaserver.admission import descriptors
 from mediaserver.calls.validation import check_agent
+from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidRequest, MediaServerError, SettingsError
 from mediaserver.http.server import HttpServer
 from mediaserver.server import Phase, Server
@@ -51,8 +52,9 @@ class Signals:
         (self.now if self.stop.is_set() else self.stop).set()
 
 
-async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
+async def run(settings: Settings, build: BuildApp, *, reread: Reread, engines: Engines | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining.
+    `engines`: those of `settings`, which may be starting already."""
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
     log.info("open files", extra={"limit": descriptors.raise_limit()})
@@ -65,7 +67,7 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
         loop.add_signal_handler(number, signals.stopped)
     loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
     try:
-        server = Server(settings)
+        server = Server(settings, engines=engines)
         server.metrics.watch_log(lambda: lines.lost)
         await _live(server, build, signals, reread)
     except (MediaServerError, SipError, OSError, ValueError) as error:

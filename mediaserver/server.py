@@ -31,12 +31,10 @@ from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
-from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
 from mediaserver.live_calls import LiveCalls
 from mediaserver.metrics import Metrics
-from mediaserver.models.places import places
 from mediaserver.queue.records import KeyRow
 from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
@@ -49,10 +47,9 @@ from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
 from mediaserver.trunks import set_trunks
 from mediaserver.webhooks import Webhooks
-from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
+from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
 from pipeline.media.recording import RecordingWriter
-from pipeline.net.egress import EgressPolicy
 from pipeline.net.http import GuardedHttpClient, HttpClient
 from sip.endpoint import Endpoint
 
@@ -81,23 +78,21 @@ class Phase(Enum):
 
 
 class Server:
-    """One node. `store` is opened from the settings unless given, in which case its owner closes it."""
+    """One node. `store` is opened from the settings unless given, in which case its owner closes it;
+    `engines`: those of the settings, which may be starting already."""
 
-    def __init__(self, settings: Settings, *, store: Store | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, store: Store | None = None, engines: Engines | None = None
+    ) -> None:
         self.settings = settings
         self.node = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        voices, recognizers = speech_choices(settings.speech)
-        self.engines = Engines(
-            [agent_choice(agent) for agent in settings.agents],
-            others={"speech.tts": voices, "speech.stt": recognizers},
-            egress=egress_allowed(settings),
-            chooser=Choosing(places(Path(settings.server.data_dir))),
-        )
+        self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
+        voices, recognizers = speech_choices(settings.speech)
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
@@ -348,11 +343,6 @@ def _up(part: Part | None) -> Part:
     if part is None:
         raise Unavailable("The server is starting", retry_after_s=1)
     return part
-
-
-def egress_allowed(settings: Settings) -> EgressPolicy:
-    """Returns the addresses that engines, tools and webhooks may connect to."""
-    return EgressPolicy(str(network) for network in settings.server.allow_networks)
 
 
 def http_client(settings: Settings) -> GuardedHttpClient:

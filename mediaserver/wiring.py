@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mediaserver.admission import descriptors
 from mediaserver.e164 import format_for_trunk
+from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice, for_files
 from mediaserver.engine_pool.needs import languages, needs, not_understood, steps
+from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.models.places import places
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,
@@ -28,10 +32,27 @@ from mediaserver.settings import (
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.errors import EngineMissing, SettingsRefused
+from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
 from sip import endpoint
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
+
+
+def engines_of(settings: Settings) -> Engines:
+    """Returns the engines that the agents and the speech endpoints need, not started."""
+    voices, recognizers = speech_choices(settings.speech)
+    return Engines(
+        [agent_choice(agent) for agent in settings.agents],
+        others={"speech.tts": voices, "speech.stt": recognizers},
+        egress=egress_allowed(settings),
+        chooser=Choosing(places(Path(settings.server.data_dir))),
+    )
+
+
+def egress_allowed(settings: Settings) -> EgressPolicy:
+    """Returns the addresses that engines, tools and webhooks may connect to."""
+    return EgressPolicy(str(network) for network in settings.server.allow_networks)
 
 
 def agent_choice(agent: AgentSettings) -> AgentChoice:

@@ -14,6 +14,7 @@ import click
 from mediaserver.cli.call import CallRefused, place_and_follow
 from mediaserver.cli.config import config_option, load_or_exit
 from mediaserver.cli.given import pairs
+from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import MediaServerError
 from mediaserver.settings import Settings, reveal
 from mediaserver.store.store import Store
@@ -35,6 +36,7 @@ def check(config: str) -> None:
 def doctor(config: str) -> None:
     """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
     settings = load_or_exit(config, engines=False)
+    compile_visibly()
     logging.disable(logging.CRITICAL)  # what would be logged is in the findings
     findings = asyncio.run(resolve_name("mediaserver.cli.doctor:examine")(settings))
     for finding in findings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from mediaserver.benchmark.options import Options
-from mediaserver.cli.config import compile_visibly, load_or_exit
+from mediaserver.cli.config import load_or_exit
 from mediaserver.cli.given import agent_named, pairs, refuse
-from mediaserver.local_node import cache
+from mediaserver.cli.kernels import compile_visibly
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -105,7 +104,7 @@ def bench(
         if path is not None and not path.absolute().parent.is_dir():
             refuse(f"{path}: there is no folder {path.parent}")
     settings = load_or_exit(config) if agent else None
-    _compile()
+    compile_visibly()
     asked = Options(
         to=to,
         sure=yes,
@@ -118,9 +117,3 @@ def bench(
         plot=plot,
     )
     sys.exit(resolve_name("mediaserver.benchmark.command:main")(asked, settings))
-
-
-def _compile() -> None:
-    """Kernels are kept in the user's cache, where no file says another place."""
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache() / "kernels"))
-    compile_visibly()

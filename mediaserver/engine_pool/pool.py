@@ -78,8 +78,11 @@ class Engines:
         self.started = False
 
     async def start(self) -> None:
-        """Starts every needed engine, all at once; one that fails does not stop the others."""
+        """Starts every needed engine, all at once; one that fails does not stop the others. A second call
+        waits for the first."""
         async with self._changing:
+            if self.started:
+                return
             await self._bring_up(self._written, [each for chain in self._others.values() for each in chain])
             self.started = True
 

@@ -6,10 +6,9 @@ first frame of a call: lazily compiled kernels blocked the event loop for 260 to
 about 0.7 s with a warm cache and some seconds without; `warm()` then runs each kernel once, for the page
 faults.
 
-The cache lies beside this file unless the environment variable NUMBA_CACHE_DIR, read by numba when it is
-first imported, names another directory: set it to a writable one before importing anything of this package
-(the server points it at its data directory). Where no directory is writable the kernels are compiled
-without a cache.
+The cache lies where `pipeline.kernel_cache` says: in the user's cache unless the environment variable
+NUMBA_CACHE_DIR names another place, which has to be set before anything of this package is imported. Where
+nothing can be written the kernels are compiled without a cache.
 
 All arrays are contiguous. Inputs may be read-only (`np.frombuffer` of a packet). A kernel allocates nothing,
 raises nothing and checks no index: the code that calls it must keep to the sizes in its docstring. A kernel

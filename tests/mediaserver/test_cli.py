@@ -42,7 +42,7 @@ def mediaserver(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     done = mediaserver("--help")
     assert done.returncode == 0
-    for command in ("serve", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
+    for command in ("serve", "compile", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
         assert f"\n  {command} " in done.stdout
 
 

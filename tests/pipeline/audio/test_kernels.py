@@ -173,14 +173,12 @@ def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     (copy.parent / "__init__.py").touch()
     for name in ("__init__", "compiled", "frames", "g722", "kernels", "opus"):
         (copy / f"{name}.py").write_bytes((audio / f"{name}.py").read_bytes())
-    (copy.parent / "errors.py").write_bytes((audio.parent / "errors.py").read_bytes())
-    (copy / "__pycache__").write_text("a file where numba would make its directory")
-    script = (
-        "import numba.core.caching as caching\n"
-        "caching.CacheImpl._locator_classes = []\n"  # what numba is left with when nothing is writable
-        "from pipeline.audio import kernels\nkernels.warm()\nprint(kernels.__file__)\n"
-    )
+    for name in ("errors", "kernel_cache"):
+        (copy.parent / f"{name}.py").write_bytes((audio.parent / f"{name}.py").read_bytes())
+    (tmp_path / "cache").write_text("a file where the cache would be")
+    script = "from pipeline.audio import kernels\nkernels.warm()\nprint(kernels.__file__)\n"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
     done = subprocess.run(
         [sys.executable, "-c", script],
         check=False,
