@@ -138,8 +138,7 @@ class Dialogue:
     # Events of the caller -------------------------------------------------------------------------------
 
     def heard(self, sound: Sound, now: float) -> None:
-        """Takes a change in the caller's voice, or background speech, and passes the turn machine the event
-        that follows. No effect for sound that `VoiceGate` does not take for the caller's voice."""
+        """Takes a change in the caller's voice, or background speech, where `VoiceGate` lets it count."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
             self._recognition.poll_background(self._turns.turn, self.agent_turns.expected, self._tasks)
@@ -175,8 +174,7 @@ class Dialogue:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
-        """Takes a text message of the caller's, cut to `MAX_TEXT_CHARS`; a message during protected words is
-        kept until their end."""
+        """Takes a text message of the caller's; a message during protected words is kept until their end."""
         if self._turns.state is State.OPENING or self.agent_turns.is_protected:
             self._type_ahead.write(text)
         else:
