@@ -214,3 +214,55 @@ async def test_words_over_the_farewell_are_asked_about_too() -> None:
     assert isinstance((await talk(conversation, "technical support"))[-1], HangUp)
     assert words(await told(conversation, doubted("sales"))) == "Did you say sales?"
     assert words(await told(conversation, "yes")) == "What is your code?"
+
+
+OPERATOR = """
+start = "num"
+[[step]]
+id = "num"
+say = "Which number?"
+expect = { digits = 3 }
+collect = "num"
+nomatch = { max = 1, next = "op" }
+silence = { say = "Please say three digits.", max = 1, next = "op" }
+next = "bye"
+[[step]]
+id = "op"
+say = "I transfer you."
+action = "transfer"
+target = "+15550100"
+[[step]]
+id = "bye"
+say = "{{num}}. Goodbye."
+action = "hang_up"
+"""
+
+
+@pytest.mark.parametrize("event", [UserSaid("hello there", 0.9), UserSilent(1)], ids=["words", "silence"])
+async def test_an_answer_that_nobody_confirmed_goes_nowhere(event: AgentEvent) -> None:
+    conversation = joined(OPERATOR)
+    acts = await talk(conversation, doubted("four two seven"), event, event)
+    assert words(acts) == "I transfer you."
+    assert answers(conversation) == {}
+
+
+async def test_who_repeats_the_number_confirms_it() -> None:
+    conversation = joined(OPERATOR)
+    assert words(await talk(conversation, doubted("four two seven"))) == "Did you say 4 2 7?"
+    assert words(await told(conversation, "four two seven")) == "4 2 7. Goodbye."
+    assert answers(conversation) == {"num": "427"}
+
+
+async def test_a_certain_correction_is_taken() -> None:
+    conversation = joined(OPERATOR)
+    assert words(await talk(conversation, doubted("four two seven"), "no four two nine")) == "4 2 9. Goodbye."
+    assert answers(conversation) == {"num": "429"}
+
+
+async def test_who_repeats_a_phrase_confirms_it() -> None:
+    assert words(await talk(joined(), doubted("sales"), "sales")) == "What is your code?"
+
+
+async def test_silence_at_a_confirmation_repeats_the_confirmation() -> None:
+    acts = await talk(joined(OPERATOR), doubted("four two seven"), UserSilent(1))
+    assert acts == [Expect(Expected(kinds=("yes_no", "digits"))), Say("Did you say 4 2 7?")]
