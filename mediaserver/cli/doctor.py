@@ -33,6 +33,7 @@ from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
+from sip.errors import SipError
 from sip.rtp.codecs import decoder, encoder
 from sip.sdp.media_plan import CODECS
 
@@ -228,7 +229,7 @@ def codec_findings(settings: Settings) -> Iterator[Finding]:
         try:
             encoder(CODECS[name])
             decoder(CODECS[name])
-        except PipelineError as error:
+        except SipError as error:
             yield Finding(f"codec {name}", False, str(error))
         else:
             yield Finding(f"codec {name}", True, "encodes and decodes")
