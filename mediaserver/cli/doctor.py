@@ -26,7 +26,7 @@ from mediaserver.wiring import agent_choice, speech_choices
 from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
-from pipeline.audio import kernels
+from pipeline.audio import compiled, kernels
 from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
@@ -78,8 +78,10 @@ async def examine(
 
 
 def kernels_finding() -> Finding:
-    """Whether the numba kernels compile and run."""
+    """Whether the numba kernels compile and run, and are kept for the next start."""
     kernels.warm()
+    if compiled.not_kept:
+        return Finding("kernels", False, f"compiled at every start: {compiled.not_kept[0]}")
     return Finding("kernels", True, "compiled and warm")
 
 
