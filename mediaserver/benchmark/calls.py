@@ -109,6 +109,8 @@ class Run:
     late_s: list[float] = field(default_factory=list)
     stopped: bool = False
     """Somebody ended it before its time."""
+    faults: list[str] = field(default_factory=list)
+    """What calls broke off with, a line each: a defect of ours or of this machine's."""
 
 
 Told = Callable[[Record], None]
@@ -164,6 +166,17 @@ class Calls:
         record = Record(number, self._loop.time())
         self._run.records.append(record)
         try:
+            await self._place(trunk, record)
+        except Exception as error:  # one call's, whatever it is: the others go on
+            record.cause = f"{type(error).__name__}: {error}"
+            self._run.faults.append(f"call {number} broke off: {record.cause}")
+        record.ended_s = record.ended_s or self._loop.time()
+        self._refused = 0 if record.answered_s is not None else self._refused + 1
+        self._free.release()
+        self._told(record)
+
+    async def _place(self, trunk: Trunk, record: Record) -> None:
+        try:
             call = await trunk.call(self._plan.target.user, ring_timeout_s=RING_S)
         except CallFailed as failed:
             record.status, record.cause = failed.code, failed.cause
@@ -171,10 +184,6 @@ class Calls:
             record.cause = str(error)
         else:
             await self._talk(call, record)
-        record.ended_s = record.ended_s or self._loop.time()
-        self._refused = 0 if record.answered_s is not None else self._refused + 1
-        self._free.release()
-        self._told(record)
 
     async def _talk(self, call: Call, record: Record) -> None:
         """Waits for the answer, has the conversation, hangs up."""
