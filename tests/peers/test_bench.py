@@ -41,12 +41,16 @@ class Done:
 
 
 async def started(*arguments: str | Path) -> asyncio.subprocess.Process:
-    """The command, its output in pipes."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mediaserver", "bench", *map(str, arguments)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    """The command, its output in pipes. SIGHUP is as a terminal leaves it: under nohup children ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mediaserver", "bench", *map(str, arguments)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 async def ended(process: asyncio.subprocess.Process, file: Path | None = None) -> Done:
