@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 
 from pipeline.agent import (
-    AgentAct,
-    AgentContext,
     AgentEvent,
-    CallOpened,
     Expect,
     HangUp,
     Say,
@@ -18,8 +13,11 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
-from pipeline.agents.script.agent import Script, ScriptConversation
+from pipeline.agents.script.agent import ScriptConversation
 from pipeline.speech import Expected
+from tests.support import script_talk
+from tests.support.http.llm import words
+from tests.support.script_talk import talk, told
 
 DESK = """
 start = "desk"
@@ -73,23 +71,7 @@ def doubted(text: str, *, continues: bool = False) -> UserSaid:
 
 
 def joined(text: str = DESK, language: str = "en") -> ScriptConversation:
-    return Script.from_settings(tomllib.loads(text)).join(AgentContext("call", language, "", {}))
-
-
-async def told(conversation: ScriptConversation, event: AgentEvent | str) -> list[AgentAct]:
-    happened = UserSaid(event, 0.9) if isinstance(event, str) else event
-    return [act async for act in conversation.respond(happened)]
-
-
-async def talk(conversation: ScriptConversation, *events: AgentEvent | str) -> list[AgentAct]:
-    acts = await told(conversation, CallOpened())
-    for event in events:
-        acts = await told(conversation, event)
-    return acts
-
-
-def words(acts: list[AgentAct]) -> str:
-    return " ".join(act.text for act in acts if isinstance(act, Say))
+    return script_talk.joined(text, language)
 
 
 def answers(conversation: ScriptConversation) -> dict[str, str]:
