@@ -121,6 +121,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         password=reveal(settings.password),
         register=settings.register_,
         allow_from=tuple(str(network) for network in settings.allow_from),
+        called_number_headers=settings.called_number_headers,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,

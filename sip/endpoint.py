@@ -318,8 +318,8 @@ class Endpoint:
         request = invite.transaction.request
         parties = Parties(
             direction=Direction.INBOUND,
-            local_number=request.uri.user,
-            remote_number=request.from_.uri.user,
+            local_number=event.called,
+            remote_number=request.from_.uri.number,
         )
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)

@@ -18,6 +18,7 @@ from sip.errors import LocalError, SipError
 from sip.message.headers import TOKEN, NameAddr
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS, Codec
+from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
 __all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
@@ -84,6 +85,17 @@ class Trunk:
     def registered(self) -> bool:
         """Whether a registrar holds the trunk's contact; False on a trunk that does not register."""
         return self.registration is not None and self.registration.registered
+
+    @property
+    def account(self) -> str:
+        """The user of the contact that the trunk registers, "" without one."""
+        return self.settings.username
+
+    def registered_at(self, address: str) -> bool:
+        """Whether the trunk is registered at a registrar whose host has `address`."""
+        return self.registered and any(
+            address in (self._dialer.addresses_of(hop_of(uri).host) or ()) for uri in self.uris
+        )
 
     @property
     def aor(self) -> Uri:

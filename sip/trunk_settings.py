@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.net.egress import EgressPolicy
+from sip.called_number import CALLED_NUMBER_HEADERS
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
@@ -21,7 +22,8 @@ class TrunkSettings:
     timer. `symmetric_rtp`: media is sent to the source of the first RTP packet, not to the address in SDP.
     `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
     which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
-    be sent to whatever they resolve to.
+    be sent to whatever they resolve to. `called_number_headers`: where the called number stands in an INVITE
+    to the trunk's account (`sip.called_number`), in order.
     """
 
     id: str
@@ -42,6 +44,7 @@ class TrunkSettings:
     inband_dtmf: bool = False
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
+    called_number_headers: tuple[str, ...] = CALLED_NUMBER_HEADERS
 
     def __post_init__(self) -> None:
         try:

@@ -12,6 +12,7 @@ from mediaserver.settings.values import (
     E164,
     CallingWindow,
     Country,
+    HeaderName,
     Name,
     Network,
     NumberFormat,
@@ -20,6 +21,7 @@ from mediaserver.settings.values import (
     SipUri,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
+from sip.called_number import CALLED_NUMBER_HEADERS
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]
@@ -123,6 +125,7 @@ class TrunkTerms(Table):
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
     allow_from: tuple[Network, ...] = ()
+    called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
     symmetric_rtp: bool = False
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)

@@ -121,6 +121,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _header_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.!%*_+`'~-]{1,63}", value) is None:
+        raise ValueError('must be the name of a SIP header field in its long form, such as "X-Account"')
+    return value
+
+
 def _ice_server(value: str) -> str:
     IceServer.parse(value)
     return value
@@ -131,6 +137,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
 Network = Annotated[str, AfterValidator(_network)]
+HeaderName = Annotated[str, AfterValidator(_header_name)]
 IceServerText = Annotated[str, AfterValidator(_ice_server)]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]
 Regex = Annotated[str, AfterValidator(_regex)]

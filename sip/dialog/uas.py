@@ -36,7 +36,7 @@ class IncomingInvite(Invite):
         self.usage.dialog = dialog = Dialog.as_called(
             request,
             local_tag=dialog_set.local_tag,
-            contact=core.contact(transaction.source, request.uri.user),
+            contact=core.contact(transaction.source, request.uri.number),
             source=transaction.source,
             egress=self.usage.egress,
         )

@@ -1,0 +1,97 @@
+"""Which agent answers a call, by the number that the caller dialled: on a registered trunk, with what
+carriers write behind numbers, by patterns, extensions and the time of day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.node.node import INBOUND, KEY, Node, Site, bearer, running, write_site
+from tests.support.sip.raw_call import RawCall
+from tests.support.sip.registrar import registrar
+from tests.support.waiting import until
+
+DESK = "+14155550101"
+
+
+async def answered_by(
+    node: Node,
+    site: Site,
+    number: str,
+    *,
+    user: str = "",
+    lines: Sequence[str] = (),
+) -> str:
+    """The agent that answers the call, "" where it is refused as one to nobody's number."""
+    async with RawCall(site.sip, number, user=user, lines=lines) as caller:
+        caller.invite()
+        response = await caller.final()
+        caller.take_tag(response)
+        if response.status != 200:
+            assert response.status == 404, response.status
+            return ""
+        caller.send(caller.request("ACK", cseq=1))
+        await caller.hang_up()
+    async with node.client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+        return str((await answer.json())["calls"][0]["agentId"])
+
+
+def registered_site(directory: Path, *, more: str = "") -> Site:
+    """The site, its trunk registered and open to nobody else."""
+    site = write_site(directory)
+    listed = 'allow_from = ["127.0.0.1/32"]'
+    return site.change(listed, f'username = "acme-line"\npassword = "secret"\nregister = true\n{more}')
+
+
+@pytest.mark.parametrize(
+    ("number", "lines"),
+    [
+        (DESK, ()),
+        ("14155550101", ()),
+        (f"{DESK};npdi;rn=+14155550000", ()),
+        ("acme-line", (f"P-Called-Party-ID: <sip:{DESK}@carrier.example;user=phone>",)),
+        ("+14155550000", (f"P-Called-Party-ID: <tel:{DESK}>",)),
+        ("acme-line", ("X-DID: 14155550101",)),
+    ],
+)
+async def test_a_registrar_calls_the_contact_and_the_dialled_numbers_agent_answers(
+    tmp_path: Path, number: str, lines: Sequence[str]
+) -> None:
+    site = registered_site(tmp_path)
+    async with registrar(site.carrier) as carrier, running(site) as node:
+        await until(lambda: node.server.endpoint.trunks["carrier"].registered)
+        assert carrier.contacts[0].startswith(f"<sip:acme-line@127.0.0.1:{site.sip}")
+        agent = await answered_by(node, site, number, user="acme-line", lines=lines)
+    assert agent == INBOUND
+
+
+async def test_a_header_field_of_the_carriers_own_can_name_the_number(tmp_path: Path) -> None:
+    site = registered_site(tmp_path, more='called_number_headers = ["X-Ziel"]')
+    async with registrar(site.carrier), running(site) as node:
+        await until(lambda: node.server.endpoint.trunks["carrier"].registered)
+        lines = (f"X-Ziel: {DESK}",)
+        assert await answered_by(node, site, "acme-line", user="acme-line", lines=lines) == INBOUND
+        assert await answered_by(node, site, DESK, user="acme-line") == ""
+
+
+async def test_without_a_registration_nobody_is_let_in(tmp_path: Path) -> None:
+    site = registered_site(tmp_path)
+    async with running(site), RawCall(site.sip, DESK, user="acme-line") as stranger:
+        stranger.invite()
+        assert (await stranger.final()).status == 401
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        f"{DESK};npdi;rn=+14155550000",
+        f"{DESK};verstat=TN-Validation-Passed",
+        "+1-415-555-0101;phone-context=+1",
+    ],
+)
+async def test_parameters_of_a_number_are_not_part_of_it(tmp_path: Path, user: str) -> None:
+    site = write_site(tmp_path)
+    async with running(site) as node:
+        assert await answered_by(node, site, DESK, user=user) == INBOUND
