@@ -190,9 +190,13 @@ class Call:
         await self._set_hold(False)
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent. Raises ValueError for
-        other characters, `LocalError` before media is negotiated."""
-        await self._stream.send_dtmf(digits)
+        """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent, or the call has ended.
+        Raises ValueError for other characters, `LocalError` before media is negotiated."""
+        try:
+            await self._stream.send_dtmf(digits)
+        except LocalError:
+            if self.state is not CallState.ENDED:
+                raise
 
     async def play(self, samples: Pcm, rate_hz: int) -> None:
         """Plays a recording in place of the attached source; returns when it was sent, or the call ended."""

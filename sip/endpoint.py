@@ -241,7 +241,7 @@ class Endpoint:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
         await self._check_egress(trunk, invitation.targets)
         self._check_room(call_id)
-        stream = self._open_stream()
+        stream = self._open_stream(hop)
         capabilities = self._capabilities(trunk, stream, hop)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
         parties = Parties(
@@ -290,9 +290,8 @@ class Endpoint:
     def _has_room(self) -> bool:
         return len(self._calls) < self.settings.max_calls
 
-    def _open_stream(self) -> MediaStream:
-        bound = self._driver.transport.addresses.get("udp") or self._driver.transport.addresses.get("tcp")
-        host = bound[0] if bound is not None else "0.0.0.0"
+    def _open_stream(self, peer: Hop) -> MediaStream:
+        host = self._driver.local.media(peer)
         return MediaStream.open(self._ports, self._pacer, host=host, loop=self._driver.loop)
 
     def _enlist(self, call: Call, invite: Invite) -> None:
@@ -306,7 +305,7 @@ class Endpoint:
             invite.reject(404, now)
             return
         try:
-            stream = self._open_stream()
+            stream = self._open_stream(event.source)
         except (NoPortsLeft, OSError):
             logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
             invite.reject(503, now)

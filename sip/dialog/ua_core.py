@@ -27,8 +27,9 @@ class Core(Protocol):
     def token(self) -> str:
         """Returns a new unguessable token for tags, branches and Call-IDs."""
 
-    def contact(self, hop: Hop, user: str = "") -> str:
-        """Returns the Contact value under which the other end of `hop` reaches this stack."""
+    def contact(self, hop: Hop, user: str = "", *, secure: bool = False) -> str:
+        """Returns the Contact value under which the other end of `hop` reaches this stack; a sips URI where
+        `secure`."""
 
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float

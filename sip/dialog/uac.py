@@ -157,7 +157,8 @@ class OutgoingInvite(Invite):
         headers.add("To", f"<{invitation.targets[0].without_params()}>")
         headers.add("Call-ID", invitation.call_id)
         headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
-        headers.add("Contact", self.usage.core.contact(hop, invitation.caller.uri.user))
+        secure = target.scheme == "sips"
+        headers.add("Contact", self.usage.core.contact(hop, invitation.caller.uri.user, secure=secure))
         self.usage.introduce(headers)
         self.usage.session.ask(headers)
         for name, value in invitation.headers.items():

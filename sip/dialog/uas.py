@@ -11,7 +11,7 @@ from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
-from sip.message.message import response_to
+from sip.message.message import Request, response_to
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.transaction import ServerTransaction
@@ -36,7 +36,7 @@ class IncomingInvite(Invite):
         self.usage.dialog = dialog = Dialog.as_called(
             request,
             local_tag=dialog_set.local_tag,
-            contact=core.contact(transaction.source, request.uri.number),
+            contact=core.contact(transaction.source, request.uri.number, secure=_asks_for_sips(request)),
             source=transaction.source,
             egress=self.usage.egress,
         )
@@ -225,6 +225,12 @@ class IncomingInvite(Invite):
         self.usage.core.reply(
             self.transaction, status, now, headers=headers, to_tag=self.usage.dialog.local.tag
         )
+
+
+def _asks_for_sips(request: Request) -> bool:
+    """Whether the Contact of the response must be a sips URI (RFC 3261 12.1.1)."""
+    places = request.record_routes[:1] or request.contacts[:1]
+    return "sips" in (request.uri.scheme, *(each.uri.scheme for each in places))
 
 
 def _cause_of_offer(error: RemoteError) -> HangupCause:

@@ -14,6 +14,8 @@ import struct
 import time
 from collections.abc import Callable
 
+from sip.egress import canonical
+
 RECEIVE_BUFFER_BYTES = 4 << 20  # a burst of 200 INVITEs is 300 kB, and the loop may be busy
 MAX_DATAGRAM = 65_535
 
@@ -61,6 +63,8 @@ class DatagramSocket:
             bound.setblocking(False)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             bound.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # [::] serves IPv4 as well
             bound.bind(address)
         except OSError:
             bound.close()
@@ -70,8 +74,11 @@ class DatagramSocket:
     def sendto(self, data: bytes, address: Address) -> None:
         """Sends at once. A datagram for which the kernel has no room is dropped, as it might be on its way.
         Raises OSError, ValueError."""
+        host, port = address
+        if self.family == socket.AF_INET6 and ":" not in host:
+            host = f"::ffff:{host}"
         with contextlib.suppress(BlockingIOError):
-            self._socket.sendto(data, address)
+            self._socket.sendto(data, (host, port))
 
     def close(self) -> None:
         """Closes the socket, and stops reading. Idempotent."""
@@ -87,7 +94,8 @@ class DatagramSocket:
                 size, ancillary, _, sender = self._socket.recvmsg_into([self._buffer], 64)
             except OSError:  # empty, or an ICMP error reported here, which the transaction's timer handles
                 return
-            self._received(bytes(self._view[:size]), sender[:2], _waited_s(ancillary))
+            sender = canonical(sender[0]), sender[1]
+            self._received(bytes(self._view[:size]), sender, _waited_s(ancillary))
             if self._loop.time() > until or self._socket.fileno() < 0:
                 return
 

@@ -166,11 +166,11 @@ class Stack:
         """Returns a new token of 64 random bits, 16 hexadecimal digits, for tags, branches and Call-IDs."""
         return f"{self.random.getrandbits(64):016x}"
 
-    def contact(self, hop: Hop, user: str = "") -> str:
-        """Returns the Contact value under which the other end of `hop` reaches this endpoint."""
-        host, port = self._local_address(hop)
-        params = {} if hop.transport == "udp" else {"transport": hop.transport}
-        return f"<{Uri('sip', user, host, port=port, params=params)}>"
+    def contact(self, hop: Hop, user: str = "", *, secure: bool = False) -> str:
+        """Returns the Contact under which the other end of `hop` reaches this endpoint, as in `Core`."""
+        host, port = self._local_address(replace(hop, transport="tls") if secure else hop)
+        params = {} if secure or hop.transport == "udp" else {"transport": hop.transport}
+        return f"<{Uri('sips' if secure else 'sip', user, host, port=port, params=params)}>"
 
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from sip.egress import canonical
 from sip.errors import MalformedMessage
 from sip.message.framing import PONG, KeepAlive, StreamParser
 from sip.message.message import Request, Response
@@ -53,7 +54,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
-        self.source = Hop(self._name, host, port, self.number)
+        self.source = Hop(self._name, canonical(host), port, self.number)
         self.heard_at = self._owner.loop.time()
         if not self._owner.connection_opened(self):
             transport.abort()
@@ -176,7 +177,7 @@ class Transport:
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds the stream transport "tcp", or "tls" with its context. Raises OSError."""
-        for bound in await bind_streams(host, port):
+        for bound in await bind_streams(host, port, mapped=True):
             door = _StreamDoor(self, name, tls)
             listener = StreamListener(name, bound, door, ceiling=self._ceiling)
             self._listeners.append(listener)

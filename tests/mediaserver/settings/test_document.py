@@ -186,6 +186,7 @@ def edited(old: str, new: str) -> str:
         ("[sip]", "[sip]\nport = 5060", "sip.port: unknown key"),
         ("[sip]", "[telephony]\n[sip]", "telephony: unknown key"),
         ('engine = "native"', 'engine = "freeswitch"', "sip.engine: input should be 'native' or 'pjsua2'"),
+        ('engine = "native"', 'engine = "pjsua2"', "sip.engine: 'pjsua2' is not built yet"),
         ('udp = "127.0.0.1:5060"', 'udp = "localhost"', 'sip.udp: must be "address:port"'),
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
