@@ -126,6 +126,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
+        failover_s=settings.failover_s,
         media_timeout_s=settings.media_timeout_s,
         reliable_provisional=settings.reliable_provisional,
         backup_uris=settings.backup_uris,

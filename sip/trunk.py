@@ -68,6 +68,7 @@ class Trunk:
             session_expires_s=settings.session_expires_s,
             min_session_expires_s=settings.min_session_expires_s,
             ring_timeout_s=settings.ring_timeout_s,
+            failover_s=settings.failover_s,
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,

@@ -16,14 +16,15 @@ class TrunkSettings:
     """Settings of a trunk. Raises `LocalError` for values that cannot be used.
 
     `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
-    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers 503
-    or cannot be reached. `username` and `password` answer the trunk's challenges, and admit its calls from
-    addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media is sent to the source of the first RTP packet, not to the address in SDP.
-    `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
-    which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
-    be sent to whatever they resolve to. `called_number_headers`: where the called number stands in an INVITE
-    to the trunk's account (`sip.called_number`), in order.
+    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers
+    500, 502, 503 or 504, cannot be reached, or says nothing at all for `failover_s`. `username` and
+    `password` answer the trunk's challenges, and admit its calls from addresses other than `allow_from`.
+    `codecs` in order of preference. `session_expires_s` 0: no session timer. `symmetric_rtp`: media is sent
+    to the source of the first RTP packet, not to the address in SDP. `inband_dtmf`: tones are detected even
+    where telephone events were negotiated. `egress`: the addresses to which its calls and registrations may
+    send SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
+    `called_number_headers`: where the called number stands in an INVITE to the trunk's account
+    (`sip.called_number`), in order.
     """
 
     id: str
@@ -38,6 +39,7 @@ class TrunkSettings:
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
+    failover_s: float = 4.0
     media_timeout_s: float = 30
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Places a call: an INVITE from its first transmission to the 2xx, or to its end.
 
 Handles digest challenges (`ClientRequest`), a session interval too short (422), a server that cannot take the
-call (503, transport error: the next of the trunk's addresses), forks (`Forks`), reliable provisional
-responses (RFC 3262), a 2xx that crosses a CANCEL, and the 2xx of a second fork."""
+call (a refusal, a transport error, silence: the next of the trunk's addresses, `TargetSet`), forks (`Forks`),
+reliable provisional responses (RFC 3262), a 2xx that crosses a CANCEL, and the 2xx of a second fork."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Sid
 from sip.dialog.forks import Forks
 from sip.dialog.invite import Invite
 from sip.dialog.session_timer import delta_seconds
+from sip.dialog.target_set import ELSEWHERE, TargetSet
 from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import RemoteError
@@ -56,7 +57,7 @@ class OutgoingInvite(Invite):
         self.usage.describe(capabilities)
         self._invitation = invitation
         self._caller = invitation.caller.with_tag(dialog_set.local_tag)
-        self._target = 0
+        self._targets = TargetSet(self.usage, invitation.targets)
         self._next_cseq = count(1).__next__
         self._forks = Forks(self.usage)
         self._rings = False  # any provisional response
@@ -88,6 +89,7 @@ class OutgoingInvite(Invite):
     def response_received(self, response: Response, now: float) -> None:
         """Takes a response to the INVITE: progress, answer or refusal."""
         self.usage.definite = self.usage.definite or response.status >= 200
+        self.usage.disarm("silence")
         if response.status >= 300:
             self._refused(response, now)
         elif response.status >= 200:
@@ -96,9 +98,8 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Ends the call, or dials the next target where the transport failed. Only an INVITE that certainly
-        never arrived is sent elsewhere: one without a response may ring all the same, and nobody is called
-        twice."""
+        """Ends the call, or dials the next target where the transport failed: the INVITE certainly never
+        arrived."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
         cancelled = self._given_up is HangupCause.CANCELLED
@@ -148,13 +149,13 @@ class OutgoingInvite(Invite):
     def _send_invite(self, offer: bytes, now: float) -> None:
         self.usage.definite = False
         invitation = self._invitation
-        target = invitation.targets[self._target]
+        target = self._targets.current
         hop = hop_of(target, egress=self.usage.egress)
         self._unsent = False
         headers = Headers()
         headers.add("Max-Forwards", "70")
         headers.add("From", str(self._caller))
-        headers.add("To", f"<{invitation.targets[0].without_params()}>")
+        headers.add("To", f"<{self._targets.first.without_params()}>")
         headers.add("Call-ID", invitation.call_id)
         headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
         secure = target.scheme == "sips"
@@ -165,6 +166,13 @@ class OutgoingInvite(Invite):
             headers.add(name, value)
         headers.add("Content-Type", SDP)
         self._client_request.send(Request("INVITE", target, headers, offer), hop, self, now)
+        self._targets.watch(now, self._unanswered)
+
+    def _unanswered(self, now: float) -> None:
+        """Dials the next target because this one has not answered at all, not even with 100."""
+        silent = self._transaction
+        if self._targets.overdue(silent, now, self._unanswered) and self._next_target(now):
+            self._targets.pass_over(silent)
 
     def _again(self, now: float) -> None:
         self._forks.forget()
@@ -173,9 +181,8 @@ class OutgoingInvite(Invite):
         self._send_invite(self.usage.negotiation.offer(), now)
 
     def _next_target(self, now: float) -> bool:
-        if self._given_up is not None or self._target + 1 >= len(self._invitation.targets):
+        if self._given_up is not None or not self._targets.advance():
             return False
-        self._target += 1
         self._again(now)
         return True
 
@@ -192,6 +199,7 @@ class OutgoingInvite(Invite):
 
     def _progressed(self, response: Response, now: float) -> None:
         first, self._rings = not self._rings, True
+        self._targets.rang = self._targets.rang or response.status > 100
         if self._given_up is not None:
             if first:
                 self._send_cancel(now)
@@ -206,18 +214,11 @@ class OutgoingInvite(Invite):
         self.usage.core.emit(InviteProgressed(self.usage.dialog_set, response.status, early_media))
 
     def _early_media(self, response: Response, now: float, *, reliable: bool) -> bool:
-        """Takes the SDP answer of a provisional response, if there is a valid one. In a reliable response it
-        is the final answer of that fork (RFC 3262 section 5): no other follows."""
+        """Whether a provisional response has a valid SDP answer, which is taken."""
         try:
-            body = session_description(response)
-            if not body:
+            if not session_description(response):
                 return False
-            self._forks.turn_to(response)
-            if reliable:
-                plan = self.usage.negotiation.settle(body)
-                self._forks.settled_with(response)
-            else:
-                plan = self.usage.negotiation.preview(body)
+            plan = self._forks.early_answer(response, reliable=reliable)
         except RemoteError as error:
             if reliable:
                 self._unusable(error, now)
@@ -233,8 +234,10 @@ class OutgoingInvite(Invite):
             if response.status == 422 and self.usage.session.too_brief(response):
                 self._again(now)
                 return
-            if response.status == 503 and self._next_target(now):
+            if response.status in ELSEWHERE and self._next_target(now):
                 return
+        if self._targets.silent and response.status in ELSEWHERE:
+            self.usage.definite = False  # the server that was passed over has said nothing
         cause = self._given_up or cause_of(response.status)
         retry_after_s = delta_seconds(response.header("Retry-After"))
         by: Side = "local" if self._given_up is not None else "remote"

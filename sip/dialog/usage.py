@@ -47,6 +47,7 @@ class InviteSettings:
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
+    failover_s: float = 4.0
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""

@@ -58,6 +58,8 @@ class Driver:
             message=self._message,
             failed=self._transmission_failed,
             refused=self._transmission_refused,
+            bounced=self._datagram_bounced,
+            stale=self._stale,
             ceiling=settings.descriptor_ceiling,
         )
         self.local = LocalAddresses(
@@ -183,6 +185,13 @@ class Driver:
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+    def _stale(self, transmission: Transmission) -> bool:
+        return self.stack.clients.stale(transmission)
+
+    def _datagram_bounced(self, quoted: bytes) -> None:
+        self.stack.clients.bounced(quoted, self.loop.time())
         self.flush()
 
     def _transmission_refused(self, transmission: Transmission, address: str) -> None:

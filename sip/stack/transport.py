@@ -139,10 +139,14 @@ class Transport:
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
         refused: Callable[[Transmission, str], None],
+        bounced: Callable[[bytes], None] = lambda quoted: None,
+        stale: Callable[[Transmission], bool] = lambda transmission: False,
         ceiling: int | None = None,
     ) -> None:
         """`datagram` and `message` receive the messages of UDP and of streams, `failed` every transmission
-        with a transaction that could not be sent, `refused` those whose address is closed to the trunk.
+        with a transaction that could not be sent, `refused` those whose address is closed to the trunk,
+        `bounced` the beginning of each datagram that came back by ICMP. What has waited for a connection is
+        not sent if it is `stale` by then.
         Connections of peers get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -150,6 +154,8 @@ class Transport:
         self.message_received = message
         self._failed = failed
         self._refused = refused
+        self._bounced = bounced
+        self._stale = stale
         self._client_tls: ssl.SSLContext | None = None
         self._udp: DatagramSocket | None = None
         self.unread_s = 0.0
@@ -168,7 +174,7 @@ class Transport:
 
     async def listen_udp(self, host: str, port: int) -> None:
         """Binds the UDP socket to `host` and `port` (0: any free one). Raises OSError."""
-        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self._udp = await DatagramSocket.bind(host, port, self._received, bounced=self._bounced)
         self.addresses["udp"] = self._udp.address
 
     def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
@@ -281,6 +287,8 @@ class Transport:
         finally:
             waiting = self._waiting.pop(place, [])
         for transmission in waiting:
+            if self._stale(transmission):
+                continue
             if reached:
                 self.send(replace(transmission, hop=replace(transmission.hop, connection=0)))
             else:
