@@ -15,7 +15,7 @@ from api import (
     web_calls,
     whip,
 )
-from api.http import node_proxy
+from api.http import headers, node_proxy
 from api.http.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
 from api.http.errors import answer_errors
 from api.http.peer import PEERS, Peers
@@ -33,7 +33,9 @@ BODY_LIMIT = 1024 * 1024
 
 def build(server: Server) -> web.Application:
     """Builds the aiohttp application for `server`, whose owner starts and closes it."""
-    app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
+    app = web.Application(
+        middlewares=[headers.identify, answer_errors, open_door], client_max_size=BODY_LIMIT
+    )
     app[SERVER] = server
     settings = server.settings.server
     app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
@@ -56,4 +58,5 @@ def build(server: Server) -> web.Application:
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)
+    app.on_response_prepare.append(headers.describe)
     return app

@@ -66,9 +66,10 @@ routes = web.RouteTableDef()
 
 
 class CallsQuery(Model):
-    """Query of `GET /api/v1/calls`: status, cursor and page size."""
+    """Query of `GET /api/v1/calls`: status, batch, cursor and page size."""
 
     status: CallStatus | None = None
+    batchId: str = Field(default="", max_length=64)
     cursor: str = Field(default="", max_length=64)
     limit: int = Field(default=50, ge=1, le=PAGE_LIMIT)
 
@@ -227,7 +228,11 @@ async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
     page = await request.app[SERVER].call_api.calls(
-        caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
+        caller_of(request).access,
+        status=query.status or "",
+        batch_id=query.batchId,
+        cursor=query.cursor,
+        limit=query.limit,
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))

@@ -24,6 +24,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, cast
@@ -33,6 +34,9 @@ from mediaserver.line_writer import LineWriter
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
+
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
+"""The id of the HTTP request that is being handled; every line that is logged meanwhile carries it."""
 
 MASKED_FIELDS = frozenset(
     {
@@ -169,7 +173,9 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """Yields the `extra` fields of a record, masked."""
+    """Yields the `extra` fields of a record, masked, and the id of the request that is being handled."""
+    if request_id := REQUEST_ID.get():
+        yield "request_id", request_id
     for name, value in vars(record).items():
         if name not in _STANDARD and not name.startswith("_"):
             yield name, mask(name, value)

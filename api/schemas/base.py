@@ -171,9 +171,11 @@ class HangupResponse(Model):
 
 
 class ErrorResponse(Model):
-    """Body of every answer with an error status."""
+    """Body of every answer with an error status. `requestId` only where the server failed: by it, the
+    operator finds the failure in the log."""
 
     error: str
+    requestId: str | None = None
 
 
 class Readiness(Model):

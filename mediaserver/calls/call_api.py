@@ -159,12 +159,20 @@ class CallApi:
             return record
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
 
-    async def calls(self, access: Access, *, status: str, cursor: str, limit: int) -> CallPage:
-        """Returns a page of calls, newest first. Raises `InvalidRequest`."""
+    async def calls(
+        self, access: Access, *, status: str, cursor: str, limit: int, batch_id: str = ""
+    ) -> CallPage:
+        """Returns a page of calls, newest first, of a batch or (`batch_id` "") of all. Raises
+        `InvalidRequest`."""
         wanted = CallStatus(status) if status else None
         try:
             return await self._store.calls(
-                access.company_id, status=wanted, cursor=cursor, limit=limit, agents=access.agents
+                access.company_id,
+                status=wanted,
+                batch_id=batch_id,
+                cursor=cursor,
+                limit=limit,
+                agents=access.agents,
             )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None

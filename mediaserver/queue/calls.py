@@ -108,23 +108,26 @@ def calls(
     company_id: str,
     *,
     status: CallStatus | None = None,
+    batch_id: str = "",
     cursor: str = "",
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> CallPage:
-    """Returns the company's calls, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
-    invalid cursor."""
+    """Returns the company's calls, newest first, of `agents` or (empty) of all, and of `batch_id` or ("") of
+    all. Raises `LocalError` for an invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     before = _position(cursor)
     theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
-        f" AND (:status = '' OR status = :status){theirs} ORDER BY position DESC LIMIT :limit",
+        f" AND (:status = '' OR status = :status){theirs}{' AND batch_id = :batch_id' if batch_id else ''}"
+        " ORDER BY position DESC LIMIT :limit",
         **bound,
         company_id=company_id,
         before=before,
         status=status or "",
+        **({"batch_id": batch_id} if batch_id else {}),
         limit=limit + 1,
     )
     page = rows[:limit]

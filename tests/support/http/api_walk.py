@@ -130,6 +130,7 @@ BY_TOKEN = {
     "/talk/{agent}",
     "/talk/{agent}/session",
     "/static/talk/{name}",
+    "/static/docs/{name}",
 }
 """Routes that no key opens and the document leaves out: participant tokens, and the page for visitors."""
 
