@@ -21,6 +21,7 @@ def broken_rules(settings: Settings) -> Iterator[Problem]:
     yield from _trunks(settings)
     yield from _agents(settings)
     yield from _inbound_numbers(settings)
+    yield from _shared_numbers(settings)
     yield from _caller_ids(settings)
 
 
@@ -103,3 +104,21 @@ def _inbound_numbers(settings: Settings) -> Iterator[Problem]:
                 f"agent[{place}].phone_number",
                 f"agent[{first}] answers this number on the same trunk already",
             )
+
+
+def _shared_numbers(settings: Settings) -> Iterator[Problem]:
+    """Yields the numbers that agents of two companies answer where their trunks share addresses."""
+    trunks = {trunk.id: trunk for trunk in settings.trunks}
+    claimed: dict[str, list[int]] = {}
+    for place, agent in enumerate(settings.agents):
+        trunk = trunks.get(agent.trunk or "")
+        if agent.direction != "inbound" or agent.phone_number is None or trunk is None:
+            continue
+        for first in claimed.setdefault(agent.phone_number, []):
+            other = trunks[settings.agents[first].trunk or ""]
+            if other.company != trunk.company and other.shares_addresses(trunk):
+                yield (
+                    f"agent[{place}].phone_number",
+                    f"agent[{first}] of another company answers this number over the same addresses",
+                )
+        claimed[agent.phone_number].append(place)
