@@ -16,8 +16,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mediaserver.calling_windows import local_zones, next_open_ms
 from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber
+from mediaserver.number_patterns import EXACT, NumberPattern, parse_number_pattern
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 
 
@@ -28,10 +30,6 @@ class Claim:
     agent: AgentSettings
     number: str
     closeness: int
-
-
-EXACT = 1000
-"""The closeness of the number itself."""
 
 
 class NumberPlan:
@@ -51,30 +49,47 @@ class NumberPlan:
         self._of_file = of_file
         self._owners = {number: each.id for each in companies.values() for number in each.caller_ids or ()}
         self._numbers: dict[tuple[str, str], list[AgentSettings]] = defaultdict(list)
+        self._patterns: dict[str, list[tuple[NumberPattern, AgentSettings]]] = defaultdict(list)
         for agent in agents:
-            if agent.direction == "inbound" and agent.trunk and agent.phone_number:
-                self._numbers[agent.trunk, agent.phone_number].append(agent)
+            if agent.direction == "inbound" and agent.trunk:
+                self._add(agent, agent.trunk)
 
-    def agent(self, called: str, trunk_ids: Sequence[str]) -> AgentSettings | None:
+    def _add(self, agent: AgentSettings, trunk_id: str) -> None:
+        for pattern in map(parse_number_pattern, agent.called_at):
+            if pattern.exact:
+                self._numbers[trunk_id, pattern.text].append(agent)
+            else:
+                self._patterns[trunk_id].append((pattern, agent))
+
+    def agent(self, called: str, trunk_ids: Sequence[str], at_ms: int | None = None) -> AgentSettings | None:
         """Returns the agent that answers `called`, as the carrier writes it, on one of the trunks over which
-        the call may have come; None where no agent does."""
-        claims = [claim for trunk_id in trunk_ids for claim in self._claims(called, trunk_id)]
+        the call may have come, at `at_ms` (Unix time; None: whenever it answers); None where no agent
+        does. Of agents that answer the same numbers those with hours come first."""
+        claims = [
+            claim
+            for trunk_id in trunk_ids
+            for claim in self._claims(called, trunk_id)
+            if at_ms is None or self._answers_at(claim, at_ms)
+        ]
         if len({self._company_of(trunk_id) for trunk_id in trunk_ids}) > 1:
             claims = self._allowed(claims)
         best = max((claim.closeness for claim in claims), default=0)
         closest = [claim.agent for claim in claims if claim.closeness == best]
+        closest.sort(key=lambda agent: not agent.answering_windows)
         return closest[0] if len({agent.company for agent in closest}) == 1 else None
 
     def gets(self, agent: AgentSettings) -> bool:
-        """Whether `agent` answers its number on its trunk, and no other company's agent has a claim as good
-        where that trunk shares addresses."""
+        """Whether the company of `agent` gets the calls to each of its numbers (not its patterns) where its
+        trunk shares addresses."""
         sharing = self._sharing(agent.trunk or "")
-        if agent.direction != "inbound" or agent.phone_number is None:
+        if agent.direction != "inbound" or {self._company_of(each) for each in sharing} == {agent.company}:
             return True
-        if {self._company_of(trunk_id) for trunk_id in sharing} == {agent.company}:
-            return True
-        found = self.agent(agent.phone_number, sharing)
-        return found is not None and found.company == agent.company
+        found = [
+            self.agent(pattern.text, sharing)
+            for pattern in map(parse_number_pattern, agent.called_at)
+            if pattern.exact
+        ]
+        return all(each is not None and each.company == agent.company for each in found)
 
     def _sharing(self, trunk_id: str) -> list[str]:
         """Returns the ids of the trunks with addresses of this trunk's `allow_from`, itself included."""
@@ -85,7 +100,27 @@ class NumberPlan:
 
     def _claims(self, called: str, trunk_id: str) -> list[Claim]:
         number = self._number(called, trunk_id)
-        return [Claim(agent, number, EXACT) for agent in self._numbers.get((trunk_id, number), ())]
+        exact = [
+            Claim(agent, number, EXACT)
+            for text in {number, called}
+            for agent in self._numbers.get((trunk_id, text), ())
+        ]
+        return exact + [
+            Claim(agent, number, pattern.closeness)
+            for pattern, agent in self._patterns.get(trunk_id, ())
+            if pattern.matches(called, number)
+        ]
+
+    def _answers_at(self, claim: Claim, at_ms: int) -> bool:
+        """Whether the agent answers at that time: by its own clock, else that of the called number, else that
+        of its company's country."""
+        agent = claim.agent
+        if not agent.answering_windows:
+            return True
+        country = self._companies[agent.company].country or ""
+        number = claim.number if claim.number.startswith("+") else ""
+        zones = (agent.time_zone,) if agent.time_zone is not None else local_zones(number, country)
+        return next_open_ms(agent.answering_windows, zones, at_ms) == at_ms
 
     def _allowed(self, claims: Sequence[Claim]) -> list[Claim]:
         """Returns those of the `claims` over shared addresses that rules 1 and 2 allow."""

@@ -72,7 +72,7 @@ class Inbound:
         """Returns the trunk over which an agent answers this number, of those that the caller's address
         belongs to, None where no agent does; called before an inbound call is accepted."""
         by_id = {trunk.settings.id: trunk for trunk in trunks}
-        agent = self._directory.numbers.agent(called_number, list(by_id))
+        agent = self._directory.numbers.agent(called_number, list(by_id), int(time.time() * 1000))
         return by_id[agent.trunk] if agent is not None and agent.trunk is not None else None
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class Inbound:
 
     async def _put_through(self, call: Call) -> None:
         trunk_id = call.trunk_id
-        agent = self._directory.numbers.agent(call.local_number, [trunk_id])
+        agent = self._directory.numbers.agent(call.local_number, [trunk_id], int(time.time() * 1000))
         if agent is None:
             await self._turn_away(call, 404, "no agent has this number")
             return

@@ -4,6 +4,7 @@ carriers write behind numbers, by patterns, extensions and the time of day."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,44 @@ async def test_nobody_takes_a_number_of_another_company(tmp_path: Path) -> None:
             assert await managed(node, "/agents", body, OTHER_ADMIN_KEY) == status
         assert await answered_by(node, site, DESK) == INBOUND
         assert await answered_by(node, site, OTHERS_NUMBER, key=OTHER_KEY) != ""
+
+
+# Numbers and patterns of an agent ---------------------------------------------------------------------------
+
+NOT_NOW = f"{datetime.now(UTC) - timedelta(days=3):%a}".lower()
+MANY = """
+[[agent]]
+id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f3{number}"
+company = "acme"
+direction = "inbound"
+trunk = "carrier"
+{lines}
+{{engines}}
+[agent.script]
+start = "bye"
+step = [{{{{ id = "bye", say = "Goodbye.", action = "hang_up" }}}}]
+"""
+LINES = (
+    'phone_numbers = ["+1415556*", "1001", "+14155550150-59"]',
+    f'phone_number = "{DESK}"\nanswering_windows = ["{NOT_NOW} 00:00-24:00"]\ntime_zone = "UTC"',
+    'phone_numbers = ["+14155550160"]\nanswering_windows = ["* 00:00-24:00"]',
+    'phone_numbers = ["+14155550160"]',
+    'phone_numbers = ["*"]',
+)
+
+
+async def test_ranges_extensions_hours_and_a_catch_all(tmp_path: Path) -> None:
+    more = "".join(MANY.format(number=number, lines=lines) for number, lines in enumerate(LINES))
+    site = write_site(tmp_path, more=more)
+    called = {
+        DESK: INBOUND,  # the other one answers on another day
+        "+14155560199": "0",
+        "1001": "0",
+        "+14155550155": "0",
+        "+14155550160": "2",  # it has hours, and this is one of them
+        "+442079460000": "4",
+        "reception": "4",
+    }
+    async with running(site) as node:
+        answered = {number: await answered_by(node, site, number) for number in called}
+    assert {number: agent if agent == INBOUND else agent[-1] for number, agent in answered.items()} == called
