@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 Network = IPv4Network | IPv6Network
 
+TrunkChoice = Callable[[str, Sequence[Trunk]], Trunk | None]
+"""Returns the trunk on which a called number is answered, of those that the caller's address belongs to; None
+where the number is nobody's."""
+
 RETRY_AFTER_S = 10
 UNKNOWN = Refused(404)
 """The answer to a stranger, and for a number that no agent serves: the same, so that neither can be
@@ -34,10 +38,10 @@ class AdmissionPolicy:
     credentials of the trunk. Strangers are challenged (401, the same for every number) if any trunk
     has credentials, and are answered 404 otherwise. A source that repeats wrong credentials is answered 503
     before these are checked. OPTIONS follows the same rule: monitoring from a trunk's addresses is answered
-    200. Several trunks may share addresses: the first that serves the called number takes the call."""
+    200. Several trunks may share addresses: `trunk_for` chooses by the called number."""
 
     def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
-        self.serves: Callable[[str, Trunk], bool] | None = None
+        self.trunk_for: TrunkChoice = lambda number, trunks: trunks[0]
         self.draining = False
         self.overload: Callable[[], int] = lambda: 0
         """Seconds until new requests are admitted again, because the event loop is late; 0: now."""
@@ -88,10 +92,18 @@ class AdmissionPolicy:
             return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
         if pause_s := self.full():
             return Refused(503, (("Retry-After", str(pause_s)),))
+        return self._put_through(request, trunks)
+
+    def _put_through(self, request: Request, trunks: Sequence[Trunk]) -> Admitted | Refused:
+        """Finds the number that an INVITE is for, and of the trunks of its sender that of this number."""
+        numbers: dict[str, list[Trunk]] = {}
         for trunk in trunks:
             for number in called_numbers(request, trunk.account, trunk.settings.called_number_headers):
-                if self.serves is None or self.serves(number, trunk):
-                    return Admitted(trunk.settings.id, trunk.invite_settings, number)
+                numbers.setdefault(number, []).append(trunk)
+        for number, candidates in numbers.items():
+            found = self.trunk_for(number, candidates)
+            if found is not None:
+                return Admitted(found.settings.id, found.invite_settings, number)
         return UNKNOWN
 
     def _trunks_of(self, request: Request, source: Hop, now: float) -> Sequence[Trunk] | Refused:

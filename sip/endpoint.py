@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from sip.admission_policy import AdmissionPolicy
+from sip.admission_policy import AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
@@ -158,13 +158,13 @@ class Endpoint:
     # Trunks -----------------------------------------------------------------------------------------------
 
     @property
-    def serves(self) -> Callable[[str, Trunk], bool] | None:
-        """Tells whether the application serves a called number on a trunk; None: every number."""
-        return self._gate.serves
+    def trunk_for(self) -> TrunkChoice:
+        """Chooses the trunk that a called number is answered on; at first the first for every number."""
+        return self._gate.trunk_for
 
-    @serves.setter
-    def serves(self, serves: Callable[[str, Trunk], bool] | None) -> None:
-        self._gate.serves = serves
+    @trunk_for.setter
+    def trunk_for(self, choice: TrunkChoice) -> None:
+        self._gate.trunk_for = choice
 
     @property
     def trunks(self) -> Mapping[str, Trunk]:

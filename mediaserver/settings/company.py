@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from ipaddress import ip_network
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -136,6 +137,11 @@ class TrunkTerms(Table):
     reliable_provisional: bool = True
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
+
+    def shares_addresses(self, other: TrunkTerms) -> bool:
+        """Whether an address is in the `allow_from` of both trunks."""
+        mine, theirs = ([ip_network(each) for each in trunk.allow_from] for trunk in (self, other))
+        return any(one.version == two.version and one.overlaps(two) for one in mine for two in theirs)
 
     @model_validator(mode="after")
     def _credentials(self) -> Self:

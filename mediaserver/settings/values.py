@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
 import phonenumbers
 from pydantic import AfterValidator
@@ -13,6 +14,7 @@ from pydantic import AfterValidator
 from mediaserver.calling_windows import parse_window
 from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
+from mediaserver.number_patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
 
 
@@ -115,6 +117,16 @@ def _calling_window(value: str) -> str:
     return value
 
 
+def _called_number(value: str) -> str:
+    return parse_number_pattern(value).text
+
+
+def _time_zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError('must be a time zone such as "Asia/Riyadh"')
+    return value
+
+
 def _name(value: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value) is None:
         raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
@@ -145,4 +157,6 @@ Prefix = Annotated[str, AfterValidator(_prefix)]
 Country = Annotated[str, AfterValidator(_country)]
 E164 = Annotated[str, AfterValidator(_e164)]
 NumberFormat = Annotated[str, AfterValidator(check_number_format)]
+CalledNumber = Annotated[str, AfterValidator(_called_number)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 CallingWindow = Annotated[str, AfterValidator(_calling_window)]

@@ -351,6 +351,30 @@ def test_two_agents_cannot_answer_one_number(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ([], ["mon 09:00-17:00"], False),
+        (["mon 09:00-17:00"], ["mon 17:00-24:00", "tue 00:00-24:00"], False),
+        (["mon-fri 09:00-17:00"], ["fri 16:00-18:00"], True),
+    ],
+)
+def test_agents_share_a_number_at_different_times(
+    tmp_path: Path, first: list[str], second: list[str], clash: bool
+) -> None:
+    agent = CONTRACT[CONTRACT.index("[[agent]]") :].replace("outbound", "inbound")
+    texts = [
+        agent.replace("phone_number =", f"answering_windows = {windows}\nphone_number =".replace("'", '"'))
+        for windows in (first, second)
+    ]
+    texts[1] = texts[1].replace(AGENT, AGENT.replace("2f1c", "3f1c"))
+    text = CONTRACT[: CONTRACT.index("[[agent]]")] + "".join(texts)
+    if clash:
+        assert [each.partition(":")[0] for each in problems(tmp_path, text)] == ["agent[1].phone_number"]
+    else:
+        assert len(load(written(tmp_path, text), environment=SECRETS).agents) == 2
+
+
 def test_a_company_that_may_dial_nothing_cannot_have_an_outbound_agent(tmp_path: Path) -> None:
     text = edited('dial_prefixes = ["966", "1415"]\n', "").replace('country = "SA"\n', "")
     (found,) = problems(tmp_path, text)

@@ -3,17 +3,31 @@ carriers write behind numbers, by patterns, extensions and the time of day."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.node.node import INBOUND, KEY, Node, Site, bearer, running, write_site
+from tests.support.http.api_site import OTHER_ADMIN_KEY, write_api_site
+from tests.support.node.node import (
+    INBOUND,
+    KEY,
+    OTHER_COMPANYS,
+    OTHER_KEY,
+    Node,
+    Site,
+    bearer,
+    running,
+    write_site,
+)
 from tests.support.sip.raw_call import RawCall
 from tests.support.sip.registrar import registrar
 from tests.support.waiting import until
 
 DESK = "+14155550101"
+SCRIPT = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]}
 
 
 async def answered_by(
@@ -23,6 +37,7 @@ async def answered_by(
     *,
     user: str = "",
     lines: Sequence[str] = (),
+    key: str = KEY,
 ) -> str:
     """The agent that answers the call, "" where it is refused as one to nobody's number."""
     async with RawCall(site.sip, number, user=user, lines=lines) as caller:
@@ -34,7 +49,7 @@ async def answered_by(
             return ""
         caller.send(caller.request("ACK", cseq=1))
         await caller.hang_up()
-    async with node.client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+    async with node.client.get("/api/v1/calls", headers=bearer(key)) as answer:
         return str((await answer.json())["calls"][0]["agentId"])
 
 
@@ -95,3 +110,104 @@ async def test_parameters_of_a_number_are_not_part_of_it(tmp_path: Path, user: s
     site = write_site(tmp_path)
     async with running(site) as node:
         assert await answered_by(node, site, DESK, user=user) == INBOUND
+
+
+# Companies that share a carrier's addresses ----------------------------------------------------------------
+
+OTHERS_NUMBER = "+14155550102"
+OTHERS = f"""
+[[trunk]]
+id = "others-line"
+company = "other"
+uri = "sip:127.0.0.1:9"
+allow_from = ["127.0.0.0/8"]
+
+[[agent]]
+id = "{OTHER_COMPANYS[:-1]}9"
+company = "other"
+direction = "inbound"
+trunk = "others-line"
+phone_number = "{OTHERS_NUMBER}"
+{{engines}}
+[agent.script]
+start = "bye"
+step = [{{{{ id = "bye", say = "Goodbye.", action = "hang_up" }}}}]
+"""
+
+
+async def test_the_number_decides_between_companies_at_one_address(tmp_path: Path) -> None:
+    site = write_site(tmp_path, more=OTHERS)
+    async with running(site) as node:
+        assert await answered_by(node, site, DESK) == INBOUND
+        assert await answered_by(node, site, OTHERS_NUMBER, key=OTHER_KEY) == f"{OTHER_COMPANYS[:-1]}9"
+        assert await answered_by(node, site, "+14155550103") == ""
+
+
+async def managed(node: Node, path: str, body: Mapping[str, Any], key: str) -> int:
+    """The status of making something over the API."""
+    async with node.client.post(f"/api/v1{path}", json=body, headers=bearer(key)) as answer:
+        return answer.status
+
+
+async def test_nobody_takes_a_number_of_another_company(tmp_path: Path) -> None:
+    """The operator has given `other` one number and made it a trunk at acme's carrier."""
+    site = write_api_site(tmp_path).change(
+        'name = "Other"', f'name = "Other"\ncaller_ids = ["{OTHERS_NUMBER}"]'
+    )
+    line = {"uri": "sip:127.0.0.1:9", "allowFrom": ["127.0.0.0/8"]}
+    desk = {
+        "direction": "inbound",
+        "script": SCRIPT,
+        "stt": {"engine": "test-ears"},
+        "tts": {"engine": "test-voice"},
+    }
+    async with running(site) as node:
+        async with node.client.post("/api/v1/trunks", json=line, headers=bearer(OTHER_ADMIN_KEY)) as answer:
+            assert answer.status == 201, await answer.text()
+            desk["trunk"] = (await answer.json())["id"]
+        for number, status in ((DESK, 409), ("+14155550103", 409), (OTHERS_NUMBER, 201)):
+            body = desk | {"phoneNumber": number}
+            assert await managed(node, "/agents", body, OTHER_ADMIN_KEY) == status
+        assert await answered_by(node, site, DESK) == INBOUND
+        assert await answered_by(node, site, OTHERS_NUMBER, key=OTHER_KEY) != ""
+
+
+# Numbers and patterns of an agent ---------------------------------------------------------------------------
+
+NOT_NOW = f"{datetime.now(UTC) - timedelta(days=3):%a}".lower()
+MANY = """
+[[agent]]
+id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f3{number}"
+company = "acme"
+direction = "inbound"
+trunk = "carrier"
+{lines}
+{{engines}}
+[agent.script]
+start = "bye"
+step = [{{{{ id = "bye", say = "Goodbye.", action = "hang_up" }}}}]
+"""
+LINES = (
+    'phone_numbers = ["+1415556*", "1001", "+14155550150-59"]',
+    f'phone_number = "{DESK}"\nanswering_windows = ["{NOT_NOW} 00:00-24:00"]\ntime_zone = "UTC"',
+    'phone_numbers = ["+14155550160"]\nanswering_windows = ["* 00:00-24:00"]',
+    'phone_numbers = ["+14155550160"]',
+    'phone_numbers = ["*"]',
+)
+
+
+async def test_ranges_extensions_hours_and_a_catch_all(tmp_path: Path) -> None:
+    more = "".join(MANY.format(number=number, lines=lines) for number, lines in enumerate(LINES))
+    site = write_site(tmp_path, more=more)
+    called = {
+        DESK: INBOUND,  # the other one answers on another day
+        "+14155560199": "0",
+        "1001": "0",
+        "+14155550155": "0",
+        "+14155550160": "2",  # it has hours, and this is one of them
+        "+442079460000": "4",
+        "reception": "4",
+    }
+    async with running(site) as node:
+        answered = {number: await answered_by(node, site, number) for number in called}
+    assert {number: agent if agent == INBOUND else agent[-1] for number, agent in answered.items()} == called
