@@ -67,7 +67,7 @@ test: test-tools
 nightly: nightly-$(PART)
 
 nightly-ci: test-tools
-	$(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
+	SCHEMA_EXAMPLES=25 $(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
 
 nightly-chaos: test-tools
 	CHAOS_S=$(call each,1800) $(BIN)/python -m pytest --nightly chaos
