@@ -12,6 +12,7 @@ from api import (
     rooms,
     speech,
     talk_page,
+    traces,
     web_calls,
     whip,
 )
@@ -44,6 +45,7 @@ def build(server: Server) -> web.Application:
     app[talk_page.TALKS] = PublicTalk(
         server.settings.rooms, is_open=lambda room: room in server.room_registry
     )
+    app.add_routes(traces.routes)  # before the calls, whose ids may look like file names
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
     for each in (resources, keys, webhooks, batches, rooms):

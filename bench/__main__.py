@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rooms": "bench.rooms.__main__:main",
     "store": "bench.store:main",
     "post": "bench.post:main",
+    "trace": "bench.trace:main",
     "overload": "bench.overload:main",
     "conversation": "bench.conversation.__main__:main",
     "embedded-stt": "bench.embedded_stt.__main__:main",

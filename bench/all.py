@@ -16,6 +16,7 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("rooms",), ("--short",)),
     (("store",), ("--short",)),
     (("post",), ("--short",)),
+    (("trace",), ("--rounds", "10")),
     (("overload",), ("--short",)),
     (("conversation",), ("--short",)),
     (("embedded-stt",), ("--short",)),

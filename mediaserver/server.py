@@ -27,6 +27,7 @@ from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.background import forever
 from mediaserver.calls.call_api import CallApi
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
@@ -274,7 +275,10 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        legs = OutboundLegs(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room)
+        traces = CallTraces(store, journal)
+        legs = OutboundLegs(
+            self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
+        )
         return CallServices(
             store=store,
             journal=journal,
@@ -287,6 +291,7 @@ class Server:
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
             outbound_legs=legs,
+            traces=traces,
             note_dial=_up(self._recollection).note,
         )
 

@@ -105,6 +105,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         rtp_ports=split_ports(settings.rtp_ports),
         public_address=settings.public_address,
         max_calls=settings.max_calls,
+        trace=settings.trace,
         user_agent=settings.user_agent,
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),

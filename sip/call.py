@@ -26,6 +26,7 @@ from sip.rtp.clip import Clip
 from sip.rtp.media_stream import MediaStats, MediaStream
 from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
+from sip.transaction.traces import CallTrace
 from sip.trunk_settings import TrunkSettings
 
 StateCallback: TypeAlias = "Callable[[Call, CallState, float], None]"
@@ -102,6 +103,8 @@ class Call:
         self.retry_after_s: int | None = None
         self.definite = False
         self.early_media = False
+        self.trace: CallTrace | None = None
+        """The SIP messages of the call; None where the endpoint keeps none."""
         self._phone = phone
         self._trunk = trunk
         self._invite = invite

@@ -242,8 +242,8 @@ class Endpoint:
         await self._check_egress(trunk, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream(hop)
-        capabilities = self._capabilities(trunk, stream, hop)
-        invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
+        offer = self._capabilities(trunk, stream, hop)
+        invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
         parties = Parties(
             direction=Direction.OUTBOUND,
             local_number=invitation.caller.uri.user,
@@ -297,13 +297,13 @@ class Endpoint:
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call
         self._invites[invite.usage.dialog_set] = invite, call
+        call.trace = self._driver.traces.adopt(call.sip_call_id)
         invite.usage.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
         invite, trunk = event.invite, self._trunks.get(event.trunk_id)
         if trunk is None:
-            invite.reject(404, now)
-            return
+            return invite.reject(404, now)
         try:
             stream = self._open_stream(event.source)
         except (NoPortsLeft, OSError):
@@ -364,8 +364,8 @@ class Endpoint:
     @property
     def stats(self) -> EndpointStats:
         """Counts calls, ports, messages and refusals at this moment."""
-        calls, ports = len(self._calls), self._ports.in_use
-        return EndpointStats.of(self._driver, self._gate, calls=calls, ports=ports, blocked=self._blocked)
+        now = {"calls": len(self._calls), "ports": self._ports.in_use, "blocked": self._blocked}
+        return EndpointStats.of(self._driver, self._gate, **now)
 
     def _block(self, trunk: Trunk, address: str) -> None:
         self._blocked += 1
@@ -379,12 +379,12 @@ class Endpoint:
             self._blocked += 1
             if event.first:
                 named = {"call_id": event.name, "sip_call_id": event.dialog_set.call_id}
-                logger.warning("call may not send there", extra={**named, "address": event.address})
+                logger.warning("call may not send there", extra=named | {"address": event.address})
             return
         _, call = self._invites.get(event.dialog_set, (None, None))
-        if call is None:
-            return
-        if isinstance(event, InviteEnded):
+        if call is not None and isinstance(event, InviteEnded):
             del self._invites[event.dialog_set]
             del self._calls[call.id]
-        call.take(event, now)
+            self._driver.traces.release(call.sip_call_id, now)
+        if call is not None:
+            call.take(event, now)

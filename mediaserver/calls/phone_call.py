@@ -197,6 +197,8 @@ class PhoneCall:
     async def _follow(self, call: Call) -> None:
         abandoned, stopped = self._step is Step.ABANDONED, self._stopped
         self._call, self._step = call, Step.CONNECTED
+        if self._services.traces is not None:
+            self._services.traces.follow(call, self.cdr.call_id)
         call.on_state(self._state_changed)
         if call.state in PROGRESS:
             self._state_changed(call, call.state, 0.0)

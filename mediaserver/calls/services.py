@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.engine_pool.pool import AgentEngines, Engines
@@ -35,6 +36,7 @@ class CallServices:
     outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
+    traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
 
 

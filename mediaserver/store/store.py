@@ -24,6 +24,7 @@ from mediaserver.queue import deliveries as delivery_rows
 from mediaserver.queue import do_not_call as do_not_call_rows
 from mediaserver.queue import enqueue as queueing
 from mediaserver.queue import finish as endings
+from mediaserver.queue import traces as trace_rows
 from mediaserver.store import config, transcriptions
 from mediaserver.store import managed as managed_rows
 
@@ -132,6 +133,8 @@ class Store:
     fill_variables = _write(call_rows.fill_variables)
     event = _tell(outbox.write_once)
     counts = _read(call_rows.counts)
+    keep_trace = _write(trace_rows.keep)
+    traces = _read(trace_rows.find)
 
     # The queue
     enqueue = _queue(queueing.enqueue)
