@@ -9,6 +9,7 @@ from api import (
     calls,
     health,
     livekit,
+    personal_data,
     rooms,
     speech,
     talk_page,
@@ -16,7 +17,7 @@ from api import (
     web_calls,
     whip,
 )
-from api.http import headers, node_proxy
+from api.http import audit, headers, node_proxy
 from api.http.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
 from api.http.errors import answer_errors
 from api.http.peer import PEERS, Peers
@@ -35,7 +36,7 @@ BODY_LIMIT = 1024 * 1024
 def build(server: Server) -> web.Application:
     """Builds the aiohttp application for `server`, whose owner starts and closes it."""
     app = web.Application(
-        middlewares=[headers.identify, answer_errors, open_door], client_max_size=BODY_LIMIT
+        middlewares=[headers.identify, answer_errors, open_door, audit.note], client_max_size=BODY_LIMIT
     )
     app[SERVER] = server
     settings = server.settings.server
@@ -48,7 +49,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(traces.routes)  # before the calls, whose ids may look like file names
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (resources, keys, webhooks, batches, rooms):
+    for each in (resources, keys, webhooks, batches, rooms, personal_data):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)

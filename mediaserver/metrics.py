@@ -147,6 +147,8 @@ class Metrics:
             "Times that an address, or the beginning of a key, was slowed or banned",
             ("by", "standing"),
         )
+        self.data_removed = self._counter("data_removed", "Calls and events swept or erased", ("kind",))
+        self.erasures_waiting = self._gauge("erasures_waiting", "What is still to be erased", ("kind",))
         self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
         self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
         self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))

@@ -22,6 +22,7 @@ from mediaserver import private
 from mediaserver.admin.admin import Administration
 from mediaserver.admin.api_keys import KeyRing
 from mediaserver.admin.directory import Directory
+from mediaserver.admin.personal_data import PersonalData
 from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
@@ -32,6 +33,7 @@ from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
 from mediaserver.live_calls import LiveCalls
@@ -40,6 +42,7 @@ from mediaserver.queue.records import KeyRow
 from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
+from mediaserver.retention import Sweeper
 from mediaserver.rooms.connect import WebCalls
 from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.runtime_metrics import Watching
@@ -103,6 +106,8 @@ class Server:
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
         self._keys: KeyRing | None = None
+        self._personal_data: PersonalData | None = None
+        self._vault: Vault | None = None
         self._given_store = store
         self._store: Store | None = None
         self._pending = ["kernels", "sip", "database"]
@@ -130,6 +135,7 @@ class Server:
         http = http_client(self.settings)
         self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
+        self._run_retention(recordings)
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
@@ -194,6 +200,11 @@ class Server:
         return _up(self._administration)
 
     @property
+    def personal_data(self) -> PersonalData:
+        """Erasures, exports and legal holds. Raises `Unavailable` until the server is up."""
+        return _up(self._personal_data)
+
+    @property
     def web_calls(self) -> WebCalls:
         """Creates rooms for browser sessions. Raises `Unavailable` until the store is open."""
         return WebCalls(self.directory, self._open(), room_registry=lambda: self.room_registry)
@@ -240,6 +251,7 @@ class Server:
         self.directory.show(snapshot.rows, snapshot.revision)
         self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
+        self._vault = vault
         admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
         self._keys = KeyRing(store, admin_key=admin_key)
         self._recollection = Recollection(store, DialLog(self._data_dir / "dialled"))
@@ -314,6 +326,20 @@ class Server:
             compare=recollection.compare,
         )
         self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
+
+    def _run_retention(self, recordings: Path) -> None:
+        server, store = self.settings.server, self._open()
+        sweeper = Sweeper(
+            self.directory,
+            store,
+            self.metrics,
+            recordings=recordings,
+            node=self.node,
+            node_url=server.node_url or "",
+            alone=not is_postgres(server.database),
+        )
+        self._personal_data = PersonalData(self.directory, store, _up(self._vault), erased=sweeper.due.set)
+        self._keep(retention=sweeper.run)
 
     def _run_webhooks(self, http: HttpClient) -> None:
         secrets = self.directory.secrets()

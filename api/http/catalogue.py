@@ -23,6 +23,7 @@ TAGS: Final[Mapping[str, str]] = {
     "Keys": "API keys of a company",
     "Webhooks": "Where events are sent, and what became of each",
     "Events": "What the server sends to webhooks",
+    "Personal data": "Erasures, exports, legal holds, and who did what",
     "Server": "Health, figures and this document",
 }
 """Every tag with its description, in the order of the document."""
@@ -78,6 +79,15 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("get", f"{_V1}/deliveries"): ("listDeliveries", "Webhooks"),
     ("get", f"{_V1}/deliveries/{{delivery}}"): ("getDelivery", "Webhooks"),
     ("post", f"{_V1}/deliveries/replay"): ("replayDeliveries", "Webhooks"),
+    ("post", f"{_V1}/erasures"): ("createErasure", "Personal data"),
+    ("get", f"{_V1}/erasures"): ("listErasures", "Personal data"),
+    ("get", f"{_V1}/erasures/{{erasureId}}"): ("getErasure", "Personal data"),
+    ("post", f"{_V1}/erasures/search"): ("searchErasures", "Personal data"),
+    ("post", f"{_V1}/exports"): ("exportNumber", "Personal data"),
+    ("post", f"{_V1}/holds"): ("createHold", "Personal data"),
+    ("get", f"{_V1}/holds"): ("listHolds", "Personal data"),
+    ("delete", f"{_V1}/holds/{{holdId}}"): ("liftHold", "Personal data"),
+    ("get", f"{_V1}/audit"): ("listAudit", "Personal data"),
     ("get", "/healthz"): ("getHealth", "Server"),
     ("get", "/readyz"): ("getReadiness", "Server"),
     ("get", "/metrics"): ("getMetrics", "Server"),

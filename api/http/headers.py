@@ -44,6 +44,11 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
         REQUEST_ID.reset(token)
 
 
+def request_id_of(request: web.Request) -> str:
+    """Returns the id that `identify` gave the request."""
+    return request.get(_REQUEST_ID) or ""
+
+
 def compress(request: web.Request, response: web.StreamResponse) -> None:
     """Lets a text be sent as gzip where the client takes that (RFC 9110 12.5.3). Streams, audio and files are
     no `web.Response` or no texts, and stay as they are."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.schemas import base, calls, managed, speech
+from api.schemas import base, calls, data, managed, speech
 from api.schemas.events import DATA, ENVELOPES
 
 _AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -231,6 +231,35 @@ _EVENT_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "webcall.ended": _ENDED,
 }
 
+_ERASURE: Final = {
+    "id": "era_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    "companyId": "clinic",
+    "fingerprint": "c0ffee5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    "keyId": "key_7f3a0a1e9c102f4b",
+    "createdAt": _AT,
+    "calls": 3,
+    "events": 21,
+    "recordings": 2,
+    "openCalls": 0,
+    "openRecordings": 0,
+    "completedAt": _LATER,
+}
+_HOLD: Final = {
+    "id": "hold_7f3a0a1e9c102f4b",
+    "companyId": "clinic",
+    "callTaskId": None,
+    "phoneNumber": _NUMBER,
+    "reason": "Case 17/26",
+    "createdAt": _AT,
+}
+_DONE: Final = {
+    "at": _AT,
+    "keyId": "key_7f3a0a1e9c102f4b",
+    "requestId": "9b2e6f015d2c8a10",
+    "operation": "getRecording",
+    "subject": _CALL,
+}
+
 EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.OutboundRequest: {"agentId": _AGENT, "phoneNumber": _NUMBER, "promptVariables": _NAMES},
     calls.OutboundResponse: {
@@ -311,6 +340,21 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     managed.ReplayBody: {"callTaskId": _CALL},
     managed.Replayed: {"success": True, "replayed": 4},
     managed.DeliveryPage: {"deliveries": [_DELIVERY], "cursor": None},
+    data.SubjectBody: {"phoneNumber": _NUMBER},
+    data.NumberBody: {"phoneNumber": _NUMBER},
+    data.HoldBody: {"phoneNumber": _NUMBER, "reason": "Case 17/26"},
+    data.ErasureView: _ERASURE,
+    data.ErasurePage: {"erasures": [_ERASURE], "cursor": None},
+    data.HoldView: _HOLD,
+    data.HoldList: {"holds": [_HOLD]},
+    data.AuditPage: {"entries": [_DONE], "cursor": None},
+    data.ExportView: {
+        "phoneNumber": _NUMBER,
+        "calls": [_REPORT],
+        "events": [{"type": "call.answered", "sequence": 4}],
+        "doNotCall": False,
+        "more": False,
+    },
     managed.DeliveryReportView: {
         **_DELIVERY,
         "body": {"type": "call.answered", "sequence": 4},

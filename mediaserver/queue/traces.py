@@ -7,17 +7,17 @@ from typing import Any
 
 from mediaserver.db.database import Tx
 
-# A leg of a call that has no row (a room's) is kept nowhere.
+# A leg of a call that has no row (a room's), or whose signalling was taken away meanwhile, is kept nowhere.
 _KEEP = """
 INSERT INTO call_traces (call_id, sip_call_id, document)
-SELECT :call_id, :sip_call_id, :document WHERE EXISTS (SELECT 1 FROM calls WHERE id = :call_id)
+SELECT :call_id, :sip_call_id, :document WHERE EXISTS (SELECT 1 FROM calls WHERE id = :call_id AND signalling_kept = 1)
 ON CONFLICT (call_id, sip_call_id) DO UPDATE SET document = excluded.document
 """
 
 
 def keep(tx: Tx, call_id: str, sip_call_id: str, document: dict[str, Any]) -> bool:
     """Writes the trace of one telephone of a call, in place of an earlier one. False: there is no such
-    call."""
+    call, or its signalling is not kept any more."""
     written = tx.run(_KEEP, call_id=call_id, sip_call_id=sip_call_id, document=json.dumps(document))
     return written > 0
 

@@ -38,6 +38,15 @@ class ContactLimit(Table):
     per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
 
 
+class RetentionSettings(Table):
+    """[company.retention]: for how many days after a call each kind of data is kept; absent, for ever."""
+
+    recordings_days: int | None = Field(default=None, ge=1, le=36_500)
+    transcripts_days: int | None = Field(default=None, ge=1, le=36_500)
+    events_days: int | None = Field(default=None, ge=1, le=36_500)
+    signalling_days: int | None = Field(default=None, ge=1, le=36_500)
+
+
 class KeySettings(Table):
     """[[company.key]]: an API key of the company and what the key may do."""
 
@@ -93,6 +102,7 @@ class CompanyTerms(Table):
     country: Country | None = None
     caller_ids: tuple[E164, ...] | None = None
     calling_windows: tuple[CallingWindow, ...] = ()
+    retention: RetentionSettings = RetentionSettings()
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from api import batches, calls, health, rooms, speech, traces, web_calls
+from api import batches, calls, health, personal_data, rooms, speech, traces, web_calls
 from api.http.operation import operation_of
 from api.manage import keys, resources, webhooks
 from tests.support.http.api_site import SERVER_KEY, WEB_KEY, write_api_site
@@ -82,7 +82,19 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 OPERATIONS = [
     (route.method.lower(), route.path)
-    for module in (calls, traces, health, resources, keys, webhooks, batches, rooms, speech, web_calls)
+    for module in (
+        calls,
+        traces,
+        health,
+        resources,
+        keys,
+        webhooks,
+        batches,
+        rooms,
+        speech,
+        web_calls,
+        personal_data,
+    )
     for route in module.routes
     if isinstance(route, web.RouteDef) and operation_of(route.handler) is not None
 ]

@@ -1,5 +1,5 @@
 -- The signalling and the media statistics of a call, one row for each telephone of it (SIP Call-ID). They are kept for
--- as long as their call is.
+-- as long as the company keeps signalling.
 
 CREATE TABLE call_traces (
     call_id TEXT NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
