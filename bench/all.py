@@ -21,6 +21,7 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("conversation",), ("--short",)),
     (("embedded-stt",), ("--short",)),
     (("people",), ("--short",)),
+    (("vad",), ("--short",)),
     (("voices",), ("--short",)),
     (("fuzz",), ("--cases", "4000")),
 )

@@ -31,6 +31,7 @@ from mediaserver.settings import (
 )
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
+from pipeline.audio.other_vads import voice_detector
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
@@ -68,6 +69,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         session=session_settings(agent),
         line=agent.line,
         turn_model=agent.session.turn_model,
+        vad=agent.vad,
     )
 
 
@@ -186,6 +188,15 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from _refusals(f"speech.{kind}", _engine(kind, chain))
         for number, each in enumerate(chain.fallback or ()):
             yield from _refusals(f"speech.{kind}.fallback[{number}]", _engine(kind, each))
+
+
+def missing_voice_detectors(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields a problem for each agent whose voice detector is not installed, for `settings.load`."""
+    for place, agent in enumerate(settings.agents):
+        try:
+            voice_detector(agent.vad)
+        except EngineMissing as missing:
+            yield f"agent[{place}].vad", str(missing)
 
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:

@@ -136,6 +136,7 @@ class LiveConversation:
             observer=observer,
             answer_detector=line,
             detector=engines.detector,
+            vad=engines.vad,
         )
 
     def _open_recording(self, rate_hz: int) -> Recording | None:

