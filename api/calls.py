@@ -104,6 +104,7 @@ async def _place_one(
         phone_number=wanted.phoneNumber or "",
         variables=prompt_texts(wanted.promptVariables),
         metadata=wanted.metadata or {},
+        headers=wanted.headers or {},
     )
     if wanted.dryRun:
         return _tried(await call_api.try_call(access, new), wanted, access.company_id)
@@ -143,6 +144,7 @@ async def _place_batch(
             phone_number=call.phoneNumber,
             variables=prompt_texts(call.promptVariables),
             metadata=call.metadata or {},
+            headers=call.headers or {},
         )
         for call in calls
     ]
@@ -301,6 +303,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
     per_call = (body.get("promptVariables"), body.get("metadata"))
     if calls is not None and per_call != (None, None):  # generated clients send null for what was not given
         raise InvalidRequest(PER_CALL)
+    if calls is not None and body.get("headers") is not None:
+        raise InvalidRequest("headers must be per-call for batch requests")
     if isinstance(calls, list) and not 1 <= len(calls) <= BATCH_LIMIT:
         raise InvalidRequest(BATCH_SIZE)
     if number is not None and not (isinstance(number, str) and len(number) <= 64):
@@ -369,6 +373,7 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
         "nextAttemptAt": iso_time(record.next_attempt_at_ms),
         "recordingUrl": recording,
         "analysis": dict(record.analysis) or None,
+        "sip": dict(record.sip),
     }
 
 

@@ -314,12 +314,7 @@ class Endpoint:
         if not invite.describe(capabilities, now):
             stream.close()
             return
-        request = invite.transaction.request
-        parties = Parties(
-            direction=Direction.INBOUND,
-            local_number=event.called,
-            remote_number=request.from_.uri.number,
-        )
+        parties = Parties.of_invite(invite.transaction.request, event.called, trunk.settings)
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         self._offered.put(call, now)

@@ -15,13 +15,14 @@ from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
 from sip.errors import LocalError, SipError
+from sip.identity import WITHHELD, identity_headers
 from sip.message.headers import TOKEN, NameAddr
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS, Codec
 from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
-__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
+__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable", "check_headers"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""
@@ -29,6 +30,8 @@ NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 _OURS = frozenset(
     {"allow", "call-id", "contact", "content-length", "content-type", "cseq", "from", "max-forwards"}
     | {"min-se", "require", "route", "rseq", "session-expires", "supported", "to", "via"}
+    | {"authorization", "proxy-authorization", "record-route", "proxy-require", "rack", "reason"}
+    | {"user-agent"}
 )
 _LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -121,16 +124,16 @@ class Trunk:
         been dialled then."""
         if not NUMBER.fullmatch(number):
             raise LocalError("a number has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
-        _check_headers(headers or {})
+        check_headers(headers or {})
         caller = self._caller(caller_id if caller_id is not None else self.settings.caller_id)
-        settings = self.invite_settings
+        settings, hidden = self.invite_settings, self.settings.withhold_number
         if ring_timeout_s is not None:
             settings = replace(settings, ring_timeout_s=ring_timeout_s)
         invitation = Invitation(
             targets=tuple(replace(each, user=number) for each in self._targets()),
-            caller=caller,
+            caller=WITHHELD if hidden else caller,
             call_id=uuid.uuid4().hex,
-            headers=dict(headers or {}),
+            headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
 
@@ -145,10 +148,12 @@ class Trunk:
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
         host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
-        return NameAddr(Uri("sip", user, host))
+        return NameAddr(Uri("sip", user, host), self.settings.caller_name)
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raises `LocalError` for header fields that no INVITE may be given: those of the stack itself, and what
+    would break the message."""
     for name, value in headers.items():
         if not TOKEN.fullmatch(name) or name.lower() in _OURS or len(name) == 1:
             raise LocalError(f"header {name!r} cannot be added to a call")

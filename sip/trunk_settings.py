@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.net.egress import EgressPolicy
 from sip.called_number import CALLED_NUMBER_HEADERS
@@ -24,7 +25,8 @@ class TrunkSettings:
     where telephone events were negotiated. `egress`: the addresses to which its calls and registrations may
     send SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
-    (`sip.called_number`), in order.
+    (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
+    `caller_name`: shown with the number; `withhold_number`: neither is shown.
     """
 
     id: str
@@ -47,6 +49,9 @@ class TrunkSettings:
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
     called_number_headers: tuple[str, ...] = CALLED_NUMBER_HEADERS
+    identity: Literal["from", "pai", "rpid"] = "from"
+    caller_name: str = ""
+    withhold_number: bool = False
 
     def __post_init__(self) -> None:
         try:

@@ -36,6 +36,8 @@ class CallDetailRecord(SessionObserver):
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
         """The result of a transfer, for the analysis; None without one."""
+        self.sip: dict[str, Any] = dict(claim.sip)
+        """What SIP said of the call, and the header fields of its INVITE."""
         self.ended_at_ms = 0
         """When the conversation ended, in milliseconds since 1970; 0: not yet."""
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -93,7 +95,7 @@ class CallDetailRecord(SessionObserver):
         """Counts the call and writes its outcome through the journal."""
         self._services.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
         log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
-        store = self._services.store
+        store, outcome = self._services.store, replace(outcome, sip=self.sip)
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 
     def settle(self) -> None:

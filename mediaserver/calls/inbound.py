@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.signalling import received, variables
 from mediaserver.errors import MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
@@ -94,6 +95,7 @@ class Inbound:
         if agent is None:
             await self._turn_away(call, 404, "no agent has this number")
             return
+        trunk = self._directory.trunks[trunk_id]
         new = NewInboundCall(
             company_id=agent.company,
             agent_id=agent.id,
@@ -103,6 +105,8 @@ class Inbound:
             webhook_id=str(uuid.uuid4()),
             sip_call_id=call.sip_call_id,
             ringing_at_ms=int(time.time() * 1000),
+            variables=variables(call, trunk),
+            sip=received(call, trunk),
         )
         try:
             self._active_calls.check(agent)

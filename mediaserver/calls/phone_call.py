@@ -20,6 +20,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
+from mediaserver.calls.signalling import ended, to_send
 from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -144,9 +145,15 @@ class PhoneCall:
 
     async def _place(self, trunk: Trunk) -> None:
         self._step = Step.PLACING
+        claim = self.cdr.claim
+        asked = claim.sip.get("headers", {})
+        self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
         try:
             call = await trunk.call(
-                self.cdr.claim.dial_number, caller_id=self._profile.caller_id, call_id=self.cdr.call_id
+                claim.dial_number,
+                caller_id=self._profile.caller_id,
+                call_id=self.cdr.call_id,
+                headers=headers,
             )
         except TrunkUnavailable as full:
             self._release(str(full))
@@ -268,6 +275,8 @@ class PhoneCall:
 
     def _finish(self, outcome: Outcome) -> None:
         self._step = Step.OVER
+        if self._call is not None:
+            self.cdr.sip |= ended(self._call)
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND
         self.cdr.finish(outcome, direction.value)
 

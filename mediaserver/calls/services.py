@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mediaserver.calls.call_traces import CallTraces
@@ -49,11 +49,19 @@ class CallProfile:
     greeting: str
     records: bool
     caller_id: str | None = None
+    send_headers: Mapping[str, str] = field(default_factory=dict)  # header fields by the variable they carry
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
 
     @classmethod
-    def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
+    def of(
+        cls,
+        agent: AgentSettings,
+        engines: Engines,
+        *,
+        caller_id: str | None = None,
+        send_headers: Mapping[str, str] | None = None,
+    ) -> CallProfile:
         """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
         return cls(
             engines=engines.agent_engines(agent.id),
@@ -61,6 +69,7 @@ class CallProfile:
             greeting=agent.greeting,
             records=agent.session.recording,
             caller_id=caller_id,
+            send_headers=send_headers or {},
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
         )

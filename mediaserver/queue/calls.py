@@ -30,16 +30,16 @@ PAGE_LIMIT = 200
 
 _INSERT = """
 INSERT INTO calls (id, company_id, agent_id, trunk_id, batch_id, direction, phone_number, dial_number,
-    webhook_id, variables, metadata, is_test, status, stage, created_at_ms, not_before_ms)
+    webhook_id, variables, metadata, sip, is_test, status, stage, created_at_ms, not_before_ms)
 VALUES (:id, :company_id, :agent_id, :trunk_id, :batch_id, 'outbound', :phone_number, :dial_number,
-    :webhook_id, :variables, :metadata, :is_test, 'PENDING', 'QUEUED', {now},
+    :webhook_id, :variables, :metadata, :sip, :is_test, 'PENDING', 'QUEUED', {now},
     CASE WHEN :not_before_ms > 0 THEN :not_before_ms ELSE {now} END)
 RETURNING *
 """
 
 _ROW_FIELDS = tuple(field.name for field in fields(CallRow))
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRow))
-_DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis")
+_DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis", "sip")
 
 
 def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any] | None = None) -> CallRow:
@@ -56,6 +56,7 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
         webhook_id=call.webhook_id,
         variables=json.dumps(dict(call.variables), ensure_ascii=False),
         metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
+        sip=json.dumps({"headers": dict(call.headers)} if call.headers else {}, ensure_ascii=False),
         is_test=int(call.is_test),
         not_before_ms=call.not_before_ms,
     )

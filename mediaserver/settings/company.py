@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Literal, Self
 
@@ -14,12 +15,15 @@ from mediaserver.settings.values import (
     CallingWindow,
     Country,
     HeaderName,
+    HeaderPattern,
     Name,
     Network,
     NumberFormat,
     Prefix,
     Regex,
+    SentHeader,
     SipUri,
+    VariableName,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 from sip.called_number import CALLED_NUMBER_HEADERS
@@ -137,6 +141,14 @@ class TrunkTerms(Table):
     register_: bool = Field(default=False, alias="register")
     allow_from: tuple[Network, ...] = ()
     called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
+    identity: Literal["from", "pai", "rpid"] = "from"
+    caller_name: str = Field(default="", max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")
+    withhold_number: bool = False
+    pass_headers: tuple[HeaderName, ...] = Field(default=(), max_length=50)
+    headers: Mapping[HeaderName, VariableName] = Field(default_factory=dict, max_length=50)
+    caller_variables: bool = False
+    send_headers: Mapping[SentHeader, VariableName] = Field(default_factory=dict, max_length=20)
+    allow_headers: tuple[HeaderPattern, ...] = Field(default=("X-*", "User-to-User"), max_length=50)
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
     symmetric_rtp: bool = False
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)

@@ -16,6 +16,8 @@ from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
 from mediaserver.number_patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
+from sip.errors import LocalError
+from sip.trunk import check_headers
 
 
 def split_address(value: str) -> tuple[str, int]:
@@ -139,6 +141,25 @@ def _header_name(value: str) -> str:
     return value
 
 
+def _sent_header(value: str) -> str:
+    try:
+        check_headers({_header_name(value): ""})
+    except LocalError as error:
+        raise ValueError(f"{value} is the server's own") from error
+    return value
+
+
+def _header_pattern(value: str) -> str:
+    _header_name(value.removesuffix("*") + "x" * value.endswith("*"))
+    return value
+
+
+def _variable_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", value) is None:
+        raise ValueError("must be the name of a variable: letters, digits, dots, dashes, underscores")
+    return value
+
+
 def _ice_server(value: str) -> str:
     IceServer.parse(value)
     return value
@@ -149,6 +170,9 @@ Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
 Network = Annotated[str, AfterValidator(_network)]
+SentHeader = Annotated[str, AfterValidator(_sent_header)]
+HeaderPattern = Annotated[str, AfterValidator(_header_pattern)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 IceServerText = Annotated[str, AfterValidator(_ice_server)]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]

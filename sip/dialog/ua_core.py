@@ -36,7 +36,7 @@ class Core(Protocol):
     ) -> ClientTransaction:
         """Puts a Via on top and sends `request` in a new transaction."""
 
-    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
         """Sends the CANCEL of an INVITE that has had a provisional response (RFC 3261 9.1)."""
 
     def send_ack(self, ack: Request, hop: Hop) -> None:

@@ -24,6 +24,7 @@ from sip.message.body import SDP, session_description
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
+from sip.reason import Q850, reasons_of
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.hop import hop_of
@@ -190,7 +191,8 @@ class OutgoingInvite(Invite):
         self.hang_up(now, cause=HangupCause.NO_ANSWER)
 
     def _send_cancel(self, now: float) -> None:
-        self.usage.core.send_cancel(self._transaction, FireAndForget(), now)
+        reason = Q850[self._given_up or HangupCause.CANCELLED]
+        self.usage.core.send_cancel(self._transaction, FireAndForget(), now, str(reason))
         # RFC 3261 9.1: without a final response 64*T1 after the CANCEL the transaction counts as cancelled.
         self.usage.arm("cancel", now + GIVE_UP_S, self._cancel_unanswered)
 
@@ -241,7 +243,8 @@ class OutgoingInvite(Invite):
         cause = self._given_up or cause_of(response.status)
         retry_after_s = delta_seconds(response.header("Retry-After"))
         by: Side = "local" if self._given_up is not None else "remote"
-        self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s)
+        reasons = reasons_of(response.headers)
+        self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s, reasons=reasons)
 
     def _answered(self, response: Response, now: float) -> None:
         fork = self._forks.answered(response, self._transaction, self)

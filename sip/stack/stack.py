@@ -183,9 +183,9 @@ class Stack:
             request.headers.prepend("Via", self._via(hop))
         return self._start(request, hop, user, now)
 
-    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
         """Sends the CANCEL of `invite` in a new transaction (RFC 3261 9.1)."""
-        self._start(cancel_of(invite.request), invite.hop, user, now)
+        self._start(cancel_of(invite.request, reason), invite.hop, user, now)
 
     def send_ack(self, ack: Request, hop: Hop) -> None:
         """Sends the ACK of a 2xx. The first transmission puts a Via on top, which repetitions keep."""
@@ -318,7 +318,7 @@ class Stack:
         tag = invite.usage.dialog_set.local_tag if invite is not None else None
         self.reply(self._serve(request, source), 200, now, to_tag=tag)
         if invite is not None:
-            invite.cancelled(now)
+            invite.cancelled(now, request)
         return None
 
     def _in_dialog(self, request: Request, source: Hop, now: float) -> Refused | None:

@@ -361,9 +361,11 @@ def ack_of_failure(invite: Request, response: Response) -> Request:
     return _sibling(invite, "ACK", to=response.headers.get("To") or "")
 
 
-def cancel_of(invite: Request) -> Request:
-    """Makes the CANCEL of an INVITE (RFC 3261 9.1)."""
-    return _sibling(invite, "CANCEL", to=invite.headers.get("To") or "")
+def cancel_of(invite: Request, reason: str) -> Request:
+    """Makes the CANCEL of an INVITE (RFC 3261 9.1) with its Reason (RFC 3326)."""
+    cancel = _sibling(invite, "CANCEL", to=invite.headers.get("To") or "")
+    cancel.headers.add("Reason", reason)
+    return cancel
 
 
 def _sibling(invite: Request, method: str, *, to: str) -> Request:

@@ -426,6 +426,7 @@ _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 FREE = frozenset(
     {
         "script",
+        "send_headers",
         "headers",
         "variables",
         "parameters",
