@@ -43,5 +43,6 @@ def _settings(directory: Directory, name: str) -> TrunkSettings:
     networks = [str(network) for network in directory.server.allow_networks]
     if not directory.of_file(Kind.TRUNK, name):
         return replace(settings, egress=EgressPolicy(networks))
-    own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
+    uris = (settings.uri, *settings.backup_uris, *filter(None, [settings.outbound_proxy]))
+    own = tuple(hop_of(Uri.parse(uri)).host for uri in uris)
     return replace(settings, egress=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)

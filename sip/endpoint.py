@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -17,6 +16,7 @@ from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
 from sip.dialog.invite import Invite
 from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
 from sip.egress import Egress
@@ -234,12 +234,8 @@ class Endpoint:
     ) -> Call:
         """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
-        hop = hop_of(invitation.targets[0])
-        try:
-            await self._driver.transport.names.resolve(hop.host)
-        except OSError as error:
-            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_egress(trunk, invitation.targets)
+        invitation = replace(invitation, targets=await self._located(trunk, invitation))
+        hop = invitation.targets[0].hop
         self._check_room(call_id)
         stream = self._open_stream()
         offer = self._capabilities(trunk, stream, hop)
@@ -247,7 +243,7 @@ class Endpoint:
         parties = Parties(
             direction=Direction.OUTBOUND,
             local_number=invitation.caller.uri.user,
-            remote_number=invitation.targets[0].user,
+            remote_number=invitation.targets[0].uri.user,
         )
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
@@ -255,16 +251,19 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
-        """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
-        (`sip.egress`); checked here, it is certain that nothing was dialled."""
+    async def _located(self, trunk: Trunk, invitation: Invitation) -> Sequence[Target]:
+        """Returns the hops of an INVITE in order. Raises `CallFailed` where there are none, and where all are
+        closed to the trunk: the socket checks each again (`sip.egress`), but now nothing was dialled."""
+        uris = [each.uri for each in invitation.targets]
+        try:
+            found = await self._driver.router.targets(uris, proxy=trunk.proxy)
+        except OSError as error:
+            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
         egress = Egress(trunk.egress)
-        for host in (hop_of(each).host for each in targets):
-            with contextlib.suppress(OSError):  # an alternative target without an address is not dialled
-                if egress.allows(await self._driver.transport.names.resolve(host), host=host):
-                    return
-        self._blocked += 1
-        raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+        if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
+            self._blocked += 1
+            raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+        return found
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
         """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any

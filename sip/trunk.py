@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sip.call import Call
 from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
@@ -68,6 +69,7 @@ class Trunk:
             min_session_expires_s=settings.min_session_expires_s,
             ring_timeout_s=settings.ring_timeout_s,
             failover_s=settings.failover_s,
+            follow_redirects=settings.follow_redirects,
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,
@@ -75,6 +77,7 @@ class Trunk:
             egress=self.egress,
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
+        self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None
         self.registration: Registration | None = None
         self._dialer = dialer
 
@@ -115,7 +118,8 @@ class Trunk:
         if ring_timeout_s is not None:
             settings = replace(settings, ring_timeout_s=ring_timeout_s)
         invitation = Invitation(
-            targets=tuple(replace(each, user=number) for each in self._targets()),
+            targets=tuple(Target.of(replace(each, user=number)) for each in self._targets()),
+            route=() if self.proxy is None else (self.proxy,),
             caller=caller,
             call_id=uuid.uuid4().hex,
             headers=dict(headers or {}),
