@@ -128,6 +128,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
         failover_s=settings.failover_s,
+        options_ping_s=settings.options_ping_s,
         outbound_proxy=settings.outbound_proxy or "",
         follow_redirects=settings.follow_redirects,
         media_timeout_s=settings.media_timeout_s,

@@ -15,7 +15,6 @@ from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
 from sip.dialog.invite import Invite
-from sip.dialog.registration import Registration
 from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
@@ -32,6 +31,7 @@ from sip.states import Direction, HangupCause
 from sip.transaction.hop import Hop, hop_of
 from sip.trunk import Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
+from sip.trunk_watch import registration_of, watch
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -190,6 +190,8 @@ class Endpoint:
         """Removes a trunk; its calls go on. Raises KeyError."""
         trunk = self._trunks.pop(trunk_id)
         self._gate.trunks_changed()
+        if trunk.ping is not None:
+            trunk.ping.stop()
         if trunk.registration is not None:
             trunk.registration.stop(self._driver.loop.time())
             self._driver.flush()
@@ -201,21 +203,16 @@ class Endpoint:
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
             self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
+        if trunk.settings.options_ping_s:
+            self._driver.transport.run(watch(self._driver, trunk, is_current=self._holds))
         if not trunk.settings.register:
             return
-        trunk.registration = Registration(
-            self._driver.stack,
-            registrars=trunk.uris,
-            aor=trunk.aor,
-            username=trunk.settings.username,
-            password=trunk.settings.password,
-            egress=Egress(trunk.egress, on_refused=lambda address, now: self._block(trunk, address)),
-            on_change=lambda registered, now: logger.info(
-                "trunk registration changed", extra={"trunk": trunk.settings.id, "registered": registered}
-            ),
-        )
+        trunk.registration = registration_of(self._driver, trunk, refused=lambda to: self._block(trunk, to))
         trunk.registration.start(self._driver.loop.time())
         self._driver.flush()
+
+    def _holds(self, trunk: Trunk) -> bool:
+        return self._open and self._trunks.get(trunk.settings.id) is trunk
 
     # Calls ------------------------------------------------------------------------------------------------
 
@@ -263,7 +260,7 @@ class Endpoint:
         if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
             self._blocked += 1
             raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
-        return found
+        return trunk.in_order(found)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
         """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any

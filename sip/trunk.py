@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
+from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
 from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation
@@ -79,6 +80,7 @@ class Trunk:
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
         self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None
         self.registration: Registration | None = None
+        self.ping: OptionsPing | None = None
         self._dialer = dialer
 
     def __repr__(self) -> str:
@@ -88,6 +90,16 @@ class Trunk:
     def registered(self) -> bool:
         """Whether a registrar holds the trunk's contact; False on a trunk that does not register."""
         return self.registration is not None and self.registration.registered
+
+    @property
+    def servers(self) -> Sequence[ServerHealth]:
+        """What OPTIONS found out about the carrier's servers; empty without `options_ping_s`."""
+        return self.ping.servers if self.ping is not None else ()
+
+    def in_order(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """Returns targets with those last that are known to be down."""
+        ping = self.ping
+        return targets if ping is None else sorted(targets, key=lambda each: ping.down(each.hop))
 
     @property
     def aor(self) -> Uri:
@@ -125,6 +137,11 @@ class Trunk:
             headers=dict(headers or {}),
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
+
+    @property
+    def caller(self) -> NameAddr:
+        """The From of requests that belong to no call."""
+        return self._caller(self.settings.caller_id)
 
     def _targets(self) -> tuple[Uri, ...]:
         """Returns the URIs for INVITEs, in order: the registrar that holds the contact comes first."""
