@@ -49,7 +49,7 @@ from mediaserver.runtime_metrics import Watching
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
-from mediaserver.trunks import set_trunks
+from mediaserver.trunks import health_of_servers, set_trunks
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
@@ -94,6 +94,7 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
+        self.metrics.watch_trunks(lambda: health_of_servers(self.endpoint))
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)

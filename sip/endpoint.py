@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -16,7 +15,7 @@ from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
 from sip.dialog.invite import Invite
-from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
 from sip.egress import Egress
@@ -32,6 +31,7 @@ from sip.states import Direction, HangupCause
 from sip.transaction.hop import Hop, hop_of
 from sip.trunk import Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
+from sip.trunk_watch import registration_of, watch
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -190,6 +190,8 @@ class Endpoint:
         """Removes a trunk; its calls go on. Raises KeyError."""
         trunk = self._trunks.pop(trunk_id)
         self._gate.trunks_changed()
+        if trunk.ping is not None:
+            trunk.ping.stop()
         if trunk.registration is not None:
             trunk.registration.stop(self._driver.loop.time())
             self._driver.flush()
@@ -201,21 +203,16 @@ class Endpoint:
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
             self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
+        if trunk.settings.options_ping_s:
+            self._driver.transport.run(watch(self._driver, trunk, is_current=self._holds))
         if not trunk.settings.register:
             return
-        trunk.registration = Registration(
-            self._driver.stack,
-            registrars=trunk.uris,
-            aor=trunk.aor,
-            username=trunk.settings.username,
-            password=trunk.settings.password,
-            egress=Egress(trunk.egress, on_refused=lambda address, now: self._block(trunk, address)),
-            on_change=lambda registered, now: logger.info(
-                "trunk registration changed", extra={"trunk": trunk.settings.id, "registered": registered}
-            ),
-        )
+        trunk.registration = registration_of(self._driver, trunk, refused=lambda to: self._block(trunk, to))
         trunk.registration.start(self._driver.loop.time())
         self._driver.flush()
+
+    def _holds(self, trunk: Trunk) -> bool:
+        return self._open and self._trunks.get(trunk.settings.id) is trunk
 
     # Calls ------------------------------------------------------------------------------------------------
 
@@ -234,12 +231,8 @@ class Endpoint:
     ) -> Call:
         """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
-        hop = hop_of(invitation.targets[0])
-        try:
-            await self._driver.transport.names.resolve(hop.host)
-        except OSError as error:
-            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_egress(trunk, invitation.targets)
+        invitation = replace(invitation, targets=await self._located(trunk, invitation))
+        hop = invitation.targets[0].hop
         self._check_room(call_id)
         stream = self._open_stream(hop)
         offer = self._capabilities(trunk, stream, hop)
@@ -247,7 +240,7 @@ class Endpoint:
         parties = Parties(
             direction=Direction.OUTBOUND,
             local_number=invitation.caller.uri.user,
-            remote_number=invitation.targets[0].user,
+            remote_number=invitation.targets[0].uri.user,
         )
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
@@ -255,16 +248,19 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
-        """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
-        (`sip.egress`); checked here, it is certain that nothing was dialled."""
+    async def _located(self, trunk: Trunk, invitation: Invitation) -> Sequence[Target]:
+        """Returns the hops of an INVITE in order. Raises `CallFailed` where there are none, and where all are
+        closed to the trunk: the socket checks each again (`sip.egress`), but now nothing was dialled."""
+        uris = [each.uri for each in invitation.targets]
+        try:
+            found = await self._driver.router.targets(uris, proxy=trunk.proxy)
+        except OSError as error:
+            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
         egress = Egress(trunk.egress)
-        for host in (hop_of(each).host for each in targets):
-            with contextlib.suppress(OSError):  # an alternative target without an address is not dialled
-                if egress.allows(await self._driver.transport.names.resolve(host), host=host):
-                    return
-        self._blocked += 1
-        raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+        if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
+            self._blocked += 1
+            raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+        return trunk.in_order(found)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
         """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
+from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
@@ -72,6 +74,7 @@ class Trunk:
             min_session_expires_s=settings.min_session_expires_s,
             ring_timeout_s=settings.ring_timeout_s,
             failover_s=settings.failover_s,
+            follow_redirects=settings.follow_redirects,
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,
@@ -79,7 +82,9 @@ class Trunk:
             egress=self.egress,
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
+        self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None
         self.registration: Registration | None = None
+        self.ping: OptionsPing | None = None
         self._dialer = dialer
 
     def __repr__(self) -> str:
@@ -100,6 +105,16 @@ class Trunk:
         return self.registered and any(
             address in (self._dialer.addresses_of(hop_of(uri).host) or ()) for uri in self.uris
         )
+
+    @property
+    def servers(self) -> Sequence[ServerHealth]:
+        """What OPTIONS found out about the carrier's servers; empty without `options_ping_s`."""
+        return self.ping.servers if self.ping is not None else ()
+
+    def in_order(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """Returns targets with those last that are known to be down."""
+        ping = self.ping
+        return targets if ping is None else sorted(targets, key=lambda each: ping.down(each.hop))
 
     @property
     def aor(self) -> Uri:
@@ -130,12 +145,18 @@ class Trunk:
         if ring_timeout_s is not None:
             settings = replace(settings, ring_timeout_s=ring_timeout_s)
         invitation = Invitation(
-            targets=tuple(replace(each, user=number) for each in self._targets()),
+            targets=tuple(Target.of(replace(each, user=number)) for each in self._targets()),
+            route=() if self.proxy is None else (self.proxy,),
             caller=WITHHELD if hidden else caller,
             call_id=uuid.uuid4().hex,
             headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
+
+    @property
+    def caller(self) -> NameAddr:
+        """The From of requests that belong to no call."""
+        return self._caller(self.settings.caller_id)
 
     def _targets(self) -> tuple[Uri, ...]:
         """Returns the URIs for INVITEs, in order: the registrar that holds the contact comes first."""

@@ -18,7 +18,10 @@ class TrunkSettings:
 
     `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
     for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers
-    500, 502, 503 or 504, cannot be reached, or says nothing at all for `failover_s`. `username` and
+    500, 502, 503 or 504, cannot be reached, or says nothing at all for `failover_s`. With an
+    `outbound_proxy` requests go there, by a preloaded Route. `follow_redirects`: redirections (3xx) of one
+    call that are followed, to the same number only. `options_ping_s`: its servers are asked so often whether
+    they live, 0: never; calls try those that are down last. `username` and
     `password` answer the trunk's challenges, and admit its calls from addresses other than `allow_from`.
     `codecs` in order of preference. `session_expires_s` 0: no session timer. `symmetric_rtp`: media is sent
     to the source of the first RTP packet, not to the address in SDP. `inband_dtmf`: tones are detected even
@@ -42,6 +45,9 @@ class TrunkSettings:
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
     failover_s: float = 4.0
+    follow_redirects: int = 0
+    options_ping_s: float = 0
+    outbound_proxy: str = ""
     media_timeout_s: float = 30
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
@@ -55,7 +61,8 @@ class TrunkSettings:
 
     def __post_init__(self) -> None:
         try:
-            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris)]
+            proxies = [self.outbound_proxy] if self.outbound_proxy else []
+            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris, *proxies)]
         except MalformedMessage as fault:
             raise LocalError(f"trunk {self.id}: uri: {fault}") from fault
         if any(each.scheme not in ("sip", "sips") for each in targets):

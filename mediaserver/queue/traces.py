@@ -10,7 +10,8 @@ from mediaserver.db.database import Tx
 # A leg of a call that has no row (a room's), or whose signalling was taken away meanwhile, is kept nowhere.
 _KEEP = """
 INSERT INTO call_traces (call_id, sip_call_id, document)
-SELECT :call_id, :sip_call_id, :document WHERE EXISTS (SELECT 1 FROM calls WHERE id = :call_id AND signalling_kept = 1)
+SELECT :call_id, :sip_call_id, :document
+WHERE EXISTS (SELECT 1 FROM calls WHERE id = :call_id AND signalling_kept = 1)
 ON CONFLICT (call_id, sip_call_id) DO UPDATE SET document = excluded.document
 """
 

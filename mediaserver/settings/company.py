@@ -153,6 +153,9 @@ class TrunkTerms(Table):
     symmetric_rtp: bool = False
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
+    outbound_proxy: SipUri | None = None
+    follow_redirects: int = Field(default=0, ge=0, le=10)
+    options_ping_s: float = Field(default=0, ge=0, le=86_400)
     failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False

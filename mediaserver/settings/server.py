@@ -74,6 +74,7 @@ class SipSettings(Table):
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
     trace: bool = True
+    dns: Address | None = None
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
 
     @field_validator("engine")
@@ -83,7 +84,7 @@ class SipSettings(Table):
             raise ValueError(f"{engine!r} is not built yet, there is only 'native'")
         return engine
 
-    @field_validator("udp", "tcp", "tls", mode="before")
+    @field_validator("udp", "tcp", "tls", "dns", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return None if value == "" else value

@@ -7,7 +7,7 @@ reliable provisional responses (RFC 3262), a 2xx that crosses a CANCEL, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from sip.dialog.client_request import ClientRequest
@@ -16,7 +16,7 @@ from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Sid
 from sip.dialog.forks import Forks
 from sip.dialog.invite import Invite
 from sip.dialog.session_timer import delta_seconds
-from sip.dialog.target_set import ELSEWHERE, TargetSet
+from sip.dialog.target_set import ELSEWHERE, Target, TargetSet
 from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import RemoteError
@@ -27,7 +27,6 @@ from sip.message.uri import Uri
 from sip.reason import Q850, reasons_of
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
-from sip.transaction.hop import hop_of
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import (
     ClientTransaction,
@@ -39,9 +38,11 @@ from sip.transaction.transaction import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI."""
+    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI. `route`: the Route
+    that it begins with."""
 
-    targets: Sequence[Uri]
+    targets: Sequence[Target]
+    route: Sequence[Uri] = ()
     caller: NameAddr
     call_id: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -151,22 +152,24 @@ class OutgoingInvite(Invite):
         self.usage.definite = False
         invitation = self._invitation
         target = self._targets.current
-        hop = hop_of(target, egress=self.usage.egress)
+        hop = replace(target.hop, egress=self.usage.egress)
         self._unsent = False
         headers = Headers()
+        for each in invitation.route:
+            headers.add("Route", f"<{each}>")
         headers.add("Max-Forwards", "70")
         headers.add("From", str(self._caller))
-        headers.add("To", f"<{self._targets.first.without_params()}>")
+        headers.add("To", f"<{self._targets.first.uri.without_params()}>")
         headers.add("Call-ID", invitation.call_id)
         headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
-        secure = target.scheme == "sips"
+        secure = target.uri.scheme == "sips"
         headers.add("Contact", self.usage.core.contact(hop, invitation.caller.uri.user, secure=secure))
         self.usage.introduce(headers)
         self.usage.session.ask(headers)
         for name, value in invitation.headers.items():
             headers.add(name, value)
         headers.add("Content-Type", SDP)
-        self._client_request.send(Request("INVITE", target, headers, offer), hop, self, now)
+        self._client_request.send(Request("INVITE", target.uri, headers, offer), hop, self, now)
         self._targets.watch(now, self._unanswered)
 
     def _unanswered(self, now: float) -> None:
@@ -236,7 +239,8 @@ class OutgoingInvite(Invite):
             if response.status == 422 and self.usage.session.too_brief(response):
                 self._again(now)
                 return
-            if response.status in ELSEWHERE and self._next_target(now):
+            moved = 300 <= response.status < 400 and self._targets.redirect(response)
+            if (moved or response.status in ELSEWHERE) and self._next_target(now):
                 return
         if self._targets.silent and response.status in ELSEWHERE:
             self.usage.definite = False  # the server that was passed over has said nothing

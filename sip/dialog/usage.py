@@ -49,6 +49,7 @@ class InviteSettings:
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
     failover_s: float = 4.0
+    follow_redirects: int = 0
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""

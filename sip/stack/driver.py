@@ -16,6 +16,7 @@ from sip.stack.admission import AdmissionControl
 from sip.stack.events import StackEvent
 from sip.stack.inflow import Inflow
 from sip.stack.local_address import LocalAddresses
+from sip.stack.router import Router
 from sip.stack.stack import Stack
 from sip.stack.transport import Message, Transport
 from sip.transaction.hop import Hop, Transmission
@@ -32,7 +33,8 @@ class EndpointSettings:
     `rtp_ports`: first and last. `public_address`: written to peers instead of the local address (static NAT).
     `tls` needs `tls_server`, the context with the certificate; trunks over TLS are verified with
     `tls_client`, by default against the system's authorities. Connections of peers get no descriptor from
-    `descriptor_ceiling` on. `trace`: the messages of each call are kept (`sip.transaction.traces`)."""
+    `descriptor_ceiling` on. `trace`: the messages of each call are kept (`sip.transaction.traces`). `dns`:
+    "host:port" of the name server to ask instead of the system's."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -45,6 +47,7 @@ class EndpointSettings:
     tls_server: ssl.SSLContext | None = None
     tls_client: ssl.SSLContext | None = None
     trace: bool = True
+    dns: str | None = None
 
 
 class Driver:
@@ -63,6 +66,7 @@ class Driver:
             bounced=self._datagram_bounced,
             stale=self._stale,
             ceiling=settings.descriptor_ceiling,
+            dns_server=settings.dns,
         )
         self.local = LocalAddresses(
             self.transport.addresses,
@@ -83,6 +87,7 @@ class Driver:
             undecided=gate.undecided,
             of_a_trunk=gate.of_a_trunk,
         )
+        self.router = Router(self.transport.dns, self.transport.names)
         self.traces = Traces(self._ends_of, keeps=settings.trace)
         self._settings = settings
         self._take = take

@@ -20,6 +20,7 @@ from sip.errors import MalformedMessage
 from sip.message.framing import PONG, KeepAlive, StreamParser
 from sip.message.message import Request, Response
 from sip.stack.datagrams import DatagramSocket
+from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
 from sip.transaction.hop import Hop, Transmission
@@ -142,6 +143,7 @@ class Transport:
         bounced: Callable[[bytes], None] = lambda quoted: None,
         stale: Callable[[Transmission], bool] = lambda transmission: False,
         ceiling: int | None = None,
+        dns_server: str | None = None,
     ) -> None:
         """`datagram` and `message` receive the messages of UDP and of streams, `failed` every transmission
         with a transaction that could not be sent, `refused` those whose address is closed to the trunk,
@@ -167,7 +169,8 @@ class Transport:
         self._dialled: dict[tuple[str, str, int], _Connection] = {}
         self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.names = Names(self.loop, self._family)
+        self.dns = Dns(self.loop, server=dns_server)
+        self.names = Names(self.loop, self._family, self.dns)
         self._sweep: asyncio.TimerHandle | None = None
 
     # Opening and closing ----------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ class Transport:
     def _allowed(self, transmission: Transmission, address: str) -> bool:
         """Whether `address` may be sent to; if not, `refused` is called."""
         hop = transmission.hop
-        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+        if hop.egress is None or hop.egress.allows(address, host=hop.domain):
             return True
         # Called later, because the stack is in a call of its own and must not be entered again.
         self.loop.call_soon(self._refused, transmission, address)
@@ -304,7 +307,7 @@ class Transport:
             address,
             hop.port,
             ssl=context,
-            server_hostname=hop.host if context is not None else None,
+            server_hostname=hop.domain if context is not None else None,
         )
         if connection.number not in self._connections:
             raise OSError("the connection was closed at once")

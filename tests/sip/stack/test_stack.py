@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sip.dialog.uas import IncomingInvite
 from sip.message.message import Request, Response, parse, response_to
-from sip.message.uri import Uri
 from sip.stack.admission import Refused
 from sip.stack.events import InviteReceived
 from sip.stack.transport import Message
@@ -206,12 +207,7 @@ def test_a_large_request_leaves_over_tcp_only_where_nobody_asked_for_udp() -> No
     ):
         party = Party("192.0.2.1", streams=streams)
         invite = party.call(target)
-        invite._invitation = type(invite._invitation)(
-            targets=[Uri.parse(target)],
-            caller=invite._invitation.caller,
-            call_id="big",
-            headers={"X-Large": "x" * 900},
-        )
+        invite._invitation = replace(invite._invitation, call_id="big", headers={"X-Large": "x" * 900})
         invite.dial(0.0)
         (transmission,) = party.stack.transmissions()
         assert len(transmission.data) > 1300
