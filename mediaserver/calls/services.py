@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
@@ -49,6 +50,8 @@ class CallProfile:
     caller_id: str | None = None
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
+    redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
+    silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
     def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
@@ -61,4 +64,13 @@ class CallProfile:
             caller_id=caller_id,
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
+            redactor=_redactor(agent),
+            silences=agent.redaction.audio,
         )
+
+
+def _redactor(agent: AgentSettings) -> Redactor | None:
+    table = agent.redaction
+    if not table.kinds:
+        return None
+    return Redactor(table.kinds, country=table.country or "", language=agent.language)
