@@ -67,6 +67,14 @@ _DEPTH: Final = 40  # the last frames of a traceback: a recursion has a thousand
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
+_PERSONAL = re.compile(
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"
+    r"|(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)"
+    r"|\+?\d{7,15}"
+)
+"""E-mail addresses, IBANs, card numbers, telephone numbers."""
+
 _ADDRESS = re.compile(
     r"(?<![\w.:])(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]*[0-9A-Fa-f:])(?!\w)"
 )
@@ -152,9 +160,9 @@ def mask(name: str, value: Any) -> Any:
 
 
 def mask_numbers(text: str) -> str:
-    """Returns `text` (a reason, an error of a library) with everything masked that looks like a phone
-    number."""
-    return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
+    """Returns `text` (a reason, an error of a library) with everything masked that looks like a number of a
+    telephone, a card or an account, or an e-mail address: the last two characters stay."""
+    return _PERSONAL.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
 def message(record: logging.LogRecord) -> str:

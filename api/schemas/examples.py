@@ -50,7 +50,7 @@ _TURN: Final = {
     },
     "silences": [],
 }
-_ANALYSIS: Final = {"disposition": "confirmed", "goalReached": True, "collected": {"known": "yes"}}
+_ANALYSIS: Final = {"disposition": "confirmed", "reachedGoal": True, "answers": {"known": "yes"}}
 
 _SUMMARY: Final = {
     **_PLACED,

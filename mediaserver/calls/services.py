@@ -10,6 +10,7 @@ from pathlib import Path
 from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
@@ -52,6 +53,8 @@ class CallProfile:
     send_headers: Mapping[str, str] = field(default_factory=dict)  # header fields by the variable they carry
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
+    redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
+    silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
     def of(
@@ -72,4 +75,13 @@ class CallProfile:
             send_headers=send_headers or {},
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
+            redactor=_redactor(agent),
+            silences=agent.redaction.audio,
         )
+
+
+def _redactor(agent: AgentSettings) -> Redactor | None:
+    table = agent.redaction
+    if not table.kinds:
+        return None
+    return Redactor(table.kinds, country=table.country or "", language=agent.language)

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from mediaserver.settings.tools import PreCallTool
-from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Name, TimeZone
+from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Country, Name, TimeZone
 from pipeline import settings
 from pipeline.agents.llm.table import LlmSettings
 from pipeline.call_progress.settings import AnswerDetectionSettings
@@ -138,6 +138,18 @@ class RetrySettings(Table):
     remote_error: Pauses = Field(default=(), max_length=20)
 
 
+RedactedKind = Literal["card", "iban", "email", "phone", "national_id"]
+
+
+class RedactionSettings(Table):
+    """[agent.redaction]: what is replaced by its kind in transcripts, turns, analysis and events, and silent
+    in the recording. `country`: of telephone numbers without a country, and of national ids."""
+
+    kinds: tuple[RedactedKind, ...] = ()
+    country: Country | None = None
+    audio: bool = True
+
+
 TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
@@ -181,6 +193,7 @@ class AgentTerms(Table):
     tts_fallback: EngineSettings | None = None
     vad: Literal["energy", "webrtcvad", "silero"] = "energy"
     session: SessionSettings = SessionSettings()
+    redaction: RedactionSettings = RedactionSettings()
     line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()
