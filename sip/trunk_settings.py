@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.net.egress import EgressPolicy
+from sip.client_tls import ClientTlsSettings
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
@@ -47,6 +48,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
+    tls: ClientTlsSettings | None = None
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
 
