@@ -10,6 +10,7 @@ from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
+from sip.client_tls import ClientTls
 from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
 from sip.dialog.target_set import Target
@@ -68,6 +69,7 @@ class Trunk:
             settings.egress,
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
+            ClientTls.of(settings.tls) if settings.tls is not None else None,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,

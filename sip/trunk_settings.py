@@ -7,6 +7,7 @@ from typing import Literal
 
 from pipeline.net.egress import EgressPolicy
 from sip.called_number import CALLED_NUMBER_HEADERS
+from sip.client_tls import ClientTlsSettings
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
@@ -52,6 +53,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
+    tls: ClientTlsSettings | None = None
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
     called_number_headers: tuple[str, ...] = CALLED_NUMBER_HEADERS

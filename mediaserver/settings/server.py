@@ -70,6 +70,8 @@ class SipSettings(Table):
     tls: Address | None = None
     tls_certificate: str = ""
     tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_min_version: Literal["1.2", "1.3"] = "1.2"
     rtp_ports: Ports = "20000-21999"
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
