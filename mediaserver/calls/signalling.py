@@ -16,7 +16,7 @@ from sip.trunk import check_headers
 HEADERS_LIMIT: Final = 20
 """The most header fields of a request for a call."""
 
-VALUE_LIMIT: Final = 1024
+VALUE_LIMIT: Final = 2048
 """The most characters of a header field that is sent."""
 
 IDENTITY_HEADERS: Final = frozenset(
