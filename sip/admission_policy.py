@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from math import ceil
 
-from sip.auth.digest import Verdict, Verifier
+from sip.auth.digest import ALGORITHMS, Verdict, Verifier
 from sip.called_number import called_numbers
 from sip.egress import canonical
 from sip.message.message import Request
+from sip.registrar import registered
 from sip.stack.admission import Admitted, Refused
 from sip.transaction.hop import Hop
 from sip.trunk import Trunk
@@ -53,6 +54,7 @@ class AdmissionPolicy:
         self._verifier = Verifier(realm)
         self._networks: list[tuple[Network, Trunk]] = []
         self._registering: list[Trunk] = []
+        self._accepting = False
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
@@ -67,6 +69,9 @@ class AdmissionPolicy:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
         self._registering = [trunk for trunk in self._trunks.values() if trunk.settings.register]
+        self._accepting = any(trunk.settings.accept_register for trunk in self._trunks.values())
+        # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
+        self._verifier.algorithms = ("MD5",) if self._accepting else ALGORITHMS
 
     def busy(self) -> int:
         """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
@@ -85,6 +90,8 @@ class AdmissionPolicy:
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """Finds the trunk that sent `request`, by its address or its credentials, and for an INVITE decides
         whether the call is taken."""
+        if request.method == "REGISTER" and self._accepting:
+            return self._registered(request, source, now)
         trunks = self._trunks_of(request, source, now)
         if isinstance(trunks, Refused):
             return trunks
@@ -93,6 +100,16 @@ class AdmissionPolicy:
         if pause_s := self.full():
             return Refused(503, (("Retry-After", str(pause_s)),))
         return self._put_through(request, trunks)
+
+    def _registered(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
+        """Answers the REGISTER of a telephone: with a password, whatever address it comes from."""
+        verified = self._verified(request, source.host, now)
+        if isinstance(verified, Refused):
+            return verified
+        if not verified.settings.accept_register:
+            return Admitted(verified.settings.id, verified.invite_settings)  # answered 405
+        verified.binding, answer = registered(request, verified.account, source, now, verified.binding)
+        return answer
 
     def _put_through(self, request: Request, trunks: Sequence[Trunk]) -> Admitted | Refused:
         """Finds the number that an INVITE is for, and of the trunks of its sender that of this number."""

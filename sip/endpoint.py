@@ -239,10 +239,10 @@ class Endpoint:
             await self._driver.transport.names.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_egress(trunk, invitation.targets)
+        await self._check_egress(settings, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream(hop)
-        capabilities = self._capabilities(trunk, stream, hop)
+        capabilities = self._capabilities(trunk, stream, hop, peer=hop.host)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
         parties = Parties(
             direction=Direction.OUTBOUND,
@@ -255,10 +255,10 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
+    async def _check_egress(self, settings: InviteSettings, targets: Iterable[Uri]) -> None:
         """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
         (`sip.egress`); checked here, it is certain that nothing was dialled."""
-        egress = Egress(trunk.egress)
+        egress = Egress(settings.egress)
         for host in (hop_of(each).host for each in targets):
             with contextlib.suppress(OSError):  # an alternative target without an address is not dialled
                 if egress.allows(await self._driver.transport.names.resolve(host), host=host):

@@ -26,6 +26,7 @@ class TrunkSettings:
     be sent to whatever they resolve to. `called_number_headers`: where the called number stands in an INVITE
     to the trunk's account (`sip.called_number`), in order. `identity`: where the number of either side stands
     beside From. `caller_name`: shown with the number; `withhold_number`: neither is shown.
+    `accept_register`: a telephone that registers with `username` and `password` gets the trunk's calls.
     """
 
     id: str
@@ -50,6 +51,7 @@ class TrunkSettings:
     identity: Literal["from", "pai", "rpid"] = "from"
     caller_name: str = ""
     withhold_number: bool = False
+    accept_register: bool = False
 
     def __post_init__(self) -> None:
         try:

@@ -153,6 +153,10 @@ class Verdict(Enum):
     WRONG = auto()  # unknown user, wrong password or other URI, with a nonce made here: challenge and count
 
 
+ALGORITHMS = ("SHA-256", "MD5")
+"""Algorithms of challenges, strongest first."""
+
+
 class Verifier:
     """Verifies credentials as a server.
 
@@ -165,13 +169,13 @@ class Verifier:
         self,
         realm: str,
         *,
-        algorithms: Sequence[str] = ("SHA-256", "MD5"),
+        algorithms: Sequence[str] = ALGORITHMS,
         lifetime_s: float = 300.0,
         table_size: int = 10_000,
         key: bytes | None = None,
     ) -> None:
         self.realm = realm
-        self._algorithms = tuple(algorithms)
+        self.algorithms = tuple(algorithms)
         self._lifetime_s = lifetime_s
         self._table_size = table_size
         self._key = key or secrets.token_bytes(32)
@@ -183,7 +187,7 @@ class Verifier:
         8760 2.4). `stale`: the credentials were right but the nonce too old."""
         return [
             str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
-            for name in self._algorithms
+            for name in self.algorithms
         ]
 
     def verify(
@@ -224,7 +228,7 @@ class Verifier:
             except MalformedMessage:
                 continue
             complete = all(name in fields for name in ("username", "realm", "nonce", "uri", "response"))
-            offered = any(fields.get("algorithm", "MD5").upper() == name.upper() for name in self._algorithms)
+            offered = any(fields.get("algorithm", "MD5").upper() == name.upper() for name in self.algorithms)
             if complete and offered and fields["realm"] == self.realm and fields.get("qop", "auth") == "auth":
                 return fields
         return None
