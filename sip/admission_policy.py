@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from math import ceil
 
-from sip.auth.digest import ALGORITHMS, Verdict, Verifier
+from sip.auth.digest import Verdict, Verifier
 from sip.called_number import called_numbers
 from sip.egress import canonical
 from sip.message.message import Request
@@ -70,8 +70,6 @@ class AdmissionPolicy:
         self._networks, self._passwords = networks, passwords
         self._registering = [trunk for trunk in self._trunks.values() if trunk.settings.register]
         self._accepting = any(trunk.settings.accept_register for trunk in self._trunks.values())
-        # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
-        self._verifier.algorithms = ("MD5",) if self._accepting else ALGORITHMS
 
     def busy(self) -> int:
         """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
@@ -159,7 +157,9 @@ class AdmissionPolicy:
         if verdict is Verdict.WRONG and self.wrong_passwords.wrong(host, claimed, now):
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
         stale = verdict is Verdict.STALE
-        challenges = self._verifier.challenges(now, host=host, stale=stale)
+        # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
+        only = "MD5" if self._accepting else None
+        challenges = self._verifier.challenges(now, host=host, stale=stale, only=only)
         return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
 
     def _password_of(self, username: str) -> str | None:

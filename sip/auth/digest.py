@@ -153,10 +153,6 @@ class Verdict(Enum):
     WRONG = auto()  # unknown user, wrong password or other URI, with a nonce made here: challenge and count
 
 
-ALGORITHMS = ("SHA-256", "MD5")
-"""Algorithms of challenges, strongest first."""
-
-
 class Verifier:
     """Verifies credentials as a server.
 
@@ -169,25 +165,28 @@ class Verifier:
         self,
         realm: str,
         *,
-        algorithms: Sequence[str] = ALGORITHMS,
+        algorithms: Sequence[str] = ("SHA-256", "MD5"),
         lifetime_s: float = 300.0,
         table_size: int = 10_000,
         key: bytes | None = None,
     ) -> None:
         self.realm = realm
-        self.algorithms = tuple(algorithms)
+        self._algorithms = tuple(algorithms)
         self._lifetime_s = lifetime_s
         self._table_size = table_size
         self._key = key or secrets.token_bytes(32)
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._oldest_ms = -(2**63)  # nonces made before this may have been dropped, so they count as stale
 
-    def challenges(self, now: float, *, host: str = "", stale: bool = False) -> list[str]:
+    def challenges(
+        self, now: float, *, host: str = "", stale: bool = False, only: str | None = None
+    ) -> list[str]:
         """Returns the values of WWW-Authenticate headers to `host`, one per algorithm, strongest first (RFC
-        8760 2.4). `stale`: the credentials were right but the nonce too old."""
+        8760 2.4), or of `only` one. `stale`: the credentials were right but the nonce too old."""
         return [
             str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
-            for name in self.algorithms
+            for name in self._algorithms
+            if only in (None, name)
         ]
 
     def verify(
@@ -228,7 +227,7 @@ class Verifier:
             except MalformedMessage:
                 continue
             complete = all(name in fields for name in ("username", "realm", "nonce", "uri", "response"))
-            offered = any(fields.get("algorithm", "MD5").upper() == name.upper() for name in self.algorithms)
+            offered = any(fields.get("algorithm", "MD5").upper() == name.upper() for name in self._algorithms)
             if complete and offered and fields["realm"] == self.realm and fields.get("qop", "auth") == "auth":
                 return fields
         return None
