@@ -130,6 +130,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         identity=settings.identity,
         caller_name=settings.caller_name,
         withhold_number=settings.withhold_number,
+        accept_register=settings.accept_register,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,

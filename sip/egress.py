@@ -8,7 +8,7 @@ about to go to. A response is not checked: it goes to the address that its reque
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
 from pipeline.net.egress import EgressPolicy
@@ -49,6 +49,10 @@ class EgressRule:
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
     tls: ClientTls | None = None
+
+    def with_host(self, host: str) -> EgressRule:
+        """Returns a rule that allows `host` as well."""
+        return replace(self, hosts=self.hosts | {host.lower()})
 
     def allows(self, host: str, address: str) -> bool:
         """Whether `address`, to which `host` resolved, may be sent to."""

@@ -30,7 +30,8 @@ class TrunkSettings:
     send SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
-    `caller_name`: shown with the number; `withhold_number`: neither is shown.
+    `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
+    that registers with `username` and `password` gets the trunk's calls.
     """
 
     id: str
@@ -60,6 +61,7 @@ class TrunkSettings:
     identity: Literal["from", "pai", "rpid"] = "from"
     caller_name: str = ""
     withhold_number: bool = False
+    accept_register: bool = False
 
     def __post_init__(self) -> None:
         try:

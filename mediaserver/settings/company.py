@@ -140,6 +140,7 @@ class TrunkTerms(Table):
     username: str = Field(default="", pattern=r'^[^"\\\x00-\x1f\x7f]*$')
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
+    accept_register: bool = False
     allow_from: tuple[Network, ...] = ()
     called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
     identity: Literal["from", "pai", "rpid"] = "from"
@@ -175,6 +176,8 @@ class TrunkTerms(Table):
             raise ValueError("password: has no use without username")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
+        if self.accept_register and self.password is None:
+            raise ValueError("accept_register: needs username and password")
         if len(set(self.codecs)) != len(self.codecs):
             raise ValueError("codecs: names one twice")
         return self
