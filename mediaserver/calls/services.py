@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
@@ -51,6 +52,7 @@ class CallProfile:
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
     redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
+    policy: Policy = NO_POLICY  # what is said and asked before the agent's own words
     silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
@@ -65,6 +67,10 @@ class CallProfile:
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
             redactor=_redactor(agent),
+            policy=Policy(
+                agent.policy.disclosure,
+                agent.policy.consent_question if agent.policy.recording_consent == "ask" else "",
+            ),
             silences=agent.redaction.audio,
         )
 
