@@ -174,8 +174,19 @@ class LiveConversation:
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
         """Asks the agent for its report after the end of the call; never raises."""
         self.cdr.ended_at_ms = self.cdr.now_ms()
-        result = await self._silenced(result)
+        result = await self._sealed(await self._silenced(result))
         return await debriefed(self._agent, result, self.cdr.fields())
+
+    async def _sealed(self, result: SessionResult | None) -> SessionResult | None:
+        """Encrypts the recording where the server has a key; what cannot be now is at the next start."""
+        files = self.services.sealed_files
+        if files is None or result is None or result.recording is None:
+            return result
+        try:
+            return replace(result, recording=await asyncio.to_thread(files.seal, result.recording))
+        except OSError as error:
+            log.error("recording not sealed", extra={**self.cdr.fields(), "reason": error.strerror or ""})
+            return result
 
     async def _silenced(self, result: SessionResult | None) -> SessionResult | None:
         """Silences in the recording what is redacted in the transcript; a recording in which that cannot be

@@ -14,6 +14,7 @@ from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
@@ -35,6 +36,7 @@ class CallServices:
     public_url: str = ""  # the prefix of links to this server
     node_url: str = ""  # where other nodes reach the recordings of this one
     outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
+    sealed_files: SealedFiles | None = None  # by which recordings are encrypted; None: they are not
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
