@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.embedded_stt.corpus import dates, digit_strings, prompts
+from bench.embedded_stt.corpus import PROMPTS, dates, digit_strings, on_the_line, prompts
+from bench.embedded_stt.people import spoken as word_of
 from bench.embedded_stt.questions import questions
 from bench.micro_whisper.corpus import PHRASES
-from bench.people.corpus import PLAYER, said
+from bench.people.corpus import PLAYER, WORDS, said
 from pipeline.audio import Pcm, silence
+from pipeline.audio.wav import read
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.pocketsphinx import PocketSphinx, SphinxListening, unheard
@@ -231,6 +233,29 @@ async def test_an_abandoned_utterance_frees_its_decoder(tmp_path: Path) -> None:
     assert live.partial() != ""
     live.close()
     await engine.close()
+
+
+async def test_an_answer_that_fits_badly_while_it_is_spoken_is_not_refused(engine: PocketSphinx) -> None:
+    bow = word_of(WORDS / "bow.ogg", PLAYER)
+    assert bow is not None
+    names = "pineapple ball oasis coat mushroom well hat astronaut oregano bow"
+    listening = listen(engine, Expected(tuple(names.split())))
+    push(listening, bow.samples)
+    heard = await listening.result()
+    listening.close()
+    assert (heard.text, heard.doubtful) == ("bow", True)
+
+
+# "g" is "double" by the grammar of digits, and "eighty" is "april" by that of dates.
+@pytest.mark.parametrize(("name", "expected"), [("phonetic/g_p", DIGITS), ("digits/80", DATE)])
+async def test_the_beginning_of_an_answer_is_no_answer(
+    engine: PocketSphinx, name: str, expected: Expected
+) -> None:
+    listening = listen(engine, expected)
+    push(listening, on_the_line(*read(PROMPTS / f"{name}.wav")))
+    heard = await listening.result()
+    listening.close()
+    assert heard.text == ""
 
 
 async def test_silence_and_noise_are_not_words(engine: PocketSphinx) -> None:
