@@ -136,7 +136,8 @@ def taken_at_once(heard: Hypothesis) -> bool:
 
 @pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
-    # Measured: 4 of 70 are refused, 8 confirmed; evidence fitted to one person refused 21.
+    # Measured: 19 of 70 are confirmed, where 3 % of other words are taken for one of ten phrases; 8 where 4 %
+    # are. Evidence fitted to one person refused 21.
     named = [spoken for spoken in said(LINE_HZ) if spoken.voice == PLAYER and not unheard([spoken.text])]
     words = sorted({spoken.text for spoken in named})
     assert len(words) > 60
@@ -150,7 +151,7 @@ async def test_words_of_another_recorded_person_are_understood(engine: PocketSph
         elif not heard.text:
             refused.append(spoken.text)
     assert len(refused) <= 0.08 * len(named), refused
-    assert len(confirmed) <= 0.16 * len(named), confirmed
+    assert len(confirmed) <= 0.3 * len(named), confirmed
 
 
 @pytest.mark.parametrize("expected", [YES_NO, DIGITS, ANY_PHRASE])
