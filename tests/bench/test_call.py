@@ -80,6 +80,21 @@ def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     report.show(whole)
 
 
+def test_a_phase_whose_calls_were_refused_has_missed_its_targets() -> None:
+    refused = {
+        "calls": 30,
+        "up_at_end": 0,
+        "cpu_ms_per_call_second": 0.1,
+        "framework_ms": {"p50": 1, "p95": 1},
+    }
+    refused |= {"gap_ms": {"p99": 20.0}, "barge_in_ms": {"p95": 20.0}}
+    phase = refused | {name: refused for name in report.FLOORS}
+    phases = {name: phase for name in ("one", "many", "many_always", "many_impaired")}
+    rows = report.rows(phases | {"set_up": [], "start_warm_s": 1.0})
+    assert {row[-1] for row in rows[:8]} == {"missed"}
+    assert rows[0][2] == "0.10, 30 calls not up"
+
+
 def test_an_impaired_line_sends_no_silence_and_brings_the_agents_voice_back_lower() -> None:
     line, silence, voice = ImpairedLine(random.Random(1)), b"\xff" * 160, mulaw(np.full(160, 8000, np.int16))
     sent = [line.carry(silence) for _ in range(50)]
