@@ -1,8 +1,7 @@
-"""Conversations without a network and without waiting: the real `Session` between a scripted caller and
-stand-in models, on a clock that jumps to whatever is due next.
+"""Runs conversations on a virtual clock: the real `Session` between a scripted caller and stub models.
 
-Between them is what is between them in the server, too: RTP, the codec, reordering and concealment, the
-pacer. Only sockets are missing."""
+The audio passes through RTP, the codec, reordering, concealment and the pacer as in the server. Only the
+sockets are replaced."""
 
 from __future__ import annotations
 
@@ -35,21 +34,22 @@ from sip.rtp.sender import Address, RtpSender
 from sip.sdp.media_plan import CODECS, Codec
 
 EPOLL_S: Final = 0.001
-"""A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
+"""Step of the virtual clock in seconds, the granularity of epoll's timeout: a timer of two frames must not
+expire just before the second frame."""
 
 _JUDGE: Final = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
 _NOWHERE: Final = ("", 0)
 
 
 class Talk(Protocol):
-    """What can be put on a leg: a session, or the baseline."""
+    """A conversation on a leg: a session, or the baseline."""
 
     def run(self) -> Awaitable[SessionResult | None]:
-        """Until the leg ends."""
+        """Runs the conversation until the leg ends."""
 
 
 class Line:
-    """The agent's leg: `sip.rtp.media_stream.MediaStream` with the caller's telephone in place of sockets."""
+    """The agent's leg: a `sip.rtp.media_stream.MediaStream` with the caller's handset instead of sockets."""
 
     def __init__(self, script: Script, codec: Codec, seed: int) -> None:
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Line:
         self.handset.hang_up()
 
     async def send_dtmf(self, digits: str) -> None:
-        """Not listened to."""
+        """Drops the digits."""
 
     def sendto(self, data: bytearray | memoryview, address: Address, /) -> int:
         """See `sip.rtp.sender.Wire`."""
@@ -86,7 +86,7 @@ class Line:
         return len(data)
 
     def end(self) -> None:
-        """The caller hung up."""
+        """Ends the leg, as when the caller hangs up."""
         self._pace.remove()
         if self._listener is not None:
             self._listener.leg_ended("normal", self._time())
@@ -121,8 +121,8 @@ def converse(
     settings: SessionSettings | None = None,
     vad_only: bool = False,
 ) -> Taped:
-    """One call, on a clock of its own."""
-    reading()  # made before the clock begins: it takes a process, and real time
+    """Runs one call on a virtual clock of its own and returns the recording."""
+    reading()  # made before the clock starts, since synthesis takes a process and real time
     with asyncio.Runner(loop_factory=partial(VirtualLoop, EPOLL_S)) as runner:
         return runner.run(
             _converse(script, seed, CODECS[codec], settings or SessionSettings(), vad_only=vad_only)
@@ -165,7 +165,7 @@ def _session(
     phrases: Phrases,
     observer: SessionObserver,
 ) -> Session:
-    """With the engines behind the same guards as in the server: a failed decode is tried again."""
+    """Returns a session with the engines behind the same guards as in the server."""
     stalls = fault is Fault.TTS_STALLS
     return Session(
         leg=line,
