@@ -163,7 +163,9 @@ class ScriptRun:
     def _silent(self, event: AgentEvent) -> Iterator[AgentAct]:
         self.position = at = replace(self.position, silences=self.position.silences + 1)
         silence = at.step.silence
-        yield from self._retry(replace(silence, say=at.question) if at.confirming else silence, at.silences)
+        if at.confirming:
+            silence = silence.model_copy(update={"say": at.question})
+        yield from self._retry(silence, at.silences)
 
     def _said_at_the_end(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
@@ -226,7 +228,7 @@ class ScriptRun:
             if agreed == "no":
                 at = at.without_unconfirmed()
             self.position = at = replace(at, nomatches=at.nomatches + 1)
-            yield from self._retry(replace(step.nomatch, say=at.question), at.nomatches)
+            yield from self._retry(step.nomatch.model_copy(update={"say": at.question}), at.nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
         at, step = self.position, self.position.step
@@ -302,7 +304,7 @@ class ScriptRun:
         return [Say(said, interruptible=interruptible)] if said else []
 
     def _target(self, step: Step) -> str:
-        return fill(step.target, {**self._variables, **self.position.answers})
+        return fill(step.destination, {**self._variables, **self.position.answers})
 
 
 _Transition = Callable[[ScriptRun, AgentEvent], Iterator[AgentAct]]
