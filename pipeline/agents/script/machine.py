@@ -52,7 +52,7 @@ from pipeline.agents.script.position import (
     spoken_answers,
     summary,
 )
-from pipeline.agents.script.steps import Plan, Retry, Step
+from pipeline.agents.script.steps import Plan, Retry, ScriptStep
 from pipeline.errors import LocalError
 from pipeline.text.answers import value_of
 from pipeline.text.fold import plain_words
@@ -287,7 +287,7 @@ class ScriptRun:
         self.position = replace(self.position, language=language)
         return [SwitchLanguage(language)]
 
-    def _finish(self, step: Step) -> AgentAct:
+    def _finish(self, step: ScriptStep) -> AgentAct:
         disposition = self.position.disposition
         if step.action == "transfer":
             return self._end(Transfer(self._target(step)), disposition or "transferred")
@@ -303,7 +303,7 @@ class ScriptRun:
         said = fill(text, {**self._variables, **spoken_answers(self._plan, self.position.answers)})
         return [Say(said, interruptible=interruptible)] if said else []
 
-    def _target(self, step: Step) -> str:
+    def _target(self, step: ScriptStep) -> str:
         return fill(step.destination, {**self._variables, **self.position.answers})
 
 

@@ -63,7 +63,7 @@ class AnswerTable(EngineTable):
         return kinds
 
 
-class Step(EngineTable):
+class ScriptStep(EngineTable):
     """A step of the script: a text, the answers that it expects, and the steps that follow.
 
     `answers`: the phrases of each label; `on`: the step for each label or value; `next`: the step for other
@@ -157,7 +157,7 @@ class Plan:
     """A checked script: `start` and every step that follows another are in `steps`."""
 
     start: str
-    steps: Mapping[str, Step] = field(default_factory=dict)
+    steps: Mapping[str, ScriptStep] = field(default_factory=dict)
 
     @property
     def slots(self) -> frozenset[str]:
@@ -198,7 +198,7 @@ class Plan:
         """Most silences of the caller in a row that any step answers."""
         return max((self._silences_from(step) for step in self.steps.values()), default=0)
 
-    def _silences_from(self, step: Step) -> int:
+    def _silences_from(self, step: ScriptStep) -> int:
         known, seen = 0, set[str]()
         while step.id not in seen:
             seen.add(step.id)
@@ -217,7 +217,7 @@ class ScriptTable(EngineTable):
     """The table [agent.script]: its steps, and the id of the first."""
 
     start: str = ""
-    step: tuple[Step, ...] = ()
+    step: tuple[ScriptStep, ...] = ()
 
 
 Fault = tuple[str, str]
@@ -286,7 +286,7 @@ def _start_faults(script: ScriptTable) -> Iterator[Fault]:
             yield f"step[{place}].id", f"{name!r} names another step already"
 
 
-def _faults(step: Step) -> Iterator[Fault]:
+def _faults(step: ScriptStep) -> Iterator[Fault]:
     """The problems of a single step."""
     if not step.id:
         yield "id", "a step needs a name"
@@ -308,7 +308,7 @@ def _faults(step: Step) -> Iterator[Fault]:
     yield from _branch_faults(step)
 
 
-def _answer_faults(step: Step) -> Iterator[Fault]:
+def _answer_faults(step: ScriptStep) -> Iterator[Fault]:
     if "" in step.labels:
         yield "expect.phrases", "a phrase without words"
     expected = step.expected
@@ -316,14 +316,14 @@ def _answer_faults(step: Step) -> Iterator[Fault]:
         yield "expect.kinds", 'names nothing to expect; for any answer: kinds = ["free"]'
 
 
-def _target_faults(step: Step) -> Iterator[Fault]:
+def _target_faults(step: ScriptStep) -> Iterator[Fault]:
     if step.action in ("transfer", "send_digits") and not step.destination:
         yield ("target" if step.action == "transfer" else "digits"), f"{step.action} needs it"
     elif step.action == "send_digits" and not _KEYED.fullmatch(PLACEHOLDER.sub("0", step.destination)):
         yield "digits", f"{step.destination!r}: only 0-9, *, #, A-D and variables can be keyed"
 
 
-def _dictation_faults(step: Step) -> Iterator[Fault]:
+def _dictation_faults(step: ScriptStep) -> Iterator[Fault]:
     if step.mask and not step.collect:
         yield "mask", "there is no answer to hide: the step has no `collect`"
     if step.confirm and not step.collect:
@@ -334,7 +334,7 @@ def _dictation_faults(step: Step) -> Iterator[Fault]:
         yield "language", f"{step.language!r} is no language: en, ar, en-GB …"
 
 
-def _branch_faults(step: Step) -> Iterator[Fault]:
+def _branch_faults(step: ScriptStep) -> Iterator[Fault]:
     expected = step.expected
     if expected is None:
         return
@@ -348,14 +348,14 @@ def _branch_faults(step: Step) -> Iterator[Fault]:
         yield "next", f"nothing follows the answer: {missing}"
 
 
-def _link_faults(step: Step, steps: Mapping[str, Step]) -> Iterator[Fault]:
+def _link_faults(step: ScriptStep, steps: Mapping[str, ScriptStep]) -> Iterator[Fault]:
     for key, name in step.follows():
         if name not in steps:
             yield key, f"no step is called {name!r}"
 
 
 def _path_faults(
-    step: Step, steps: Mapping[str, Step], reached: set[str], masked: frozenset[str]
+    step: ScriptStep, steps: Mapping[str, ScriptStep], reached: set[str], masked: frozenset[str]
 ) -> Iterator[Fault]:
     """Steps that no step leads to, circles without a listening step, and texts that say a masked answer,
     which would be in the transcript and the recording."""
@@ -369,7 +369,7 @@ def _path_faults(
         yield "target", "it is masked, and the call's record names the target"
 
 
-def _reached(names: Iterable[str], steps: Mapping[str, Step]) -> set[str]:
+def _reached(names: Iterable[str], steps: Mapping[str, ScriptStep]) -> set[str]:
     seen: set[str] = set()
     open_names = list(names)
     while open_names:
@@ -380,7 +380,7 @@ def _reached(names: Iterable[str], steps: Mapping[str, Step]) -> set[str]:
     return seen
 
 
-def _circles(step: Step, steps: Mapping[str, Step]) -> bool:
+def _circles(step: ScriptStep, steps: Mapping[str, ScriptStep]) -> bool:
     here, seen = step, {step.id}
     while here.expected is None and here.next:
         here = steps[here.next]

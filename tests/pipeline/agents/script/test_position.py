@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.agent import Expect
 from pipeline.agents.script.position import Position
-from pipeline.agents.script.steps import Step, read_plan
+from pipeline.agents.script.steps import ScriptStep, read_plan
 from pipeline.speech import Expected
 
 
-def asking(**step: Any) -> Step:
+def asking(**step: Any) -> ScriptStep:
     return read_plan({"start": "ask", "step": [{"id": "ask", "say": "?", "next": "ask", **step}]}).steps[
         "ask"
     ]
@@ -54,7 +54,7 @@ def test_the_rest_of_the_digits_is_expected_or_a_yes() -> None:
     ]
     confirming = replace(at, confirming="123456").expect()
     assert confirming == [Expect(Expected(kinds=("yes_no", "digits")), masked=True)]
-    assert Position(Step(id="bye", action="hang_up")).expect() == []
+    assert Position(ScriptStep(id="bye", action="hang_up")).expect() == []
 
 
 def test_arriving_keeps_what_the_call_has_come_to_and_begins_the_counts_anew() -> None:
