@@ -136,8 +136,8 @@ def _counts(heard: Sequence[Row]) -> Matrix:
 def with_kinds(
     weights: Mapping[str, float], heard: Sequence[Row], asked: Sequence[Question]
 ) -> dict[str, float]:
-    """Returns the weights with the prior of each kind of question for which at most the share `TAKEN` of other
-    words, of the announcer and of the people, reaches a confidence of 0.5."""
+    """Returns the weights with the prior of each kind of question for which at most the share `TAKEN` of the
+    other words of the announcer and of the people reaches a confidence of 0.5."""
     priors = {
         kind: -max(_reached(weights, kind, material, heard, asked) for material in _OTHERS) for kind in TAKEN
     }
