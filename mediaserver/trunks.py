@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
     """Adds, replaces and removes trunks; calls in progress go on. Raises `SipError` for a trunk of the file
     that cannot be used; one that is managed over the API is logged and left out."""
-    wanted = {name: _settings(directory, name) for name in directory.trunks}
+    wanted = {name: sip_settings(directory, name) for name in directory.trunks}
     for name, trunk in dict(endpoint.trunks).items():
         if trunk.settings != wanted.get(name):
             endpoint.remove_trunk(name)
@@ -38,7 +38,7 @@ def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
             log.error("trunk cannot be used", extra={"trunk": name, "reason": str(error)})
 
 
-def _settings(directory: Directory, name: str) -> TrunkSettings:
+def sip_settings(directory: Directory, name: str) -> TrunkSettings:
     """Returns a trunk's settings with the addresses that it may send to: public ones and `allow_networks`;
     for a trunk of the file also its own hosts and `allow_from`."""
     settings = trunk_settings(directory.trunks[name])

@@ -8,6 +8,7 @@ import logging
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import NoReturn
 
 import click
 
@@ -33,12 +34,30 @@ def check(config: str) -> None:
 
 @click.command()
 @config_option
-def doctor(config: str) -> None:
+@click.option("--sip", "trunk", metavar="TRUNK", help="Rings --to over this trunk and says what fails.")
+@click.option("--to", metavar="NUMBER", help="The number that --sip rings, and hangs up.")
+def doctor(config: str, trunk: str | None, to: str | None) -> None:
     """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
     settings = load_or_exit(config, engines=False)
+    if trunk is not None:
+        _examine_trunk(settings, trunk, to)
     compile_visibly()
     logging.disable(logging.CRITICAL)  # what would be logged is in the findings
     findings = asyncio.run(resolve_name("mediaserver.cli.doctor:examine")(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+def _examine_trunk(settings: Settings, trunk: str, number: str | None) -> NoReturn:
+    if number is None:
+        raise click.UsageError("--sip needs --to, the number to ring")
+    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
+    examine = resolve_name("mediaserver.cli.doctor_trunk:examine_trunk")
+    try:
+        findings = asyncio.run(examine(settings, trunk, number))
+    except MediaServerError as error:
+        raise click.UsageError(str(error)) from None
     for finding in findings:
         click.echo(str(finding))
     sys.exit(0 if all(finding.ok for finding in findings) else 1)
