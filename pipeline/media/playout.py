@@ -12,14 +12,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
-from pipeline.audio.gain import Volume
+from pipeline.audio.gain import LineVolume, Volume
 from pipeline.errors import LocalError
 from pipeline.media.utterance import Utterance
+from pipeline.plane.outgoing import Outgoing
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
@@ -69,12 +71,14 @@ class Playout:
     """
 
     __slots__ = (
+        "_ahead",
         "_current",
         "_dry",
         "_frame",
         "_frames",
         "_held",
         "_last",
+        "_line",
         "_listener",
         "_mark",
         "_open",
@@ -99,7 +103,9 @@ class Playout:
         self._frames: deque[Pcm] = deque()
         self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
         self._held = False
-        self.volume = Volume(rate_hz)
+        self.volume: Volume | LineVolume = Volume(rate_hz)
+        self._line: Outgoing | None = None
+        self._ahead = 0  # frames in the line's hands
         self._tail: Pcm = np.empty(0, np.int16)
         self._last: Pcm = self._tail
         self._dry = True
@@ -113,6 +119,50 @@ class Playout:
         self._room_at = _NEVER
 
     # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
+
+    def connect(self, line: Outgoing | None) -> None:
+        """Frames leave by themselves from `line`, whose `departed` events `left` is called for; None: by
+        `read` and `sent`. What waits is taken along."""
+        if self._line is not None:
+            self._withdraw()
+        self._line = line
+        self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
+        self._feed()
+
+    def left(self, now: float) -> None:
+        """Frames of `line` have left, the last of them at `now`."""
+        if self._line is None:
+            return
+        for frame in self._line.departed():
+            self._past.append(self._frames.popleft())
+            self._ahead -= 1
+            self._last = frame
+            self.sent(now)
+        self._feed()
+        if not self._frames:
+            self._dry = True
+
+    def _feed(self) -> None:
+        """As many frames as the line has room for are in its hands."""
+        line = self._line
+        if line is None or self._held:
+            return
+        count = min(len(self._frames) - self._ahead, line.room)
+        if count > 0:
+            line.say(list(islice(self._frames, self._ahead, self._ahead + count)))
+            self._ahead += count
+
+    def _withdraw(self) -> None:
+        """Nothing leaves any more; what has left is counted."""
+        line = self._line
+        if line is not None:
+            line.withdraw()
+            frames = line.departed()
+            self._ahead = 0
+            for frame in frames:
+                self._past.append(self._frames.popleft())
+                self._last = frame
+                self.sent(line.said_at)
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
@@ -134,6 +184,7 @@ class Playout:
 
     def close(self) -> None:
         """Removes listener, tap and wake: no event follows."""
+        self.connect(None)
         self._listener = self.tap = self._wake = None
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
@@ -173,6 +224,7 @@ class Playout:
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
+        self._withdraw()
         frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
         for _ in range(frames):
             self._frames.pop()
@@ -181,6 +233,7 @@ class Playout:
         taken = tail + frames * self._frame
         self._open.retract(taken)
         self._set_mark()
+        self._feed()
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
@@ -213,6 +266,7 @@ class Playout:
     def clear(self) -> Heard | None:
         """Stops at once; what is queued is never heard. Says what was heard of the utterance under way,
         None if none had begun. The frame that the wire has is heard."""
+        self._withdraw()
         heard = self.heard()
         self._frames.clear()
         self._past.clear()
@@ -228,6 +282,7 @@ class Playout:
     def hold(self) -> None:
         """Pauses the playout: queued and later audio waits for `release`."""
         self._held = True
+        self._withdraw()
 
     def release(self, now: float) -> bool:
         """Resumes after `hold`; False where nothing was held. A word that was cut is said again from its
@@ -299,6 +354,7 @@ class Playout:
         self._rouse()
 
     def _rouse(self) -> None:
+        self._feed()
         if self._dry and self._frames and not self._held:
             self._dry = False
             if self._wake is not None:

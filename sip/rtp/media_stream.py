@@ -129,7 +129,7 @@ class MediaStream:
     @property
     def rate_hz(self) -> int:
         """Rate of frames both ways, fixed by the first `configure`. Raises LocalError before it."""
-        return _configured(self._receiver).frames.rate_hz
+        return _configured(self._receiver).rate_hz
 
     @property
     def sends(self) -> bool:
@@ -153,7 +153,7 @@ class MediaStream:
             late=receiver.late,
             strange_address=self._strange,
             bad_packets=receiver.bad_packets + self._bad_reports,
-            concealed=receiver.frames.concealed,
+            concealed=receiver.concealed,
             jitter_ms=reception.jitter_ms if reception is not None else 0.0,
             remote_lost=remote.lost,
             remote_fraction_lost=remote.fraction_lost,
@@ -248,7 +248,7 @@ class MediaStream:
         if self._source is not None:
             self._source.on_ready(None)
         if self._receiver is not None:
-            self._receiver.frames.listener = None
+            self._receiver.listener = None
         if self._sender is not None:
             self._sender.source = None
             self._sender.close()
@@ -362,7 +362,7 @@ class MediaStream:
         """Gives listener and source to the two halves, once there are halves."""
         if self._receiver is None or self._sender is None:
             return
-        self._receiver.frames.listener = self._listener
+        self._receiver.listener = self._listener
         self._sender.source = self._source
         if self._source is not None:
             self._source.on_ready(self._wake)

@@ -1,245 +1,172 @@
-"""RTP in: from a datagram of the right address to the listener, by direct call.
+"""RTP in, from a datagram to frames: the owner of one stream's row on the media plane.
 
-The usual packet (next in order, known source and payload type, nothing odd in its header) is decoded out of
-the socket's own buffer; only what has to wait for its turn is copied.
+What is not RTP, of no agreed payload type, or of a source that is not believed yet is counted and dropped.
+Nothing here raises, whatever arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
 from typing import Final
 
 import numpy as np
 
-from pipeline.audio import Pcm
-from pipeline.media.reorder import Gap, Reorder
-from sip.rtp.codecs import BadPayload, Decoder, Payload, decoder
-from sip.rtp.dtmf_dedup import Way
-from sip.rtp.frame_assembly import FrameAssembly
-from sip.rtp.packet import COMFORT_NOISE, HEADER, HEADER_BYTES, PLAIN, payload_span
+from pipeline.audio import Pcm, frame_samples
+from pipeline.audio.dtmf import KEYS
+from pipeline.leg import LegListener
+from pipeline.plane import receive as plane
+from pipeline.plane.native import scratch
+from pipeline.plane.receive import Verdict
+from pipeline.plane.rows import HEARD, PACKET_BYTES, PRESSES, Kind, rows
+from pipeline.plane.setup import PayloadFormat, configure, detect_tones, prepare
+from sip.rtp.dtmf_dedup import DtmfDedup, Way
+from sip.rtp.packet import COMFORT_NOISE, payload_span
 from sip.rtp.reception_stats import Reception
-from sip.rtp.rtcp import PACKET_TYPES
-from sip.rtp.telephone_event import EventReceiver
+from sip.rtp.telephone_event import DIGITS
 from sip.sdp.media_plan import Codec, MediaPlan
 
 PATIENCE_MS: Final = 40
-BUFFER_BYTES: Final = 2048
-_EVENT_BYTES: Final = 4
+BUFFER_BYTES: Final = PACKET_BYTES
 
-
-class Verdict(Enum):
-    """What a datagram on the RTP port turned out to be."""
-
-    MEDIA = "media"
-    REPORT = "report"  # RTCP on the RTP port (RFC 5761)
-    BAD = "bad"
+_NS: Final = 1_000_000_000
+_SCRATCH: Final = scratch()
+_KINDS: Final = {"pcmu": Kind.PCMU, "pcma": Kind.PCMA, "g722": Kind.G722, "opus": Kind.OPUS}
 
 
 class RtpReceiver:
-    """One stream's inbound half. `buffer` is what the socket reads into."""
+    """One stream's inbound half. `buffer` is what the socket reads into; `listener` gets frames and keys."""
 
-    __slots__ = (
-        "_bytes",
-        "_candidate",
-        "_candidate_s",
-        "_current",
-        "_decode",
-        "_decoders",
-        "_dtmf",
-        "_events",
-        "_heard_s",
-        "_inband_wanted",
-        "_receive",
-        "_receives",
-        "_reorder",
-        "_ssrc",
-        "_view",
-        "bad_packets",
-        "buffer",
-        "frames",
-        "octets",
-        "packets",
-        "reception",
-    )
+    __slots__ = ("_bytes", "_frames", "_line", "_listener", "_presses", "_reception", "_rows", "_views",
+                 "buffer", "presses", "rate_hz")  # fmt: skip
 
     def __init__(self, rate_hz: int) -> None:
         self.buffer = bytearray(BUFFER_BYTES)
-        self.frames = FrameAssembly(rate_hz)
-        self.packets = 0
-        self.octets = 0
-        self.bad_packets = 0
-        self.reception: Reception | None = None
-        self._view = memoryview(self.buffer)
-        self._bytes: Payload = np.frombuffer(self.buffer, np.uint8)
-        self._reorder = Reorder(patience_ms=PATIENCE_MS)
-        self._events = EventReceiver(8000)
-        self._receive: dict[int, Codec | None] = {}  # None: what is not audio
-        self._decoders: dict[int, Decoder] = {}
-        self._current = -1  # the payload type that `_decode` is for
-        self._decode: Callable[[Payload], Pcm] | None = None
-        self._dtmf = -1
-        self._inband_wanted = False
-        self._receives = False
-        self._heard_s = 0.0
-        self._ssrc = -1
-        self._candidate = (0, -1)  # an SSRC that may replace ours, and the number that would confirm it
-        self._candidate_s = 0.0
+        self.rate_hz = rate_hz
+        self.presses = DtmfDedup()
+        self._bytes = np.frombuffer(self.buffer, np.uint8)
+        self._rows = rows(1)
+        prepare(self._rows, 0, rate_hz=rate_hz, patience_ms=PATIENCE_MS)
+        self._line = self._rows.line[0]
+        self._views: list[Pcm] = [
+            self._rows.heard[0, slot, : frame_samples(rate_hz)] for slot in range(HEARD)
+        ]
+        self._reception = Reception(self._line)
+        self._frames = self._presses = 0  # how many were passed on
+        self._listener: LegListener | None = None
+
+    @property
+    def listener(self) -> LegListener | None:
+        """The listener that gets the frames; None: they are dropped."""
+        return self._listener
+
+    @listener.setter
+    def listener(self, listener: LegListener | None) -> None:
+        self._listener = listener
+        self._line["listening"] = listener is not None
+
+    @property
+    def packets(self) -> int:
+        """RTP packets of the far end."""
+        return int(self._line["packets"])
+
+    @property
+    def octets(self) -> int:
+        """Payload octets of those."""
+        return int(self._line["octets"])
+
+    @property
+    def bad_packets(self) -> int:
+        """Datagrams that were dropped: no RTP, another payload type or source, or not decodable."""
+        return int(self._line["bad"])
 
     @property
     def lost(self) -> int:
         """Packets that were given up."""
-        return self._reorder.stats.lost
+        return int(self._line["lost"])
 
     @property
     def late(self) -> int:
         """Packets that came after they had been given up."""
-        return self._reorder.stats.late
+        return int(self._line["late"])
+
+    @property
+    def concealed(self) -> int:
+        """Frames that were made up."""
+        return int(self._line["concealed"])
 
     @property
     def waiting(self) -> int:
         """Packets that wait for an earlier one: `flush` must be called."""
-        return self._reorder.pending
+        return int(self._line["held"])
+
+    @property
+    def reception(self) -> Reception | None:
+        """What RTCP reports of the far end's source; None before its first packet."""
+        return None if self._line["ssrc"] < 0 else self._reception
 
     def configure(self, plan: MediaPlan, *, inband_dtmf: bool) -> None:
         """What the far end may send from now on."""
-        receive: dict[int, Codec | None] = dict(plan.receive)
-        self._decoders = {
-            number: old
-            for number, old in self._decoders.items()
-            if receive.get(number) == self._receive[number]
-        }
-        receive.setdefault(COMFORT_NOISE, None)
-        self._dtmf = -1
-        if plan.dtmf_receive is not None:
-            self._dtmf = plan.dtmf_receive
-            receive[self._dtmf] = None
-        self._receive = receive
-        self._current = -1
-        self._events = EventReceiver(plan.dtmf_clock_rate_hz)
-        self._inband_wanted = inband_dtmf or plan.dtmf_receive is None
-        self.frames.detect_digits(wanted=self._inband_wanted)
-        if plan.receives and not self._receives:
-            self._reorder.reset()  # what came while we did not listen is not lost
-        self._receives = plan.receives
+        formats = {number: _format(codec) for number, codec in plan.receive.items()}
+        formats.setdefault(COMFORT_NOISE, _NOT_AUDIO)
+        events = plan.dtmf_receive
+        if events is not None:
+            formats[events] = _NOT_AUDIO
+        configure(
+            self._rows, 0, formats,
+            dtmf_type=-1 if events is None else events, dtmf_hz=plan.dtmf_clock_rate_hz, receives=plan.receives,
+        )  # fmt: skip
+        detect_tones(self._rows, 0, wanted=inband_dtmf or events is None)
 
     def plausible(self, size: int) -> bool:
         """Could the first `size` bytes of `buffer` be of this stream? For the latch of symmetric RTP."""
-        return self.buffer[1] & 0x7F in self._receive and payload_span(self.buffer, size) is not None
+        agreed = self._rows.media[0, self.buffer[1] & 0x7F]["kind"]
+        return bool(agreed) and payload_span(self.buffer, size) is not None
 
     def datagram(self, size: int, now: float) -> Verdict:
         """The first `size` bytes of `buffer`, from the far end's address."""
-        if size < HEADER_BYTES:
-            return self._bad()
-        first, second, sequence, timestamp, ssrc = HEADER.unpack_from(self.buffer)
-        payload_type = second & 0x7F
-        if payload_type not in self._receive:
-            return Verdict.REPORT if second in PACKET_TYPES else self._bad()
-        if first != PLAIN:
-            size = self._made_plain(size)
-            if not size:
-                return self._bad()
-        if ssrc != self._ssrc and not self._believed(ssrc, sequence, payload_type, now):
-            return self._bad()
-        self.packets += 1
-        self.octets += size - HEADER_BYTES
-        self._heard_s = now
-        if self.reception is not None:
-            self.reception.packet(sequence)
-        if self._receives:
-            self._take(payload_type, sequence, timestamp, size, now)
-        return Verdict.MEDIA
+        made = plane.receive(self._rows, _SCRATCH, 0, self._bytes, size, round(now * _NS))
+        if made > plane.VERDICT:
+            self._deliver(made, now)
+        return _VERDICTS[made & plane.VERDICT]
 
     def flush(self, now: float) -> None:
         """Passes on what is in order by now, and gives up what was waited for long enough."""
-        for item in self._reorder.take(now):
-            if isinstance(item, Gap):
-                self.frames.gap(item.next_timestamp, now)
-            else:
-                payload = np.frombuffer(item.payload, np.uint8)[HEADER_BYTES:]
-                self._play(item.payload[1] & 0x7F, payload, item.timestamp, item.arrived)
+        self._deliver(plane.flush(self._rows, _SCRATCH, 0, round(now * _NS)), now)
 
-    def _take(self, payload_type: int, sequence: int, timestamp: int, size: int, now: float) -> None:
-        if payload_type == self._dtmf:
-            self._event(size, timestamp, now)
-        elif self.reception is not None:
-            self.reception.arrival(timestamp, now)
-        if self._reorder.push(sequence, timestamp, self._view[:size], now):
-            self._play(payload_type, self._bytes[HEADER_BYTES:size], timestamp, now)
-        if self._reorder.pending:
-            self.flush(now)
+    def _deliver(self, made: int, now: float) -> None:
+        frames = made >> plane.FRAMES_SHIFT
+        keys = made >> plane.PRESSES_SHIFT & 0xFF
+        listener = self._listener
+        for _ in range(frames):
+            if keys:
+                keys -= self._keys_before(self._frames, keys, now)
+            slot = self._frames % HEARD
+            self._frames += 1
+            position, arrived_ns, made_up = self._rows.frames[0, slot].item()
+            if listener is not None:
+                listener.audio_received(self._views[slot], position, arrived_ns / _NS, concealed=bool(made_up))
+        if keys:
+            self._keys_before(self._frames, keys, now)
 
-    def _made_plain(self, size: int) -> int:
-        """Takes CSRCs, extension and padding out of the packet in `buffer`. Its new size; 0: not RTP."""
-        span = payload_span(self.buffer, size)
-        if span is None:
-            return 0
-        start, end = span
-        size = HEADER_BYTES + end - start
-        self.buffer[HEADER_BYTES:size] = self.buffer[start:end]
-        return size
-
-    def _play(self, payload_type: int, payload: Payload, timestamp: int, now: float) -> None:
-        if payload_type != self._current and not self._use(payload_type):
-            if payload_type == COMFORT_NOISE:
-                self.frames.comfort_noise(timestamp, now)
-            return
-        assert self._decode is not None
-        try:
-            samples = self._decode(payload)
-        except BadPayload:
-            self.bad_packets += 1
-            return
-        self.frames.audio(samples, timestamp, now)
-
-    def _use(self, payload_type: int) -> bool:
-        """Makes the audio format of `payload_type` the current one; False: it is none."""
-        codec = self._receive.get(payload_type)
-        if codec is None:
-            return False
-        if payload_type not in self._decoders:
-            self._decoders[payload_type] = decoder(codec)
-        self._decode = self._decoders[payload_type].decode
-        self._current = payload_type
-        self.frames.use(codec)
-        return True
-
-    def _event(self, size: int, timestamp: int, now: float) -> None:
-        if size < HEADER_BYTES + _EVENT_BYTES:
-            self.bad_packets += 1
-            return
-        digit = self._events.push(self._view[HEADER_BYTES:size], timestamp)
-        if digit is None:
-            return
-        if self._inband_wanted:  # it signals by events after all: a tone beside them would count twice
-            self._inband_wanted = False
-            self.frames.detect_digits(wanted=False)
-        self.pressed(digit, Way.EVENT, now)
+    def _keys_before(self, frame: int, most: int, now: float) -> int:
+        """Passes on the keys that came before frame number `frame`; how many."""
+        for told in range(most):
+            key, is_tone, before = self._rows.presses[0, self._presses % PRESSES].item()
+            if before > frame:
+                return told
+            self._presses += 1
+            self.pressed(KEYS[key] if is_tone else DIGITS[key], Way.TONE if is_tone else Way.EVENT, now)
+        return most
 
     def pressed(self, digit: str, way: Way, now: float) -> None:
-        """A key, signalled beside the audio."""
-        frames = self.frames
-        if frames.listener is not None and frames.presses.counts(digit, way, now):
-            frames.listener.digit_received(digit, now)
+        """A key of the far end's, however it was signalled."""
+        listener = self._listener
+        if listener is not None and self.presses.counts(digit, way, now):
+            listener.digit_received(digit, now)
 
-    def _believed(self, ssrc: int, sequence: int, payload_type: int, now: float) -> bool:
-        """The stream's first source at once; another only after two packets in a row between which ours was
-        silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2)."""
-        if self.reception is not None:
-            if self._candidate != (ssrc, sequence) or self._heard_s > self._candidate_s:
-                self._candidate = (ssrc, (sequence + 1) & 0xFFFF)
-                self._candidate_s = now
-                return False
-            self._reorder.reset()
-            self._events.reset()
-            self.frames.restart()
-            self._decoders.clear()
-            self._current = -1
-        codec = self._receive[payload_type] or next(filter(None, self._receive.values()), None)
-        self.reception = Reception(ssrc, codec.clock_rate_hz if codec else 8000)
-        self._ssrc = ssrc
-        return True
 
-    def _bad(self) -> Verdict:
-        self.bad_packets += 1
-        return Verdict.BAD
+_VERDICTS: Final = tuple(Verdict)
+_NOT_AUDIO: Final = PayloadFormat(Kind.NOT_AUDIO, 0, 0)
+
+
+def _format(codec: Codec) -> PayloadFormat:
+    return PayloadFormat(_KINDS[codec.name.lower()], codec.clock_rate_hz, codec.rate_hz)

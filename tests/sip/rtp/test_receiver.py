@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.audio.dtmf import tone
 from sip.rtp.codecs import encoder
-from sip.rtp.frame_assembly import MAX_CONCEALED
+from pipeline.plane.frames import MAX_CONCEALED
 from sip.rtp.packet import RtpPacket
 from sip.rtp.receiver import BUFFER_BYTES, PATIENCE_MS, RtpReceiver, Verdict
 from sip.rtp.telephone_event import event_payloads
@@ -430,11 +430,11 @@ def test_an_event_and_its_tone_are_one_digit() -> None:
 def test_a_listener_that_left_costs_nothing_but_the_counting() -> None:
     target, ears = receiver()
     talk(target, numbered(5))
-    target.frames.listener = None
+    target.listener = None
     now = talk(target, keyed("1", sequence=105, timestamp=5800))
     assert (len(ears.frames), ears.digits) == (5, [])
     again = Ears()
-    target.frames.listener = again
+    target.listener = again
     talk(target, numbered(5, sequence=117, timestamp=5800 + 12 * 160), now)
     assert again.positions[0] == 17 * 160
 

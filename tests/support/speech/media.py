@@ -138,7 +138,7 @@ def receiver(
     agreed = agreed or plan()
     made, ears = RtpReceiver(rate_hz), Ears()
     made.configure(agreed, inband_dtmf=inband_dtmf)
-    made.frames.listener = ears
+    made.listener = ears
     return made, ears
 
 
