@@ -8,7 +8,7 @@ import numba
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from pipeline.plane.compiled import inlined, native
+from pipeline.plane.compiled import native
 
 T: Final[Any] = numba.types
 
@@ -42,7 +42,7 @@ FREE, AT_WORK, HELD = 0, 1, 2
 """Who is at a row: nobody, the plane, Python. The plane never waits: a row that Python holds is left out."""
 
 
-@inlined(T.boolean, _WORDS, T.int64)
+@native(T.boolean, _WORDS, T.int64)
 def enter(owner: Any, number: int) -> bool:
     """The plane begins to work on a row; False: Python holds it."""
     address = owner.ctypes.data + 8 * number
@@ -52,7 +52,7 @@ def enter(owner: Any, number: int) -> bool:
     return False
 
 
-@inlined(T.void, _WORDS, T.int64)
+@native(T.void, _WORDS, T.int64)
 def leave(owner: Any, number: int) -> None:
     """The plane has done with a row."""
     fence()

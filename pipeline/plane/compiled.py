@@ -10,16 +10,6 @@ import numba
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def inlined(*_signature: Any) -> Callable[[_F], _F]:
-    """A function that is compiled into its callers, for what has one or is small. numba compiles, with each
-    function, all that it calls once more: a chain of ten takes four times as long as one of three."""
-
-    def decorate(function: _F) -> _F:
-        return cast(_F, numba.njit(inline="always", nogil=True)(function))
-
-    return decorate
-
-
 def native(returns: Any, *arguments: Any, called_by_python: bool = False) -> Callable[[_F], _F]:
     """`numba.njit` for one signature. Wrappers for Python are made only where Python calls: they take half of
     the time to compile."""

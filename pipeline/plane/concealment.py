@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.audio import FRAME_MS, kernels
-from pipeline.plane.native import F32, I16, I64, LINE, ROWS, SCRATCH, VOID, inlined, native
+from pipeline.plane.native import F32, I16, I64, LINE, ROWS, SCRATCH, VOID, native
 
 _FADE_FROM_MS: Final = 10.0
 _FADE_TO_MS: Final = 60.0
@@ -21,7 +21,7 @@ _SHORTEST_MS: Final = 5  # the pitch periods of Appendix I
 _LONGEST_MS: Final = 15
 
 
-@inlined(VOID, F32, F32, I64)
+@native(VOID, F32, F32, I64)
 def _crossfade(wave: Any, tail: Any, overlap: int) -> None:
     """What would have been repeated goes, `wave` comes."""
     for i in range(overlap):
@@ -29,7 +29,7 @@ def _crossfade(wave: Any, tail: Any, overlap: int) -> None:
         wave[i] = wave[i] * ramp + tail[i] * (np.float32(1.0) - ramp)
 
 
-@inlined(VOID, F32, I16, I64)
+@native(VOID, F32, I16, I64)
 def _remember(past: Any, frame: Any, samples: int) -> None:
     """`past`: the last three frames, the newest last."""
     for i in range(2 * samples):
@@ -38,7 +38,7 @@ def _remember(past: Any, frame: Any, samples: int) -> None:
         past[2 * samples + i] = np.float32(frame[i])
 
 
-@inlined(VOID, F32, I16, I64)
+@native(VOID, F32, I16, I64)
 def _round(wave: Any, frame: Any, samples: int) -> None:
     for i in range(samples):
         frame[i] = np.int16(min(max(np.rint(wave[i]), np.float32(-32768.0)), np.float32(32767.0)))
@@ -58,7 +58,7 @@ def good(rows: Any, scratch: Any, number: int, frame: Any) -> None:
     _remember(rows.past[number], frame, samples)
 
 
-@inlined(I64, F32, F32, LINE)
+@native(I64, F32, F32, LINE)
 def _loop(past: Any, loop: Any, line: Any) -> int:
     """As many of the last periods as frames were lost, their end faded into what preceded their start, so
     that they repeat without a seam. Their length in samples."""
@@ -73,7 +73,7 @@ def _loop(past: Any, loop: Any, line: Any) -> int:
     return int(length)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I16, I64)
+@native(VOID, ROWS, SCRATCH, I64, I16, I64)
 def _repeat(rows: Any, scratch: Any, number: int, frame: Any, begun_ms: int) -> None:
     """The frame that starts `begun_ms` into the loss: one, then two, then three periods over and over."""
     line, past, tail, wave = rows.line[number], rows.past[number], rows.tail[number], scratch.wave
@@ -96,7 +96,7 @@ def _repeat(rows: Any, scratch: Any, number: int, frame: Any, begun_ms: int) -> 
     _round(wave, frame, samples)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I16)
+@native(VOID, ROWS, SCRATCH, I64, I16)
 def conceal(rows: Any, scratch: Any, number: int, frame: Any) -> None:
     """Fills `frame` in place of a lost one; digital silence once 60 ms have been lost."""
     line = rows.line[number]

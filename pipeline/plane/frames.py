@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.audio import FRAME_MS, kernels
 from pipeline.plane.concealment import conceal, good
-from pipeline.plane.native import I16, I64, ROWS, SCRATCH, VOID, inlined, native
+from pipeline.plane.native import I16, I64, ROWS, SCRATCH, VOID, native
 from pipeline.plane.rows import HEARD, PRESSES
 
 MAX_CONCEALED: Final = 3
@@ -33,7 +33,7 @@ def forget_tone(rows: Any, number: int) -> None:
     rows.keys[number][:] = np.float32(0.0)
 
 
-@inlined(VOID, ROWS, I64)
+@native(VOID, ROWS, I64)
 def restart(rows: Any, number: int) -> None:
     """Another source: its timestamps have nothing to do with those before; the positions go on."""
     line = rows.line[number]
@@ -45,7 +45,7 @@ def restart(rows: Any, number: int) -> None:
         line.expected = -2
 
 
-@inlined(VOID, ROWS, I64, I64, I64)
+@native(VOID, ROWS, I64, I64, I64)
 def press(rows: Any, number: int, key: int, is_tone: int) -> None:
     """A key, before the frame that comes next."""
     line = rows.line[number]
@@ -54,7 +54,7 @@ def press(rows: Any, number: int, key: int, is_tone: int) -> None:
     line.presses += 1
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64)
 def _pass_on(rows: Any, scratch: Any, number: int, at_ns: int, made_up: int) -> None:
     """The frame that was put into `heard` is complete."""
     line = rows.line[number]
@@ -93,13 +93,13 @@ def fill(rows: Any, scratch: Any, number: int, samples: Any, at_ns: int, made_up
             _pass_on(rows, scratch, number, at_ns, whole)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64)
 def _silence(rows: Any, scratch: Any, number: int, samples: int, at_ns: int) -> None:
     scratch.resampled[:samples] = 0
     fill(rows, scratch, number, scratch.resampled[:samples], at_ns, rows.line[number].made_up)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64)
 def _jump(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> None:
     """Moves the position to where `timestamp` belongs; a frame begun before is filled up with silence."""
     line = rows.line[number]
@@ -121,7 +121,7 @@ def _jump(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> N
     line.position += samples
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64, I64)
 def place(rows: Any, scratch: Any, number: int, timestamp: int, units: int, at_ns: int) -> None:
     """A packet of `units` of the RTP clock is stamped `timestamp`."""
     line = rows.line[number]
@@ -131,7 +131,7 @@ def place(rows: Any, scratch: Any, number: int, timestamp: int, units: int, at_n
     line.heard_at_ns = at_ns
 
 
-@inlined(I16, ROWS, SCRATCH, I64, I16)
+@native(I16, ROWS, SCRATCH, I64, I16)
 def at_rate(rows: Any, scratch: Any, number: int, samples: Any) -> Any:
     """`samples` of the codec at the leg's rate."""
     line = rows.line[number]
@@ -147,7 +147,7 @@ def at_rate(rows: Any, scratch: Any, number: int, samples: Any) -> Any:
     return out
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I16, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I16, I64, I64, I64)
 def audio(rows: Any, scratch: Any, number: int, samples: Any, timestamp: int, at_ns: int, made_up: int) -> None:
     """A packet's audio, at its codec's rate, in order. `made_up`: by the codec, for a packet that was lost."""
     line = rows.line[number]
@@ -157,7 +157,7 @@ def audio(rows: Any, scratch: Any, number: int, samples: Any, timestamp: int, at
     fill(rows, scratch, number, at_rate(rows, scratch, number, samples), at_ns, made_up)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64)
 def comfort_noise(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> None:
     """A packet that says "silence" (RFC 3389): one frame of it. The next timestamp says how long it was."""
     line = rows.line[number]
@@ -166,7 +166,7 @@ def comfort_noise(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: i
     fill(rows, scratch, number, scratch.resampled[: line.samples], at_ns, 0)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64, I64)
 def gap(rows: Any, scratch: Any, number: int, next_timestamp: int, at_ns: int) -> None:
     """Packets before the one stamped `next_timestamp` were given up: conceals what fits."""
     line = rows.line[number]
@@ -188,7 +188,7 @@ def gap(rows: Any, scratch: Any, number: int, next_timestamp: int, at_ns: int) -
             _pass_on(rows, scratch, number, at_ns, 1)
 
 
-@inlined(VOID, ROWS, I64, I64)
+@native(VOID, ROWS, I64, I64)
 def use(rows: Any, number: int, payload_type: int) -> None:
     """`audio` is of `payload_type` from now on."""
     line, media = rows.line[number], rows.media[number, payload_type]

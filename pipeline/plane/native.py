@@ -9,7 +9,6 @@ import numpy as np
 
 from pipeline.audio.dtmf import COSINES, SINES
 from pipeline.audio.resample import phases
-from pipeline.plane.compiled import inlined as inlined
 from pipeline.plane.compiled import native as native
 from pipeline.plane.rows import FRAME_SAMPLES, MOST_SAMPLES, Scratch, rows, shared
 

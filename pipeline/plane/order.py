@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, inlined, native
+from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, native
 from pipeline.plane.rows import GIVEN_UP, HELD, PROBATION
 
 MAX_DROPOUT: Final = 3000  # this far ahead is still the same run of numbers
@@ -29,7 +29,7 @@ def forget_order(rows: Any, number: int) -> None:
         rows.slots[number, slot].size = 0
 
 
-@inlined(VOID, ROWS, I64, I64, U8, I64, I64, I64)
+@native(VOID, ROWS, I64, I64, U8, I64, I64, I64)
 def _keep(rows: Any, number: int, slot: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
     size = packet.shape[0]
     kept, octets = rows.slots[number, slot], rows.held[number, slot]
@@ -38,7 +38,7 @@ def _keep(rows: Any, number: int, slot: int, packet: Any, sequence: int, timesta
         octets[i] = packet[i]
 
 
-@inlined(I64, ROWS, I64, I64)
+@native(I64, ROWS, I64, I64)
 def slot_of(rows: Any, number: int, sequence: int) -> int:
     """The slot in which the packet `sequence` waits; `NONE`: in none."""
     if rows.line[number].held:
@@ -49,7 +49,7 @@ def slot_of(rows: Any, number: int, sequence: int) -> int:
     return NONE
 
 
-@inlined(I64, ROWS, I64)
+@native(I64, ROWS, I64)
 def _free(rows: Any, number: int) -> int:
     for slot in range(HELD):
         if rows.slots[number, slot].size == 0:
@@ -57,7 +57,7 @@ def _free(rows: Any, number: int) -> int:
     return NONE
 
 
-@inlined(VOID, ROWS, I64, I64)
+@native(VOID, ROWS, I64, I64)
 def _too_old(rows: Any, number: int, sequence: int) -> None:
     """One that was given up came after all, or a second time."""
     for i in range(GIVEN_UP):
@@ -67,7 +67,7 @@ def _too_old(rows: Any, number: int, sequence: int) -> None:
             return
 
 
-@inlined(BOOL, ROWS, I64, U8, I64, I64, I64)
+@native(BOOL, ROWS, I64, U8, I64, I64, I64)
 def passes(rows: Any, number: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> bool:
     """Whether the packet is next in order. If not, it waits (a copy), is on probation, or is dropped."""
     line = rows.line[number]
@@ -91,7 +91,7 @@ def passes(rows: Any, number: int, packet: Any, sequence: int, timestamp: int, a
     return False
 
 
-@inlined(I64, ROWS, I64)
+@native(I64, ROWS, I64)
 def nearest(rows: Any, number: int) -> int:
     """The slot of the waiting packet that comes first in order; `NONE`: nothing waits."""
     found, least = NONE, 0x10000
@@ -105,7 +105,7 @@ def nearest(rows: Any, number: int) -> int:
     return found
 
 
-@inlined(BOOL, ROWS, I64, I64)
+@native(BOOL, ROWS, I64, I64)
 def is_given_up(rows: Any, number: int, now_ns: int) -> bool:
     """Whether what is missing before the waiting packets was waited for long enough."""
     line = rows.line[number]
@@ -118,7 +118,7 @@ def is_given_up(rows: Any, number: int, now_ns: int) -> bool:
     return False
 
 
-@inlined(VOID, ROWS, I64, I64)
+@native(VOID, ROWS, I64, I64)
 def give_up(rows: Any, number: int, sequence: int) -> None:
     """What is missing before `sequence` counts as lost."""
     line = rows.line[number]
@@ -130,7 +130,7 @@ def give_up(rows: Any, number: int, sequence: int) -> None:
     line.next = sequence
 
 
-@inlined(VOID, ROWS, I64, I64)
+@native(VOID, ROWS, I64, I64)
 def take_out(rows: Any, number: int, slot: int) -> None:
     """The packet in `slot` has been played."""
     kept = rows.slots[number, slot]
@@ -140,7 +140,7 @@ def take_out(rows: Any, number: int, slot: int) -> None:
         rows.line[number].held -= 1
 
 
-@inlined(VOID, LINE)
+@native(VOID, LINE)
 def jumped(line: Any) -> None:
     """The jump has been followed."""
     line.restart, line.probation = -1, 0

@@ -44,6 +44,7 @@ class Plane:
         self._left: deque[tuple[int, int]] = deque()  # rows, free when the events before a number were read
         self._news: list[News | None] = [None] * capacity
         self._slots = [0] * SLOTS
+        self._slot_of = [0] * capacity
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._poke = os.eventfd(0, os.EFD_NONBLOCK)
@@ -92,8 +93,7 @@ class Plane:
         self._news[number] = news
         slot = self._slots.index(min(self._slots))
         self._slots[slot] += 1
-        with self.held(number) as line:
-            line["fd"], line["slot"] = fd, slot
+        self._slot_of[number] = slot
         clock = self.shared.clock
         clock[Field.LINES] = max(int(clock[Field.LINES]), number + 1)
         self._watch(_EPOLL_CTL_ADD, fd, number)
@@ -106,14 +106,22 @@ class Plane:
             self._watch(_EPOLL_CTL_DEL, int(line["fd"]), number)
             line["open"] = 0
             self.rows.words[number] = 0
-            self._slots[int(line["slot"])] -= 1
+        self._slots[self._slot_of[number]] -= 1
         # What the plane has told of this stream must not reach the next one on the row.
         self._left.append((number, int(self.shared.clock[Field.EVENT_HEAD])))
 
-    def first_due_ns(self, slot: int) -> int:
-        """When the packets of a new stream in `slot` begin."""
+    def first_due_ns(self, number: int) -> int:
+        """When the packets of a new stream begin."""
         now_ns = time.monotonic_ns()
-        return now_ns // FRAME_NS * FRAME_NS + FRAME_NS + slot * SLOT_NS
+        return now_ns // FRAME_NS * FRAME_NS + FRAME_NS + self._slot_of[number] * SLOT_NS
+
+    def aside(self, slot: int) -> tuple[bytes, bytes]:
+        """A datagram that was put aside, and the sockaddr that it came from; asked once, in their order."""
+        shared = self.shared
+        size, length = shared.aside_size[slot].tolist()
+        data, sender = shared.aside[slot, :size].tobytes(), shared.aside_from[slot, :length].tobytes()
+        shared.clock[Field.ASIDE_TAIL] += 1
+        return data, sender
 
     @contextmanager
     def held(self, number: int) -> Iterator[Any]:

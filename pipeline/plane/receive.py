@@ -13,7 +13,7 @@ from typing import Any, Final
 from pipeline.audio import kernels
 from pipeline.plane import order
 from pipeline.plane.frames import audio, comfort_noise, gap, press, restart, use
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, U8, VOID, inlined, native
+from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, U8, VOID, native
 from pipeline.plane.reception import arrival, begin_source, count
 from pipeline.plane.rows import HEARD, PROBATION, Kind
 from pipeline.plane.telephone_event import forget_event, key_of
@@ -46,7 +46,7 @@ FRAMES_SHIFT: Final = 16
 then how many keys and frames were added to the rings."""
 
 
-@inlined(I64, U8, I64)
+@native(I64, U8, I64)
 def payload_span(data: Any, size: int) -> int:
     """Start and end of the payload in the first `size` octets of `data`, as start << 16 | end; 0 when they are
     not RTP: another version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
@@ -67,7 +67,7 @@ def payload_span(data: Any, size: int) -> int:
     return start << 16 | end
 
 
-@inlined(I64, U8, I64)
+@native(I64, U8, I64)
 def _made_plain(data: Any, size: int) -> int:
     """Takes CSRCs, extension and padding out of the packet. Its new size; 0: not RTP."""
     span = payload_span(data, size)
@@ -79,7 +79,7 @@ def _made_plain(data: Any, size: int) -> int:
     return HEADER_BYTES + length
 
 
-@inlined(BOOL, ROWS, I64, I64, I64, I64, I64)
+@native(BOOL, ROWS, I64, I64, I64, I64, I64)
 def _is_believed(rows: Any, number: int, ssrc: int, sequence: int, payload_type: int, now_ns: int) -> bool:
     """The stream's first source at once; another only after two packets in a row between which ours was
     silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2)."""
@@ -120,7 +120,7 @@ def _play(rows: Any, scratch: Any, number: int, packet: Any, timestamp: int, at_
     audio(rows, scratch, number, samples, timestamp, at_ns, 0)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, I64)
 def _play_slot(rows: Any, scratch: Any, number: int, slot: int) -> None:
     kept = rows.slots[number, slot]
     _play(rows, scratch, number, rows.held[number, slot, : kept.size], kept.timestamp, kept.arrived_ns)
@@ -144,7 +144,7 @@ def _flush(rows: Any, scratch: Any, number: int, now_ns: int) -> None:
         _play_slot(rows, scratch, number, slot)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, U8, I64, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, U8, I64, I64, I64)
 def _follow_jump(
     rows: Any, scratch: Any, number: int, packet: Any, sequence: int, timestamp: int, at_ns: int
 ) -> None:
@@ -159,7 +159,7 @@ def _follow_jump(
     _play(rows, scratch, number, packet, timestamp, at_ns)
 
 
-@inlined(VOID, ROWS, I64, U8, I64)
+@native(VOID, ROWS, I64, U8, I64)
 def _event(rows: Any, number: int, packet: Any, timestamp: int) -> None:
     line = rows.line[number]
     if packet.shape[0] < HEADER_BYTES + _EVENT_BYTES:
@@ -173,7 +173,7 @@ def _event(rows: Any, number: int, packet: Any, timestamp: int) -> None:
         press(rows, number, key, 0)
 
 
-@inlined(VOID, ROWS, SCRATCH, I64, U8, I64, I64)
+@native(VOID, ROWS, SCRATCH, I64, U8, I64, I64)
 def _take(rows: Any, scratch: Any, number: int, packet: Any, sequence: int, now_ns: int) -> None:
     line = rows.line[number]
     timestamp = I64(packet[4]) << 24 | I64(packet[5]) << 16 | I64(packet[6]) << 8 | I64(packet[7])
@@ -189,14 +189,14 @@ def _take(rows: Any, scratch: Any, number: int, packet: Any, sequence: int, now_
         _flush(rows, scratch, number, now_ns)
 
 
-@inlined(I64, LINE, I64, I64)
+@native(I64, LINE, I64, I64)
 def _made(line: Any, frames: int, presses: int) -> int:
     """What a call has made: frames, keys, and whether packets wait for an earlier one, in one number."""
     waits = WAITS if line.held else 0
     return int(line.frames - frames << FRAMES_SHIFT | line.presses - presses << PRESSES_SHIFT | waits)
 
 
-@inlined(I64, ROWS, SCRATCH, I64, I64)
+@native(I64, ROWS, SCRATCH, I64, I64)
 def flush(rows: Any, scratch: Any, number: int, now_ns: int) -> int:
     """Plays what is in order by now, and gives up what was waited for long enough. What was made of it."""
     line = rows.line[number]
@@ -205,7 +205,7 @@ def flush(rows: Any, scratch: Any, number: int, now_ns: int) -> int:
     return _made(line, frames, presses)
 
 
-@inlined(I64, ROWS, SCRATCH, I64, U8, I64, I64)
+@native(I64, ROWS, SCRATCH, I64, U8, I64, I64)
 def receive(rows: Any, scratch: Any, number: int, data: Any, size: int, now_ns: int) -> int:
     """One datagram of the far end's, the first `size` octets of `data`. What was made of it."""
     line = rows.line[number]

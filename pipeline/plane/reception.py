@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipeline.plane.native import I64, LINE, VOID, inlined
+from pipeline.plane.native import I64, LINE, VOID, native
 
 _MAX_DROPOUT: Final = 3000
 _MAX_MISORDER: Final = 100
@@ -12,7 +12,7 @@ JITTER_UNIT: Final = 1 << 16
 """Of `jitter`, in a unit of the RTP clock."""
 
 
-@inlined(VOID, LINE, I64, I64)
+@native(VOID, LINE, I64, I64)
 def begin_source(line: Any, ssrc: int, clock_hz: int) -> None:
     """Another source, whose numbers and times have nothing to do with those before."""
     line.ssrc, line.clock_hz = ssrc, clock_hz
@@ -20,14 +20,14 @@ def begin_source(line: Any, ssrc: int, clock_hz: int) -> None:
     line.bad_next = line.arrived_ns = -1
 
 
-@inlined(VOID, LINE, I64)
+@native(VOID, LINE, I64)
 def _begin(line: Any, sequence: int) -> None:
     line.base = line.highest = sequence
     line.cycles = line.received = 0
     line.bad_next = -1
 
 
-@inlined(VOID, LINE, I64)
+@native(VOID, LINE, I64)
 def count(line: Any, sequence: int) -> None:
     """Counts the packet with the 16-bit number `sequence` (RFC 3550 A.1)."""
     ahead = (sequence - line.highest) & 0xFFFF
@@ -45,7 +45,7 @@ def count(line: Any, sequence: int) -> None:
     line.received += 1
 
 
-@inlined(VOID, LINE, I64, I64)
+@native(VOID, LINE, I64, I64)
 def arrival(line: Any, timestamp: int, at_ns: int) -> None:
     """Takes an audio packet into the jitter (A.8). A jump of the sender's clock by a second or more is none."""
     if line.arrived_ns >= 0:

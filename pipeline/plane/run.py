@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from typing import Any, Final
 
-from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T, inlined, native
+from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T, native
 from pipeline.plane.rows import ADDRESS_BYTES, OUTBOX, PACKET_BYTES, Field
 from pipeline.plane.send import SLOT_NS
 from pipeline.plane.step import due, take
@@ -40,7 +40,7 @@ _STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Fiel
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
 
 
-@inlined(I64, SHARED)
+@native(I64, SHARED)
 def _now_ns(shared: Any) -> int:
     """CLOCK_MONOTONIC, which is the clock of the event loop."""
     pair = shared.pair
@@ -48,7 +48,7 @@ def _now_ns(shared: Any) -> int:
     return int(pair[0] * 1_000_000_000 + pair[1])
 
 
-@inlined(VOID, SHARED, I64)
+@native(VOID, SHARED, I64)
 def _sleep(shared: Any, due_ns: int) -> None:
     """Until the tick, or until Python pokes."""
     left_ns = due_ns - _now_ns(shared)
@@ -63,7 +63,7 @@ def _sleep(shared: Any, due_ns: int) -> None:
         _read(T.int32(fd), address + 24, T.uintp(8))
 
 
-@inlined(VOID, ROWS, SCRATCH, SHARED, I64, I64)
+@native(VOID, ROWS, SCRATCH, SHARED, I64, I64)
 def _read_line(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> None:
     """What has come on one socket. A well-behaved stream has one packet a tick, and asking for a second would
     cost a system call a packet; what is dropped is drained."""
@@ -81,7 +81,7 @@ def _read_line(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -
             return
 
 
-@inlined(VOID, ROWS, SCRATCH, SHARED, I64)
+@native(VOID, ROWS, SCRATCH, SHARED, I64)
 def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     ready = shared.ready
     while True:
@@ -94,7 +94,7 @@ def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
             return
 
 
-@inlined(VOID, ROWS, SCRATCH, SHARED, I64)
+@native(VOID, ROWS, SCRATCH, SHARED, I64)
 def _send_due(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     first = 0
     while True:
@@ -116,7 +116,7 @@ def _send_due(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
             return
 
 
-@inlined(VOID, ROWS, SCRATCH, SHARED, I64)
+@native(VOID, ROWS, SCRATCH, SHARED, I64)
 def tick(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     """Reads what has come, sends what is due, and wakes Python if it has something to look at."""
     clock = shared.clock

@@ -21,7 +21,7 @@ import numpy as np
 
 from pipeline.audio import kernels
 from pipeline.audio.levels import amplitude
-from pipeline.plane.native import I16, I64, LINE, ROWS, SCRATCH, U8, VOID, inlined, native
+from pipeline.plane.native import I16, I64, LINE, ROWS, SCRATCH, U8, VOID, native
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
 
@@ -49,7 +49,7 @@ _ROWS_OF_EVENTS: Final = (3, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 0, 1, 2, 3)
 _COLUMNS_OF_EVENTS: Final = (1, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 2, 3, 3, 3, 3)
 
 
-@inlined(VOID, LINE, U8, I64, I64)
+@native(VOID, LINE, U8, I64, I64)
 def _head(line: Any, packet: Any, payload_type: int, timestamp: int) -> None:
     packet[0] = 0x80
     packet[1] = payload_type | (0x80 if line.marker else 0)
@@ -62,7 +62,7 @@ def _head(line: Any, packet: Any, payload_type: int, timestamp: int) -> None:
     line.sequence = (line.sequence + 1) & 0xFFFF
 
 
-@inlined(I64, ROWS, SCRATCH, I64, I16, U8)
+@native(I64, ROWS, SCRATCH, I64, I16, U8)
 def _encode(rows: Any, scratch: Any, number: int, frame: Any, packet: Any) -> int:
     """A frame at the leg's rate, as a packet; its size."""
     line = rows.line[number]
@@ -82,7 +82,7 @@ def _encode(rows: Any, scratch: Any, number: int, frame: Any, packet: Any) -> in
     return HEADER_BYTES + frame.shape[0]
 
 
-@inlined(I64, ROWS, SCRATCH, I64, U8)
+@native(I64, ROWS, SCRATCH, I64, U8)
 def _silence(rows: Any, scratch: Any, number: int, packet: Any) -> int:
     line = rows.line[number]
     if line.send_kind in (_PCMU, _PCMA):
@@ -95,7 +95,7 @@ def _silence(rows: Any, scratch: Any, number: int, packet: Any) -> int:
     return int(_encode(rows, scratch, number, frame, packet))
 
 
-@inlined(VOID, ROWS, I64, I16)
+@native(VOID, ROWS, I64, I16)
 def _at_gain(rows: Any, number: int, frame: Any) -> None:
     """Ramps the gain of `frame` towards the one that is wanted, in place."""
     line, gains = rows.line[number], rows.gains[number]
@@ -113,7 +113,7 @@ def _at_gain(rows: Any, number: int, frame: Any) -> None:
         frame[i] = np.int16(np.float32(frame[i]) * (np.float32(before) + rise * np.float32(i + 1)))
 
 
-@inlined(VOID, LINE, I16, I64, I64)
+@native(VOID, LINE, I16, I64, I64)
 def _tone(line: Any, frame: Any, event: int, step: int) -> None:
     """The `step`th 20 ms of a digit as a tone (ITU-T Q.23), with soft edges."""
     total = _TONE_FRAMES * frame.shape[0]
@@ -126,7 +126,7 @@ def _tone(line: Any, frame: Any, event: int, step: int) -> None:
         frame[i] = np.int16(np.rint(_TONE * ramp * (np.sin(low * angle) + np.sin(high * angle))))
 
 
-@inlined(I64, ROWS, I64, U8, I64)
+@native(I64, ROWS, I64, U8, I64)
 def _event(rows: Any, number: int, packet: Any, event: int) -> int:
     """One packet of a digit as an RTP event; its size."""
     line = rows.line[number]
@@ -141,7 +141,7 @@ def _event(rows: Any, number: int, packet: Any, event: int) -> int:
     return HEADER_BYTES + 4
 
 
-@inlined(I64, ROWS, SCRATCH, I64, U8)
+@native(I64, ROWS, SCRATCH, I64, U8)
 def _key(rows: Any, scratch: Any, number: int, packet: Any) -> int:
     """The packet of the digit under way. What is being said waits."""
     line = rows.line[number]
@@ -164,7 +164,7 @@ def _key(rows: Any, scratch: Any, number: int, packet: Any) -> int:
     return int(size)
 
 
-@inlined(I64, ROWS, SCRATCH, I64, I64, U8)
+@native(I64, ROWS, SCRATCH, I64, I64, U8)
 def packet_due(rows: Any, scratch: Any, number: int, now_ns: int, packet: Any) -> int:
     """The packet that is due, in `packet`; its size, 0 where nothing is sent."""
     line = rows.line[number]
@@ -189,7 +189,7 @@ def packet_due(rows: Any, scratch: Any, number: int, now_ns: int, packet: Any) -
     return int(size)
 
 
-@inlined(I64, LINE, I64)
+@native(I64, LINE, I64)
 def frames_due(line: Any, now_ns: int) -> int:
     """How many packets are due by now; the time of those that are not sent after a stall is skipped."""
     late_ns = now_ns - line.due_ns + line.lead * SLOT_NS
@@ -208,7 +208,7 @@ def frames_due(line: Any, now_ns: int) -> int:
     return int(frames)
 
 
-@inlined(I64, LINE, I64)
+@native(I64, LINE, I64)
 def brought_forward(line: Any, now_ns: int) -> int:
     """Audio came after silence: 1 where a packet may leave now, with the lead that takes; else 0."""
     if line.talking or not line.sends or line.keys_sent != line.keys_wanted:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pipeline.audio import frame_samples
+from pipeline.audio import FRAME_MS, frame_samples
 from pipeline.plane.frames import forget_tone
 from pipeline.plane.order import forget_order
 from pipeline.plane.rows import Kind, Rows
@@ -61,3 +63,50 @@ def detect_tones(rows: Rows, number: int, *, wanted: bool) -> None:
     if wanted and not rows.line[number]["tones"]:
         forget_tone(rows, number)
     rows.line[number]["tones"] = wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What a stream sends: the payload type and format of audio, and of RTP events (-1: keys are tones)."""
+
+    payload_type: int
+    format: PayloadFormat
+    events_type: int
+    events_hz: int
+    sends: bool
+
+
+def begin_sending(rows: Rows, number: int, fd: int, *, first_due_ns: int) -> None:
+    """A stream over `fd` whose packets are due from `first_due_ns` on, and then each 20 ms."""
+    line = rows.line[number]
+    line["fd"], line["due_ns"], line["open"] = fd, first_due_ns, True
+    line["sequence"] = secrets.randbits(16)
+    rows.words[number] = 0
+    rows.gains[number] = 1.0
+    rows.send_resampling[number] = 0
+    _new_source(line)
+
+
+def _new_source(line: Any) -> None:
+    line["own_ssrc"], line["timestamp"], line["marker"] = secrets.randbits(32), secrets.randbits(32), 1
+
+
+def configure_sending(line: Any, sending: Sending) -> None:
+    """What is sent from now on. A codec with another RTP clock is a new source: timestamps of two clocks in
+    one SSRC cannot be told apart by a receiver (RFC 7160)."""
+    step = sending.format.clock_hz * FRAME_MS // 1000
+    if line["send_step"] not in (0, step):
+        _new_source(line)
+    if sending.sends and not line["sends"]:
+        line["marker"] = 1
+    line["send_type"], line["send_kind"] = sending.payload_type, sending.format.kind
+    line["send_step"], line["send_rate_hz"] = step, sending.format.rate_hz
+    line["events_type"], line["events_step"] = sending.events_type, sending.events_hz * FRAME_MS // 1000
+    line["sends"] = sending.sends
+
+
+def timestamp_at(line: Any, now: float) -> int:
+    """What the RTP clock says at `now`, for sender reports."""
+    step = int(line["send_step"])
+    since = round((now - int(line["ticked_ns"]) / 1e9) * step * 1000 / FRAME_MS) - step
+    return (int(line["timestamp"]) + since) & 0xFFFFFFFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pipeline.plane.atomic import enter, fence, leave
-from pipeline.plane.native import BOOL, I64, ROWS, SCRATCH, SHARED, U8, VOID, inlined, native
+from pipeline.plane.native import BOOL, I64, ROWS, SCRATCH, SHARED, U8, VOID, native
 from pipeline.plane.receive import FRAMES_SHIFT, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
 from pipeline.plane.send import FRAME_NS, brought_forward, frames_due, packet_due
@@ -19,7 +19,7 @@ _REPORT: Final = int(Verdict.REPORT)
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
 
 
-@inlined(VOID, SHARED, I64, I64, I64, I64)
+@native(VOID, SHARED, I64, I64, I64, I64)
 def tell(shared: Any, number: int, kind: int, first: int, second: int) -> None:
     """An event for Python. Of a Python that is `EVENTS` behind the rest is dropped and counted."""
     clock = shared.clock
@@ -33,7 +33,7 @@ def tell(shared: Any, number: int, kind: int, first: int, second: int) -> None:
     clock[_HEAD] = head + 1
 
 
-@inlined(VOID, SHARED, I64, U8, I64, U8, I64, I64)
+@native(VOID, SHARED, I64, U8, I64, U8, I64, I64)
 def _put_aside(shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int) -> None:
     """A datagram that Python looks at; dropped where too many wait."""
     clock = shared.clock
@@ -48,7 +48,7 @@ def _put_aside(shared: Any, number: int, data: Any, size: int, sender: Any, leng
     tell(shared, number, _ASIDE, slot, now_ns)
 
 
-@inlined(BOOL, ROWS, I64, U8, I64)
+@native(BOOL, ROWS, I64, U8, I64)
 def _is_remote(rows: Any, number: int, sender: Any, length: int) -> bool:
     if length != rows.line[number].remote_size:
         return False
@@ -58,7 +58,7 @@ def _is_remote(rows: Any, number: int, sender: Any, length: int) -> bool:
     return True
 
 
-@inlined(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
+@native(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
 def _take(
     rows: Any, scratch: Any, shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int
 ) -> int:
@@ -80,7 +80,7 @@ def _take(
     return 1
 
 
-@inlined(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
+@native(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
 def take(
     rows: Any, scratch: Any, shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int
 ) -> int:
@@ -92,7 +92,7 @@ def take(
     return int(done)
 
 
-@inlined(I64, ROWS, SCRATCH, SHARED, I64, I64, I64, I64)
+@native(I64, ROWS, SCRATCH, SHARED, I64, I64, I64, I64)
 def _send(rows: Any, scratch: Any, shared: Any, number: int, frames: int, now_ns: int, count: int) -> int:
     line = rows.line[number]
     for _ in range(frames):
@@ -109,7 +109,7 @@ def _send(rows: Any, scratch: Any, shared: Any, number: int, frames: int, now_ns
     return count
 
 
-@inlined(I64, ROWS, SCRATCH, SHARED, I64, I64, I64)
+@native(I64, ROWS, SCRATCH, SHARED, I64, I64, I64)
 def _line_due(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int, count: int) -> int:
     line = rows.line[number]
     if not line.open:
@@ -125,7 +125,7 @@ def _line_due(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int, co
     return int(_send(rows, scratch, shared, number, frames, now_ns, count)) if frames else count
 
 
-@inlined(I64, ROWS, SCRATCH, SHARED, I64, I64)
+@native(I64, ROWS, SCRATCH, SHARED, I64, I64)
 def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
     """The packets of streams `first` and up that are due, in `outbox`. How many there are, and the stream to go
     on with shifted up by 16: 0, or one for which there was no room."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, inlined, native
+from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, native
 
 _DIGITS: Final = 16
 _END: Final = 0x80
@@ -26,7 +26,7 @@ def forget_event(rows: Any, number: int) -> None:
     line.event_start = line.event_latest = line.event_duration = line.event_ended = 0
 
 
-@inlined(BOOL, LINE, I64, I64, I64, I64)
+@native(BOOL, LINE, I64, I64, I64, I64)
 def _goes_on(line: Any, event: int, timestamp: int, duration: int, ended: int) -> bool:
     """Whether a packet with a later timestamp belongs to the event under way."""
     if event != line.event or (line.event_ended and not ended):
@@ -38,7 +38,7 @@ def _goes_on(line: Any, event: int, timestamp: int, duration: int, ended: int) -
     return bool(since <= slack and duration >= line.event_duration)
 
 
-@inlined(I64, LINE, U8, I64)
+@native(I64, LINE, U8, I64)
 def key_of(line: Any, payload: Any, timestamp: int) -> int:
     """The event (0 to 15) where this is the first packet of it, else -1. `payload`: 4 octets or more."""
     event, ended = I64(payload[0]), I64(payload[1]) & _END

@@ -1,42 +1,51 @@
-"""The audio of one call: RTP and RTCP on two sockets, paced by the one `Pacer` of the process.
+"""The audio of one call: RTP on the media plane, RTCP beside it on the event loop.
 
-Inbound, a datagram goes from the socket to the listener by direct call; outbound, the pacer's tick pulls a
-frame and hands it to the wire. There is no queue and no task in between.
-
-Packets are read with `loop.add_reader` and `recvfrom_into` one buffer per stream: 3.8 µs of processor time a
-packet where a datagram endpoint, which allocates 256 KiB for each, takes 16 (and 4.9 with reading on until
-the socket is empty, for packets 20 ms apart).
+The plane reads, orders and decodes what comes, and paces, encodes and sends what is said, without Python in
+between. Here a stream is set up, frames are passed to the listener and taken from the source, and reports are
+exchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from pipeline.leg import AudioSource, LegListener
-from pipeline.media.pacer import Pace, Pacer
+from pipeline.media.playout import Playout
+from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.plane import Plane
+from pipeline.plane.rows import KEYS, Happened, Kind
+from pipeline.plane.setup import PayloadFormat, Sending, begin_sending, configure_sending, detect_tones, prepare, timestamp_at
+from pipeline.plane.setup import configure as configure_reception
 from sip.errors import LocalError
 from sip.rtp.dtmf_dedup import Way
-from sip.rtp.media_address import resolved, rtcp_address, unspecified
-from sip.rtp.packet import MalformedPacket
+from sip.rtp.heard import Heard
+from sip.rtp.media_address import Address, resolved, rtcp_address, sockaddr, unpacked, unspecified
+from sip.rtp.packet import COMFORT_NOISE, MalformedPacket, payload_span
 from sip.rtp.ports import PortRange
-from sip.rtp.receiver import RtpReceiver, Verdict
-from sip.rtp.rtcp import RtcpSession, Sent
-from sip.rtp.sender import Address, RtpSender
-from sip.rtp.telephone_event import check_digits
-from sip.sdp.media_plan import MediaPlan
+from sip.rtp.pulled import Pulled
+from sip.rtp.reception_stats import Reception
+from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
+from sip.rtp.telephone_event import DIGITS, check_digits
+from sip.sdp.media_plan import Codec, MediaPlan
+
+PATIENCE_MS: Final = 40
+"""How long a lost packet holds up what is behind it."""
 
 BURST: Final = 64
-"""Packets read in one wake-up at the most: strangers must not hold up the other calls."""
+"""Reports read in one wake-up at the most: strangers must not hold up the other calls."""
 
 _HOUSEKEEPING_S: Final = 0.25
-_T = TypeVar("_T")
+_NS: Final = 1_000_000_000
+_KINDS: Final = {"pcmu": Kind.PCMU, "pcma": Kind.PCMA, "g722": Kind.G722, "opus": Kind.OPUS}
+_NOT_AUDIO: Final = PayloadFormat(Kind.NOT_AUDIO, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +84,7 @@ class StreamState(Enum):
 
 
 class MediaStream:
-    """One call's RTP stream. Everything runs on the event loop's thread.
+    """One call's RTP stream; a row of the media plane from its first plan to its close.
 
     Packets are accepted from the plan's address alone. With symmetric RTP the first packet that could be of
     this stream decides where the far end is, once: nothing that comes later moves it, except a plan with
@@ -83,7 +92,7 @@ class MediaStream:
     """
 
     def __init__(
-        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, pacer: Pacer,
+        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,
         *, loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         """Use `open`."""
@@ -91,35 +100,38 @@ class MediaStream:
         self.reaches: Callable[[str], bool] | None = None
         self._rtp, self._rtcp = sockets
         self._ports = ports
-        self._pacer = pacer
+        self._plane = plane
         self._loop = loop
         self._state = StreamState.BOUND
         self._local_port = int(self._rtp.getsockname()[1])
         self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
         self._plan: MediaPlan | None = None
-        self._receiver: RtpReceiver | None = None
-        self._sender: RtpSender | None = None
-        self._pace: Pace | None = None
+        self._number = -1
+        self._line: Any = None
+        self._heard: Heard | None = None
+        self._outgoing: Outgoing | None = None
+        self._pulled: Pulled | None = None
+        self._reception: Reception | None = None
+        self._keyed: list[tuple[int, asyncio.Future[bool]]] = []
         self._remote: Address | None = None  # None: symmetric, and not latched yet
         self._remote_rtcp: Address | None = None
         self._symmetric = False
         self._strange = self._bad_reports = self._report_errors = 0
         self._timeout_s = math.inf
-        self._heard_s = 0.0
+        self._configured_s = 0.0
         self._report_due_s = math.inf
-        self._housekeeping_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
-        loop.add_reader(self._rtp, self._readable)
         loop.add_reader(self._rtcp, self._rtcp_readable)
 
     @classmethod
     def open(
-        cls, ports: PortRange, pacer: Pacer, *, host: str, loop: asyncio.AbstractEventLoop
+        cls, ports: PortRange, plane: Plane, *, host: str, loop: asyncio.AbstractEventLoop
     ) -> MediaStream:
         """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`; OSError: wrong
         host."""
-        return cls(ports.bind(host), ports, pacer, loop=loop)
+        return cls(ports.bind(host), ports, plane, loop=loop)
 
     @property
     def local_port(self) -> int:
@@ -129,35 +141,40 @@ class MediaStream:
     @property
     def rate_hz(self) -> int:
         """Rate of frames both ways, fixed by the first `configure`. Raises LocalError before it."""
-        return _configured(self._receiver).rate_hz
+        return int(self._row["rate_hz"])
 
     @property
     def sends(self) -> bool:
         """Whether there is an address to send to, by the plan or latched."""
-        return self._sender is not None and self._sender.address is not None
+        return self._line is not None and self._line["remote_size"] > 0
+
+    @property
+    def _row(self) -> Any:
+        if self._line is None:
+            raise LocalError("the media stream has no plan yet")
+        return self._line
 
     @property
     def stats(self) -> MediaStats:
         """Counters up to now; may be read after `close`."""
-        sender, receiver, remote = self._sender, self._receiver, self._reports.remote
-        if sender is None or receiver is None:
+        remote, line, reception = self._reports.remote, self._line, self._reception
+        if line is None or reception is None:
             return MediaStats(strange_address=self._strange, bad_packets=self._bad_reports)
-        reception = receiver.reception
         return MediaStats(
-            packets_sent=sender.packets,
-            bytes_sent=sender.octets,
-            send_errors=sender.errors + self._report_errors,
-            packets_received=receiver.packets,
-            bytes_received=receiver.octets,
-            lost=receiver.lost,
-            late=receiver.late,
-            strange_address=self._strange,
-            bad_packets=receiver.bad_packets + self._bad_reports,
-            concealed=receiver.concealed,
-            jitter_ms=reception.jitter_ms if reception is not None else 0.0,
+            packets_sent=int(line["packets_sent"]),
+            bytes_sent=int(line["octets_sent"]),
+            send_errors=int(line["send_errors"]) + self._report_errors,
+            packets_received=int(line["packets"]),
+            bytes_received=int(line["octets"]),
+            lost=int(line["lost"]),
+            late=int(line["late"]),
+            strange_address=int(line["strange"]) + self._strange,
+            bad_packets=int(line["bad"]) + self._bad_reports,
+            concealed=int(line["concealed"]),
+            jitter_ms=reception.jitter_ms,
             remote_lost=remote.lost,
             remote_fraction_lost=remote.fraction_lost,
-            remote_jitter_ms=remote.jitter * 1000 / sender.clock_rate_hz,
+            remote_jitter_ms=remote.jitter * 50 / max(1, int(line["send_step"])) * 20,
             rtt_ms=remote.rtt_ms,
         )
 
@@ -174,40 +191,48 @@ class MediaStream:
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
         address = resolved(self._rtp, plan.remote_host, plan.remote_port)
-        reached = not plan.sends or self._sendable(address) is not None
+        sendable = self._sendable(address)
         reports = self._sendable(rtcp_address(self._rtp, plan))
-        now = self._loop.time()
-        before = self._plan
-        if self._receiver is None or self._sender is None:
-            self._receiver = RtpReceiver(plan.codec.rate_hz)
-            self._sender = RtpSender(self._rtp, plan.codec.rate_hz, time=self._loop.time)
-            self._connect()
-        self._sender.configure(plan)
-        self._receiver.configure(plan, inband_dtmf=inband_dtmf)
+        before, now = self._plan, self._loop.time()
+        if before is None:
+            self._begin(plan, now)
         moved = before is None or address != resolved(self._rtp, before.remote_host, before.remote_port)
-        if moved or symmetric != self._symmetric:
-            self._remote = None if symmetric else address
-            self._sender.address = self._sendable(address)
+        with self._plane.held(self._number) as line:
+            self._configure_reception(plan, inband_dtmf=inband_dtmf)
+            configure_sending(line, _sending(plan))
+            if moved or symmetric != self._symmetric:
+                self._aim(line, sendable)
+                line["symmetric"], line["latched"] = symmetric, False
+                self._remote = None if symmetric else address
+        if moved or symmetric != self._symmetric or not symmetric:
             self._remote_rtcp = reports
-        elif not symmetric:
-            self._remote_rtcp = reports
-        self._symmetric = symmetric
-        self._plan = plan
+        self._symmetric, self._plan, self._configured_s = symmetric, plan, now
         # Who holds the call often sends nothing; the session timer finds out whether they are still there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
-        self._heard_s = now
-        if self._pace is None:
-            self._state = StreamState.FLOWING
-            self._report_due_s = self._reports.first_due(now)
-            self._pace = self._sender.pace = self._pacer.add(self._tick, now)
-        return reached
+        return not plan.sends or sendable is not None
+
+    def _begin(self, plan: MediaPlan, now: float) -> None:
+        """Takes a row of the plane. What came before the first plan is not heard late."""
+        _drain(self._rtp)
+        self._number = self._plane.open(self._rtp.fileno(), self._happened)
+        rows = self._plane.rows
+        with self._plane.held(self._number) as line:
+            prepare(rows, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
+            begin_sending(rows, self._number, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
+            self._line = line
+        self._heard = Heard(rows, self._number)
+        self._outgoing = Outgoing(rows, self._number, self._plane.poke)
+        self._reception = Reception(self._line)
+        self._state = StreamState.FLOWING
+        self._report_due_s = self._reports.first_due(now)
+        self._connect()
+        self._housekeep()
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; None disconnects. What arrived before is not kept."""
-        if self._source is not None and self._source is not source:
-            self._source.on_ready(None)
+        self._disconnect()
         self._listener, self._source = listener, source
-        if self._state is not StreamState.CLOSED:
+        if self._state is StreamState.FLOWING:
             self._connect()
 
     async def send_dtmf(self, digits: str) -> None:
@@ -218,86 +243,90 @@ class MediaStream:
         are waiting, and when the stream closes before the last was sent.
         """
         check_digits(digits)
-        sender = _configured(self._sender)
+        line = self._row
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
+        wanted, done = int(line["keys_wanted"]), int(line["keys_sent"])
+        if wanted - done + len(digits) > KEYS:
+            raise LocalError(f"more than {KEYS} DTMF digits waiting to be sent")
+        for index, digit in enumerate(digits):
+            self._plane.rows.wanted_keys[self._number, (wanted + index) % KEYS] = DIGITS.index(digit)
+        line["keys_wanted"] = wanted + len(digits)
         sent: asyncio.Future[bool] = self._loop.create_future()
-
-        def done(complete: bool) -> None:
-            if not sent.done():
-                sent.set_result(complete)
-
-        sender.key(digits, done)
+        self._keyed.append((wanted + len(digits), sent))
         if not await sent:
             raise LocalError("the media stream closed before the digits were sent")
 
     def key_received(self, digit: str, now: float) -> None:
         """A key of the far end's by SIP INFO."""
-        if self._receiver is not None:
-            self._receiver.pressed(digit, Way.INFO, now)
+        if self._heard is not None:
+            self._heard.press(digit, Way.INFO, now)
 
     def close(self) -> None:
-        """Sends an RTCP BYE, frees sockets and ports. Idempotent."""
+        """Sends an RTCP BYE, frees sockets, ports and row. Idempotent."""
         if self._state is StreamState.CLOSED:
             return
         if self._state is StreamState.FLOWING:
             self._report(self._loop.time(), bye=True)
+            self._disconnect()
+            self._line = self._line.copy()
+            self._reception = Reception(self._line)
+            self._plane.shut(self._number)
         self._state = StreamState.CLOSED
-        if self._pace is not None:
-            self._pace.remove()
-        if self._source is not None:
-            self._source.on_ready(None)
-        if self._receiver is not None:
-            self._receiver.listener = None
-        if self._sender is not None:
-            self._sender.source = None
-            self._sender.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, sent in self._keyed:
+            _settle(sent, complete=False)
+        self._loop.remove_reader(self._rtcp)
         for bound in (self._rtp, self._rtcp):
-            self._loop.remove_reader(bound)
             bound.close()
         self._ports.release(self._local_port)
 
-    # Inbound ----------------------------------------------------------------------------------------
+    # What the plane tells -----------------------------------------------------------------------------------
 
-    def _readable(self) -> None:
-        """Reads up to one good packet: a well-behaved stream has one per wake-up, and asking for the second
-        would cost a system call per packet. What is dropped is drained."""
+    def _happened(self, kind: int, one: int, two: int) -> None:
         now = self._loop.time()
-        receiver = self._receiver
-        for _ in range(BURST):
-            try:
-                if receiver is None:
-                    self._rtp.recv(1)  # before the first plan: dropped, so that it is not heard late
-                    continue
-                size, address = self._rtp.recvfrom_into(receiver.buffer)
-            except OSError:  # nothing left, or an ICMP error reported here
-                return
-            if address != self._remote and not self._latched(receiver, size, address):
-                self._strange += 1
-                continue
-            verdict = receiver.datagram(size, now)
-            if verdict is Verdict.MEDIA:
-                self._heard_s = now
-                return
-            if verdict is Verdict.REPORT:
-                self._receive_report(bytes(receiver.buffer[:size]), now)
-                if self._state is StreamState.CLOSED:
-                    return
+        if kind == Happened.HEARD and self._heard is not None:
+            self._heard.pass_on(one, two, now)
+        elif kind == Happened.SENT:
+            self._left(two / _NS)
+        elif kind == Happened.KEYED:
+            while self._keyed and self._keyed[0][0] <= one:
+                _settle(self._keyed.pop(0)[1], complete=True)
+        elif kind == Happened.ASIDE:
+            self._look_at(*self._plane.aside(one), now)
 
-    def _latched(self, receiver: RtpReceiver, size: int, address: Address) -> bool:
-        if self._remote is not None or not self._symmetric or not receiver.plausible(size):
-            return False
-        if self._sendable(address) is None:
-            return False
+    def _left(self, at: float) -> None:
+        if self._pulled is not None:
+            self._pulled.left(at)
+        elif isinstance(self._source, Playout):
+            self._source.left(at)
+
+    def _look_at(self, data: bytes, sender: bytes, now: float) -> None:
+        """A report on the RTP port, or a datagram that may decide where the far end is."""
+        if len(data) > 1 and data[1] in PACKET_TYPES:
+            self._receive_report(data, now)
+        elif self._symmetric and self._remote is None and payload_span(data, len(data)) is not None:
+            self._latch(unpacked(sender))
+
+    def _latch(self, address: Address) -> None:
+        plan = self._plan
+        if plan is None or self._sendable(address) is None:
+            return
         self._remote = address
-        sender, plan = self._sender, self._plan
-        if sender is not None and plan is not None:
-            if address != sender.address and plan.rtcp_port is not None:
-                mux = plan.rtcp_mux
-                beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
-                self._remote_rtcp = address if mux else beside
-            sender.address = address
-        return True
+        if plan.rtcp_port is not None:
+            beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
+            self._remote_rtcp = address if plan.rtcp_mux else beside
+        with self._plane.held(self._number) as line:
+            self._aim(line, address)
+            line["latched"] = True
+
+    def _aim(self, line: Any, address: Address | None) -> None:
+        packed = b"" if address is None else sockaddr(self._rtp, address)
+        self._plane.rows.remote[self._number, : len(packed)] = list(packed)
+        line["remote_size"] = len(packed)
+
+    # Reports ------------------------------------------------------------------------------------------------
 
     def _rtcp_readable(self) -> None:
         now = self._loop.time()
@@ -313,63 +342,72 @@ class MediaStream:
             self._receive_report(data, now)
 
     def _receive_report(self, data: bytes, now: float) -> None:
-        if self._sender is None:
+        if self._line is None:
             return
         try:
-            self._reports.receive(data, self._sender.ssrc, now)
+            self._reports.receive(data, int(self._line["own_ssrc"]), now)
         except MalformedPacket:
             self._bad_reports += 1
 
-    # Outbound ---------------------------------------------------------------------------------------
-
-    def _tick(self, now: float) -> None:
-        sender, receiver = self._sender, self._receiver
-        assert sender is not None
-        assert receiver is not None
-        sender.tick(now)
-        if receiver.waiting:
-            receiver.flush(now)
-        if now >= self._housekeeping_s:
-            self._housekeeping_s = now + _HOUSEKEEPING_S
-            self._housekeep(now)
-
-    def _housekeep(self, now: float) -> None:
-        if self._state is not StreamState.FLOWING:
-            return
+    def _housekeep(self) -> None:
+        now = self._loop.time()
+        self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
         if now >= self._report_due_s:
             self._report_due_s = self._reports.next_due(now)
             self._report(now, bye=False)
-        if now - self._heard_s > self._timeout_s:
+        heard_s = max(self._configured_s, int(self._line["heard_ns"]) / _NS)
+        if now - heard_s > self._timeout_s:
             self._timeout_s = math.inf  # said once
             if self.on_timeout is not None:
                 self.on_timeout()
 
     def _report(self, now: float, *, bye: bool) -> None:
-        sender, receiver, plan = self._sender, self._receiver, self._plan
-        address = self._remote_rtcp
-        if sender is None or receiver is None or plan is None or address is None:
+        line, plan, address = self._line, self._plan, self._remote_rtcp
+        if plan is None or address is None:
             return
-        sent = Sent(sender.ssrc, sender.timestamp_at(now), sender.packets, sender.octets)
+        sent = Sent(
+            int(line["own_ssrc"]), timestamp_at(line, now), int(line["packets_sent"]), int(line["octets_sent"])
+        )
         compose = self._reports.bye if bye else self._reports.report
+        heard = self._reception if line["ssrc"] >= 0 else None
         try:
-            (self._rtp if plan.rtcp_mux else self._rtcp).sendto(
-                compose(sent, receiver.reception, now), address
-            )
+            (self._rtp if plan.rtcp_mux else self._rtcp).sendto(compose(sent, heard, now), address)
         except OSError:
             self._report_errors += 1
 
-    def _connect(self) -> None:
-        """Gives listener and source to the two halves, once there are halves."""
-        if self._receiver is None or self._sender is None:
-            return
-        self._receiver.listener = self._listener
-        self._sender.source = self._source
-        if self._source is not None:
-            self._source.on_ready(self._wake)
+    # Listener and source ------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
-        if self._pace is not None and self._sender is not None and self._sender.silent:
-            self._pace.wake()
+    def _connect(self) -> None:
+        """Gives the row to listener and source."""
+        heard, outgoing, source = self._heard, self._outgoing, self._source
+        if heard is None or outgoing is None:
+            return
+        heard.listener = self._listener
+        if isinstance(source, Playout):
+            source.connect(outgoing)
+        elif source is not None:
+            self._pulled = Pulled(source, outgoing, self._loop)
+
+    def _disconnect(self) -> None:
+        if self._heard is not None:
+            self._heard.listener = None
+        if self._pulled is not None:
+            self._pulled.close()
+            self._pulled = None
+        elif isinstance(self._source, Playout):
+            self._source.connect(None)
+
+    def _configure_reception(self, plan: MediaPlan, *, inband_dtmf: bool) -> None:
+        formats = {number: _format(codec) for number, codec in plan.receive.items()}
+        formats.setdefault(COMFORT_NOISE, _NOT_AUDIO)
+        events = -1 if plan.dtmf_receive is None else plan.dtmf_receive
+        if events >= 0:
+            formats[events] = _NOT_AUDIO
+        configure_reception(
+            self._plane.rows, self._number, formats,
+            dtmf_type=events, dtmf_hz=plan.dtmf_clock_rate_hz, receives=plan.receives,
+        )  # fmt: skip
+        detect_tones(self._plane.rows, self._number, wanted=inband_dtmf or events < 0)
 
     def _sendable(self, address: Address | None) -> Address | None:
         """`address` if it may be sent to. The unspecified one (a hold of RFC 2543) would be this machine."""
@@ -378,7 +416,28 @@ class MediaStream:
         return address if self.reaches is None or self.reaches(address[0]) else None
 
 
-def _configured(part: _T | None) -> _T:
-    if part is None:
-        raise LocalError("the media stream has no plan yet")
-    return part
+def _format(codec: Codec) -> PayloadFormat:
+    return PayloadFormat(_KINDS[codec.name.lower()], codec.clock_rate_hz, codec.rate_hz)
+
+
+def _sending(plan: MediaPlan) -> Sending:
+    return Sending(
+        payload_type=plan.send_payload_type,
+        format=_format(plan.codec),
+        events_type=-1 if plan.dtmf_send is None else plan.dtmf_send,
+        events_hz=plan.dtmf_clock_rate_hz,
+        sends=plan.sends,
+    )
+
+
+def _drain(bound: socket.socket) -> None:
+    for _ in range(BURST):
+        try:
+            bound.recv(1)
+        except OSError:
+            return
+
+
+def _settle(sent: asyncio.Future[bool], *, complete: bool) -> None:
+    if not sent.done():
+        sent.set_result(complete)
