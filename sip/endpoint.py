@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
+from pipeline.plane.plane import Plane
 from sip.admission_policy import AdmissionPolicy
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
@@ -94,6 +95,7 @@ class Endpoint:
 
     _driver: Driver
     _pacer: Pacer
+    _plane: Plane
 
     def __init__(self, settings: EndpointSettings) -> None:
         """Raises ValueError for a bad port range."""
@@ -126,6 +128,7 @@ class Endpoint:
         """Binds the sockets and begins to register. Raises OSError, `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
+        self._plane = Plane(self._driver.loop)
         await self._driver.open()
         self._open = True
         for trunk in self._trunks.values():
@@ -149,6 +152,7 @@ class Endpoint:
             invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
+        self._plane.close()
         self._offered.end()
 
     def drain(self) -> None:
@@ -293,7 +297,7 @@ class Endpoint:
     def _open_stream(self) -> MediaStream:
         bound = self._driver.transport.addresses.get("udp") or self._driver.transport.addresses.get("tcp")
         host = bound[0] if bound is not None else "0.0.0.0"
-        return MediaStream.open(self._ports, self._pacer, host=host, loop=self._driver.loop)
+        return MediaStream.open(self._ports, self._plane, host=host, loop=self._driver.loop)
 
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call

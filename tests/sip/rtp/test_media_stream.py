@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.media.pacer import Pacer
+from pipeline.plane.plane import Plane
 from sip.errors import LocalError
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
@@ -70,13 +70,13 @@ class Office:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.pacer = Pacer(self.loop)
+        self.plane = Plane(self.loop)
         self.ports = PortRange(24000, 39999)
         self.streams: list[MediaStream] = []
         self.peers: list[Peer] = []
 
     def open(self) -> MediaStream:
-        stream = MediaStream.open(self.ports, self.pacer, host=HOST, loop=self.loop)
+        stream = MediaStream.open(self.ports, self.plane, host=HOST, loop=self.loop)
         self.streams.append(stream)
         return stream
 
@@ -97,7 +97,8 @@ async def office() -> AsyncIterator[Office]:
     yield office
     office.close()
     assert office.ports.in_use == 0
-    assert len(office.pacer) == 0
+    assert len(office.plane) == 0
+    office.plane.close()
 
 
 @pytest.fixture
