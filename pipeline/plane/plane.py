@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import numpy as np
+
 from pipeline.plane import atomic
 from pipeline.plane.native import scratch
-from pipeline.plane.rows import Field, Happened, Rows, rows, shared
+from pipeline.plane.receive import receive
+from pipeline.plane.rows import PACKET_BYTES, Field, Happened, Rows, rows, shared
 from pipeline.plane.run import EPOLL_EVENT_BYTES, run
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
 
@@ -40,6 +43,7 @@ class Plane:
         self.shared = shared()
         self._loop = loop
         self._scratch = scratch()
+        self._own_scratch = scratch()  # Python's, beside that of the thread
         self._free = list(range(capacity))[::-1]
         self._left: deque[tuple[int, int]] = deque()  # rows, free when the events before a number were read
         self._news: list[News | None] = [None] * capacity
@@ -114,6 +118,12 @@ class Plane:
         """When the packets of a new stream begin."""
         now_ns = time.monotonic_ns()
         return now_ns // FRAME_NS * FRAME_NS + FRAME_NS + self._slot_of[number] * SLOT_NS
+
+    def receive(self, number: int, data: bytes, at_ns: int) -> None:
+        """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all."""
+        packet = np.zeros(PACKET_BYTES, np.uint8)
+        packet[: len(data)] = np.frombuffer(data, np.uint8)
+        receive(self.rows, self._own_scratch, number, packet, len(data), at_ns)
 
     def aside(self, slot: int) -> tuple[bytes, bytes]:
         """A datagram that was put aside, and the sockaddr that it came from; asked once, in their order."""

@@ -294,7 +294,7 @@ class MediaStream:
             while self._keyed and self._keyed[0][0] <= one:
                 _settle(self._keyed.pop(0)[1], complete=True)
         elif kind == Happened.ASIDE:
-            self._look_at(*self._plane.aside(one), now)
+            self._look_at(*self._plane.aside(one), two)
 
     def _left(self, at: float) -> None:
         if self._pulled is not None:
@@ -302,24 +302,34 @@ class MediaStream:
         elif isinstance(self._source, Playout):
             self._source.left(at)
 
-    def _look_at(self, data: bytes, sender: bytes, now: float) -> None:
+    def _look_at(self, data: bytes, sender: bytes, at_ns: int) -> None:
         """A report on the RTP port, or a datagram that may decide where the far end is."""
+        address = unpacked(sender)
         if len(data) > 1 and data[1] in PACKET_TYPES:
-            self._receive_report(data, now)
-        elif self._symmetric and self._remote is None and payload_span(data, len(data)) is not None:
-            self._latch(unpacked(sender))
+            self._receive_report(data, at_ns / _NS)
+        elif address == self._remote or self._latches(data, address):
+            with self._plane.held(self._number) as line:
+                self._aim(line, address)
+                line["latched"] = True
+                self._plane.receive(self._number, data, at_ns)
+                frames, keys = int(line["frames"]), int(line["presses"])
+            if self._heard is not None:
+                self._heard.pass_on(frames, keys, at_ns / _NS)
+        else:
+            self._strange += 1
 
-    def _latch(self, address: Address) -> None:
+    def _latches(self, data: bytes, address: Address) -> bool:
+        """Whether the datagram, the first that fits, says where the far end of symmetric RTP is."""
         plan = self._plan
-        if plan is None or self._sendable(address) is None:
-            return
+        if plan is None or not self._symmetric or self._remote is not None:
+            return False
+        if payload_span(data, len(data)) is None or self._sendable(address) is None:
+            return False
         self._remote = address
         if plan.rtcp_port is not None:
             beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
             self._remote_rtcp = address if plan.rtcp_mux else beside
-        with self._plane.held(self._number) as line:
-            self._aim(line, address)
-            line["latched"] = True
+        return True
 
     def _aim(self, line: Any, address: Address | None) -> None:
         packed = b"" if address is None else sockaddr(self._rtp, address)
